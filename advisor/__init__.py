@@ -1,0 +1,3 @@
+"""Predict how training jobs will share a GPU."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""The advisor command."""
+
+
+def main() -> None:
+    """Run the command line."""

@@ -1,0 +1,95 @@
+"""GPU models and their MIG tables, as data with sources: `catalogue.json` beside this file."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from advisor.errors import UnknownName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """One kind of MIG GPU instance.
+
+    Attributes:
+        name: As the driver prints it, e.g. ``"3g.71gb"``.
+        profile_id: What ``nvidia-smi mig -cgi`` takes.
+        compute_slices: Compute slices of an instance.
+        memory_slices: Memory slices of an instance.
+        memory_mib: Memory usable by an instance; the driver at hand may differ a little.
+        sms: Streaming multiprocessors of an instance; None where unknown.
+        max_instances: Most that one GPU offers.
+        starts: First memory slices at which an instance may lie.
+    """
+
+    name: str
+    profile_id: int
+    compute_slices: int
+    memory_slices: int
+    memory_mib: int
+    sms: int | None
+    max_instances: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU model; None where nothing trustworthy says.
+
+    Attributes:
+        key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
+        products: Names by which NVML calls it.
+        memory_mib: Memory that the driver reports in all.
+        bandwidth_gb_s: Peak DRAM bandwidth, 1e9 bytes a second.
+        memory_slices: Memory slices in MIG mode; 0 where it has no MIG.
+        threads_per_sm: Threads that one SM holds at once.
+        max_mps_clients: MPS clients at most.
+        sources: Field name -> where its value comes from.
+    """
+
+    key: str
+    products: tuple[str, ...]
+    architecture: str
+    compute_capability: str
+    sms: int
+    memory_mib: int
+    bandwidth_gb_s: float | None
+    l2_mib: float | None
+    power_limit_w: float | None
+    power_limit_min_w: float | None
+    threads_per_sm: int
+    max_mps_clients: int
+    memory_slices: int
+    mig: tuple[MigProfile, ...]
+    sources: dict[str, str]
+
+
+def _gpu(key: str, entry: dict[str, Any]) -> Gpu:
+    mig = tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
+    return Gpu(key=key, **entry | {"products": tuple(entry["products"]), "mig": mig})
+
+
+@cache
+def catalogue() -> dict[str, Gpu]:
+    """Every GPU model known, by key."""
+    document = json.loads(files("advisor.gpu").joinpath("catalogue.json").read_text())
+    return {key: _gpu(key, entry) for key, entry in document["gpus"].items()}
+
+
+def gpu(key: str) -> Gpu:
+    """The GPU model called `key`.
+
+    Raises:
+        UnknownName: The catalogue has none of that key.
+    """
+    try:
+        return catalogue()[key]
+    except KeyError:
+        raise UnknownName("GPU", key, catalogue(), "`advisor gpus` lists all.") from None
+
+
+def gpu_of_product(product: str) -> Gpu | None:
+    """The GPU model that NVML calls `product`; None where the catalogue has none."""
+    return next((known for known in catalogue().values() if product in known.products), None)

@@ -1,0 +1,123 @@
+"""What any run on a GPU yields, alone or shared: windows, memory, counters, provenance."""
+
+from dataclasses import dataclass
+from math import isfinite
+from statistics import median
+from typing import Literal
+
+from advisor.errors import InvalidInput
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Steps done in a stretch of time; `steps` counts a started step by the part that was done."""
+
+    __pydantic_config__ = STRICT
+
+    seconds: float
+    steps: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.seconds) and isfinite(self.steps) and self.seconds > 0):
+            raise InvalidInput(f"a window takes time, got {self.seconds} s and {self.steps} steps")
+        if self.steps <= 0:
+            raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
+
+    @property
+    def step_s(self) -> float:
+        return self.seconds / self.steps
+
+
+def median_step_s(windows: tuple[Window, ...]) -> float:
+    """Seconds of a step at the median window's pace; robust to one stalled window."""
+    return median(window.step_s for window in windows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Device memory of one process, MiB.
+
+    Attributes:
+        allocated_mib: Most that live tensors held at once.
+        reserved_mib: Most that torch's caching allocator held.
+        device_mib: What the process held on the device as the driver saw it, CUDA context
+            included; None where the driver would not say.
+    """
+
+    __pydantic_config__ = STRICT
+
+    allocated_mib: float
+    reserved_mib: float
+    device_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        device = self.reserved_mib if self.device_mib is None else self.device_mib
+        if not 0 <= self.allocated_mib <= self.reserved_mib <= device < float("inf"):
+            raise InvalidInput(f"allocated <= reserved <= device must hold in MiB, got {self}")
+
+    @property
+    def context_mib(self) -> float | None:
+        """What the process holds beside torch's allocator: CUDA context, modules, handles."""
+        return None if self.device_mib is None else self.device_mib - self.reserved_mib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """Activity of a whole GPU over a run; of all its tenants together where it was shared.
+
+    Attributes:
+        source: ``"gpm"`` (Hopper and later) or ``"nvml"`` (utilisation only).
+        gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
+        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None without GPM.
+        sm_occupancy: Mean share of warp slots in use, 0..1; None without GPM.
+        tensor_active: Share of cycles in which tensor cores worked, 0..1; None without GPM.
+        dram_active: Share of DRAM bandwidth in use, 0..1; None without GPM.
+        pcie_rx_mib_s: Traffic into the GPU; None where not measured.
+        pcie_tx_mib_s: Traffic out of the GPU; None where not measured.
+    """
+
+    __pydantic_config__ = STRICT
+
+    source: Literal["gpm", "nvml"]
+    gract: float
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    pcie_rx_mib_s: float | None = None
+    pcie_tx_mib_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("gract", "sm_active", "sm_occupancy", "tensor_active", "dram_active"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise InvalidInput(f"{name} is a share in 0..1, got {share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where, when and with what a number was measured.
+
+    Attributes:
+        device: The device's name as its driver gives it.
+        host_cpu: The host CPU's model name.
+        host_cores: Cores that the measuring process could choose from.
+        date: UTC, ISO 8601, to the second.
+        command: The command line, without paths.
+    """
+
+    __pydantic_config__ = STRICT
+
+    device: str
+    driver: str | None
+    cuda: str | None
+    torch: str
+    timm: str | None
+    python: str
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    host_cpu: str
+    host_cores: int
+    date: str
+    command: str

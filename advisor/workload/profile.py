@@ -1,0 +1,151 @@
+"""A workload as it was measured, alone, on a whole GPU."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+
+from advisor.errors import InvalidInput
+from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.spec import STRICT, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTrace:
+    """The kernels and copies of one training step, in the order in which they ran.
+
+    The columns have shape (kernels,).
+
+    Attributes:
+        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``.
+        class_of: Index into `classes`.
+        launch_us: When the host launched it, from the step's start, at the pace of a host that
+            nothing profiles; never decreasing.
+        duration_us: How long it ran alone.
+        blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
+        threads: Threads of a block; 0 for a copy.
+        resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
+            threads and block slots; 0 for a copy.
+
+    Raises:
+        InvalidInput: The columns differ in length, or a number cannot be true.
+    """
+
+    __pydantic_config__ = STRICT
+
+    classes: tuple[str, ...]
+    class_of: tuple[int, ...]
+    launch_us: tuple[float, ...]
+    duration_us: tuple[float, ...]
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    resident_blocks: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        columns = {name: len(getattr(self, name)) for name in self.__slots__ if name != "classes"}
+        if len(set(columns.values())) != 1 or not self.class_of:
+            raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
+        if not all(0 <= index < len(self.classes) for index in self.class_of):
+            raise InvalidInput("a trace names a kernel class that it does not list")
+        if not all(isfinite(us) and us >= 0 for us in self.launch_us + self.duration_us):
+            raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
+        if any(later < earlier for earlier, later in pairwise(self.launch_us)):
+            raise InvalidInput("a trace's launch times must not decrease")
+        if min(self.blocks + self.threads + self.resident_blocks) < 0:
+            raise InvalidInput("a kernel's blocks, threads and resident blocks are at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedRun:
+    """The workload alone under an MPS limit; `sms` as the CUDA context reported them."""
+
+    __pydantic_config__ = STRICT
+
+    limit_pct: float
+    sms: int | None
+    windows: tuple[Window, ...]
+
+    @property
+    def step_s(self) -> float:
+        return median_step_s(self.windows)
+
+
+@dataclass(frozen=True, slots=True)
+class MpsProbe:
+    """The workload alone as an MPS client: without a limit, then under each limit tried."""
+
+    __pydantic_config__ = STRICT
+
+    unlimited: LimitedRun
+    limited: tuple[LimitedRun, ...]
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One workload, measured alone.
+
+    Attributes:
+        gpu: Catalogue key of the GPU it ran on, or ``"cpu"``.
+        windows: Every window after steady state, shape (windows,).
+        host_s: Seconds of a step's host path: Python, launches, loader; None where not measured.
+        gpu_s: Seconds of a step in which a kernel or copy ran; None without a GPU.
+        host_cpu_share: CPU seconds of the process and its loaders over wall seconds times cores.
+        power_w: Mean power of the whole GPU, idle power included; None where not measured.
+        energy_j: Energy of one step, idle power included; None where not measured.
+        idle_power_w: Power of the GPU before anything ran on it; None where not measured.
+        cores: Host cores the process was pinned to.
+        mps: None where MPS was not probed.
+        trace: None where no kernel was traced.
+
+    Raises:
+        InvalidInput: No run can have had these numbers.
+    """
+
+    __pydantic_config__ = STRICT
+
+    workload: Workload
+    gpu: str
+    windows: tuple[Window, ...]
+    host_s: float | None
+    gpu_s: float | None
+    host_cpu_share: float | None
+    memory: Memory
+    counters: Counters | None
+    power_w: float | None
+    energy_j: float | None
+    idle_power_w: float | None
+    cores: tuple[int, ...]
+    mps: MpsProbe | None
+    trace: KernelTrace | None
+    provenance: Provenance
+    schema: int = 1
+
+    def __post_init__(self) -> None:
+        if self.schema != 1:
+            raise InvalidInput(f"{self.name}: its schema is {self.schema}, this advisor reads 1")
+        if not self.windows:
+            raise InvalidInput(f"{self.name}: a profile has at least one window")
+        for field in ("host_s", "gpu_s", "power_w", "energy_j", "idle_power_w", "host_cpu_share"):
+            value = getattr(self, field)
+            if value is not None and not (isfinite(value) and value >= 0):
+                raise InvalidInput(f"{self.name}: {field} is finite and at least 0, got {value}")
+
+    @property
+    def name(self) -> str:
+        return self.workload.name
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step alone, at the median window's pace."""
+        return median_step_s(self.windows)
+
+    @property
+    def epoch_s(self) -> float | None:
+        """Seconds of one pass alone, training steps only; None where no pass is known."""
+        steps = self.workload.steps_per_epoch
+        return None if steps is None else steps * self.step_s
+
+    @property
+    def busy_share(self) -> float | None:
+        """Share of a step in which the GPU works, 0..1; None where not measured."""
+        return None if self.gpu_s is None else min(1.0, self.gpu_s / self.step_s)

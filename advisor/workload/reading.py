@@ -1,0 +1,95 @@
+"""Reads what users hand in: profiles, runs and job files. The only importer of pydantic.
+
+Whatever is malformed, truncated, NaN, out of range or misspelt ends as `InvalidInput`, which
+says which file, which field and what to do.
+"""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from advisor.errors import InvalidInput
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_Record = TypeVar("_Record")
+
+
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def parse_record(kind: type[_Record], text: str | bytes, where: str) -> _Record:
+    """The record of `kind` that the JSON `text` holds.
+
+    Args:
+        kind: A frozen dataclass of this package.
+        text: One JSON document.
+        where: Names the document in messages.
+
+    Raises:
+        InvalidInput: `text` is no such record.
+    """
+    from pydantic import ValidationError
+
+    try:
+        record: _Record = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"])) or "the document"
+        raise InvalidInput(
+            f"{where}: {field}: {first['msg']}. Measure it again, or mend the file."
+        ) from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}. Measure it again, or mend the file.") from None
+    return record
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a user's file.
+
+    Raises:
+        InvalidInput: There is no such file, or it may not be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in `path`.
+
+    Raises:
+        InvalidInput: There is none, or it cannot be true.
+    """
+    return parse_record(Profile, read_bytes(path), str(path))
+
+
+def read_runs(path: Path) -> tuple[Run, ...]:
+    """The runs in a JSON Lines file, in its order.
+
+    Raises:
+        InvalidInput: A line is no run that can have happened.
+    """
+    lines = enumerate(read_bytes(path).splitlines(), start=1)
+    return tuple(parse_record(Run, line, f"{path}:{number}") for number, line in lines if line)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The TOML document in `path`.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    try:
+        return tomllib.loads(read_bytes(path).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None

@@ -1,0 +1,89 @@
+"""A real shared run: what each tenant did in the window in which all of them ran."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.errors import InvalidInput
+from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.spec import STRICT, Workload
+
+Outcome = Literal["ok", "out-of-memory", "died"]
+Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """One job of a shared run.
+
+    Attributes:
+        outcome: ``"ok"``, or how it ended before the window did.
+        detail: What it said when it ended early; None where it did not.
+        windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``.
+        memory: None where it ended before it had run.
+        cores: Host cores it was pinned to.
+        sms: SMs its CUDA context could use, as the context reported; None without a GPU.
+    """
+
+    __pydantic_config__ = STRICT
+
+    workload: Workload
+    outcome: Outcome
+    detail: str | None
+    windows: tuple[Window, ...]
+    memory: Memory | None
+    cores: tuple[int, ...]
+    sms: int | None
+
+    def __post_init__(self) -> None:
+        if (self.outcome == "ok") != bool(self.windows):
+            raise InvalidInput(f"{self.workload.name}: a tenant has windows if and only if it ran")
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step beside the others; only for a tenant that ran."""
+        return median_step_s(self.windows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Tenants that ran together on one GPU, or one that ran alone.
+
+    Attributes:
+        id: Unique among a GPU's runs.
+        gpu: Catalogue key, or ``"cpu"``.
+        sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
+        purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
+            ``"solo"`` between others, ``"repeat"`` of another with fresh workers, or
+            ``"validation"`` of advice.
+        repeats: Id of the run that this one repeats.
+        mps_clients: Tenants the MPS server listed as its clients in the window.
+        power_w: Mean power of the whole GPU in the window.
+        counters: Of the whole GPU in the window, never of one tenant.
+    """
+
+    __pydantic_config__ = STRICT
+
+    id: str
+    gpu: str
+    sharing: str
+    purpose: Purpose
+    repeats: str | None
+    tenants: tuple[Tenant, ...]
+    mps_clients: int
+    power_w: float | None
+    counters: Counters | None
+    provenance: Provenance
+    schema: int = 1
+
+    def __post_init__(self) -> None:
+        if self.schema != 1:
+            raise InvalidInput(f"run {self.id}: its schema is {self.schema}, this advisor reads 1")
+        if not self.tenants:
+            raise InvalidInput(f"run {self.id}: a run has at least one tenant")
+        if (self.purpose == "repeat") != (self.repeats is not None):
+            raise InvalidInput(f"run {self.id}: a repeat names the run that it repeats")
+
+    @property
+    def ok(self) -> bool:
+        """Whether every tenant ran to the end of the window."""
+        return all(tenant.outcome == "ok" for tenant in self.tenants)

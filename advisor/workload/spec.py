@@ -1,0 +1,83 @@
+"""What is trained: a workload, as asked for."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.errors import InvalidInput
+
+# For pydantic, which is absent where measuring runs: a misspelt key or a NaN is refused.
+STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+Precision = Literal["default", "tf32", "amp"]
+Source = Literal["timm", "plain"]
+
+_COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One training job, whatever it shares its GPU with.
+
+    Attributes:
+        name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
+        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.training`.
+        model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
+        family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
+            leaves whole families out.
+        batch: Examples a step.
+        precision: ``"default"`` as torch does, ``"tf32"`` with both switches on, ``"amp"`` under
+            bf16 autocast.
+        loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input lies
+            on the GPU already.
+        resolution: Pixels of an image's side; None where the input is no image.
+        classes: Outputs of the classifier; None where there is none.
+        sequence_length: Tokens an example; None where the input is no text.
+        table_mib: Size of the embedding tables; None where there are none.
+        examples_per_epoch: Examples of one pass; None where the user never said.
+
+    Raises:
+        InvalidInput: No workload can have these numbers.
+    """
+
+    __pydantic_config__ = STRICT
+
+    name: str
+    source: Source
+    model: str
+    family: str
+    batch: int
+    precision: Precision = "default"
+    loader_workers: int = 0
+    resolution: int | None = None
+    classes: int | None = None
+    sequence_length: int | None = None
+    table_mib: int | None = None
+    examples_per_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidInput(f"{self.name!r} names no workload: letters, digits and ._+- only")
+        if self.precision not in ("default", "tf32", "amp"):
+            raise InvalidInput(
+                f"{self.name}: precision is default, tf32 or amp, got {self.precision!r}"
+            )
+        if self.loader_workers < 0:
+            raise InvalidInput(f"{self.name}: loader_workers={self.loader_workers} is below 0")
+        for field in _COUNTS:
+            count = getattr(self, field)
+            if count is not None and count < 1:
+                raise InvalidInput(f"{self.name}: {field} must be at least 1, got {count}")
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Training steps of one pass, the last batch included; None where no pass is known."""
+        if self.examples_per_epoch is None:
+            return None
+        return -(-self.examples_per_epoch // self.batch)
+
+    @property
+    def cores(self) -> int:
+        """Host cores a tenant is pinned to: one for the step, one for each loader worker."""
+        return 1 + self.loader_workers

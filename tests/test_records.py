@@ -1,0 +1,87 @@
+import json
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.workload.profile import Profile
+from advisor.workload.reading import parse_record, read_profile, read_runs
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run, profile_text, run_line, write_whole
+from tests import synthetic
+
+
+def test_a_profile_that_was_written_reads_back_equal():
+    profile = synthetic.profile()
+    assert parse_record(Profile, profile_text(profile), "here") == profile
+
+
+def test_a_run_that_was_written_reads_back_equal():
+    run = synthetic.run([synthetic.profile()])
+    assert parse_record(Run, run_line(run), "here") == run
+
+
+def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
+    runs = tuple(synthetic.run([synthetic.profile()], run_id=name) for name in "ba")
+    for run in runs:
+        append_run(tmp_path / "runs.jsonl", run)
+    assert read_runs(tmp_path / "runs.jsonl") == runs
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("gpu_s",), -1.0, "gpu_s"),
+        (("gpu_s",), "fast", "gpu_s"),
+        (("step_ms",), 3.0, "step_ms"),
+        (("workload", "batch"), 0, "batch must be at least 1"),
+        (("workload", "precision"), "fp8", "precision"),
+        (("memory", "device_mib"), 1.0, "allocated <= reserved <= device"),
+        (("windows",), [], "at least one window"),
+        (("trace", "blocks"), [1], "equally long"),
+        (("counters", "gract"), 97.0, "share in 0..1"),
+        (("schema",), 2, "schema is 2"),
+    ],
+)
+def test_a_profile_that_cannot_be_true_is_refused_with_file_and_field(tmp_path, path, value, said):
+    document = json.loads(profile_text(synthetic.profile()))
+    *parents, last = path
+    node = document
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=said) as refusal:
+        read_profile(file)
+    assert str(file) in str(refusal.value)
+
+
+def test_a_nan_is_refused(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text(
+        profile_text(synthetic.profile(gpu_s=0.125)).replace('"gpu_s":0.125', '"gpu_s":NaN')
+    )
+    with pytest.raises(InvalidInput, match="gpu_s"):
+        read_profile(file)
+
+
+def test_a_truncated_profile_is_refused(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text(profile_text(synthetic.profile())[:-40])
+    with pytest.raises(InvalidInput, match=r"p\.json"):
+        read_profile(file)
+
+
+def test_a_missing_profile_is_refused_by_its_path(tmp_path):
+    with pytest.raises(InvalidInput, match=r"none\.json"):
+        read_profile(tmp_path / "none.json")
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("advisor.workload.writing.os.replace", full)
+    with pytest.raises(Exception, match="No space left"):
+        write_whole(tmp_path / "p.json", "{}")
+    assert list(tmp_path.iterdir()) == []
