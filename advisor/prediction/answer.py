@@ -1,0 +1,76 @@
+"""What a prediction says of a mix: each job's pace and memory, and the GPU's as a whole."""
+
+from dataclasses import dataclass
+
+from advisor.sharing import Sharing
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median, and the bounds between which nine of ten measurements should fall."""
+
+    p05: float
+    p50: float
+    p95: float
+
+    def scaled(self, factor: float) -> "Interval":
+        return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
+
+    def contains(self, measured: float) -> bool:
+        return self.p05 <= measured <= self.p95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPrediction:
+    """One job of a mix.
+
+    Attributes:
+        job: The profile's name.
+        epoch_s: Training steps of one pass; None where the workload never said how many.
+        slowdown: Predicted shared step over measured solo step; 1 when serial.
+        memory_mib: What the process holds on the device when nothing stops it.
+        memory_min_mib: What it needs at least; suffices only if the process is capped to it.
+        memory_interval_mib: Around `memory_mib`.
+        oom_probability: Chance that this job runs out of memory in this mix, 0..1.
+    """
+
+    job: str
+    step_s: Interval
+    epoch_s: Interval | None
+    slowdown: float
+    memory_mib: float
+    memory_min_mib: float
+    memory_interval_mib: Interval
+    oom_probability: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixPrediction:
+    """All jobs of a mix together, while all of them run.
+
+    Attributes:
+        gpu: Catalogue key.
+        jobs: In the order in which they were asked for, shape (jobs,).
+        memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
+        memory_capacity_mib: What the GPU has for processes.
+        oom_probability: Chance that any job runs out of memory, 0..1.
+        weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
+        power_w: Mean power of the whole GPU; None where a profile has none.
+        gract: Share of time in which the GPU's engine is active, 0..1; None likewise.
+        smact: Mean share of SMs with work, 0..1; None likewise.
+        confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
+        estimated_from: GPU from whose data this was translated; None: measured on this one.
+    """
+
+    gpu: str
+    sharing: Sharing
+    jobs: tuple[JobPrediction, ...]
+    memory_total_mib: float
+    memory_capacity_mib: float
+    oom_probability: float
+    weighted_speedup: float
+    power_w: Interval | None
+    gract: float | None
+    smact: float | None
+    confirmed_on_hardware: bool
+    estimated_from: str | None = None

@@ -1,0 +1,94 @@
+"""Finds profiles, runs and models: the shipped ones and the user's own.
+
+Looked for in this order: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the
+checkout this code lies in, the copy packaged with it. What a user measures or refits goes to
+the user's data folder and is read beside the shipped data.
+"""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.workload.profile import Profile
+from advisor.workload.reading import read_profile, read_runs
+from advisor.workload.run import Run
+
+Kind = Literal["profiles", "models"]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
+    """The folder of `kind` that holds for this process.
+
+    Raises:
+        InvalidInput: The folder given, by argument or environment, does not exist.
+    """
+    asked = given or os.environ.get(f"ADVISOR_{kind.upper()}")
+    if asked:
+        if not Path(asked).is_dir():
+            raise InvalidInput(f"{asked}: no such folder of {kind}. Check the path.")
+        return Path(asked)
+    # In a checkout the packaged copy is stale: an editable install leaves one behind.
+    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
+    return _PACKAGE.parent / kind if in_checkout else _PACKAGE / "_shipped" / kind
+
+
+def user_folder(kind: Kind) -> Path:
+    """The user's own folder of `kind`, after the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "advisor" / kind
+
+
+def _folders(gpu: str, given: Path | None) -> list[Path]:
+    return [shipped_folder("profiles", given) / gpu, user_folder("profiles") / gpu]
+
+
+def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
+    """Every profile measured on `gpu`, by name; a user's own one comes before a shipped one."""
+    return {
+        path.stem: path for folder in _folders(gpu, given) for path in sorted(folder.glob("*.json"))
+    }
+
+
+def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
+    """The profile that `name` means: a path where it has a slash or ends in .json, else a name.
+
+    Raises:
+        UnknownName: No profile of that name was measured on `gpu`.
+        InvalidInput: The file is malformed, or was measured on another GPU.
+    """
+    path = Path(name)
+    if "/" not in name and not name.endswith(".json"):
+        paths = profile_paths(gpu, given)
+        if name not in paths:
+            remedy = f"Measure it on a {gpu}: `advisor profile {name}`."
+            raise UnknownName("profile", name, paths, remedy)
+        path = paths[name]
+    profile = read_profile(path)
+    if profile.gpu != gpu:
+        raise InvalidInput(
+            f"{path}: measured on {profile.gpu}, but {gpu} was asked for. "
+            f"Use --gpu {profile.gpu}, or measure it on a {gpu}."
+        )
+    return profile
+
+
+def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
+    """Every profile of `gpu`, read, by name."""
+    return {name: read_profile(path) for name, path in profile_paths(gpu, given).items()}
+
+
+def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
+    """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
+    files = [path for f in _folders(gpu, given) for path in sorted((f / "runs").glob("*.jsonl"))]
+    return tuple(run for file in files for run in read_runs(file))
+
+
+def model_path(gpu: str, given: Path | None = None) -> Path:
+    """The fitted model of `gpu`: the user's refit where there is one, else the shipped one."""
+    name = f"{gpu}.json"
+    refit = user_folder("models") / name
+    explicit = given or os.environ.get("ADVISOR_MODELS")
+    return refit if refit.is_file() and not explicit else shipped_folder("models", given) / name
