@@ -1,0 +1,39 @@
+# `make` ranks plans for the bundled jobs; `make check` proves the project. Both start from git,
+# make and Python 3.11 alone: everything else goes into .venv.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo check app report clean
+
+demo: $(VENV)/base
+	$(BIN)/advisor recommend
+
+check: $(VENV)/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+	$(BIN)/pytest --nbmake notebooks
+
+app: $(VENV)/base
+	$(BIN)/advisor app
+
+# Whatever the README and profiles/REPORT.md say in numbers, again from the committed data.
+report: $(VENV)/base
+	$(BIN)/python -m advisor.validation.report
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(PIP) --editable '.[profile,dev]'
+	touch $@
