@@ -1,0 +1,53 @@
+"""Finds NVIDIA's Multi-Process Service among the processes of this machine."""
+
+import os
+from pathlib import Path
+from pwd import getpwuid
+
+from advisor.gpu.snapshot import MpsProcess
+
+_ROLES = {"nvidia-cuda-mps-control": "control", "nvidia-cuda-mps-server": "server"}
+
+
+def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
+    """The MPS daemons and servers that run now, by pid.
+
+    Only those in sight: from inside a container, a daemon of the host is not.
+
+    Args:
+        proc: Where the kernel lists processes.
+    """
+    folders = sorted((path for path in proc.iterdir() if path.name.isdigit()), key=_pid)
+    return tuple(found for folder in folders if (found := _mps_process(folder)))
+
+
+def _pid(folder: Path) -> int:
+    return int(folder.name)
+
+
+def _mps_process(folder: Path) -> MpsProcess | None:
+    try:
+        command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        role = _ROLES.get(Path(command).name)
+        if role is None:
+            return None
+        owner = _user(folder.stat().st_uid)
+    except OSError:  # it ended while we looked
+        return None
+    return MpsProcess(_pid(folder), role, owner, _pipe_directory(folder))  # type: ignore[arg-type]
+
+
+def _user(uid: int) -> str:
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _pipe_directory(folder: Path) -> str | None:
+    try:
+        variables = (folder / "environ").read_bytes().split(b"\0")
+    except OSError:  # another user's environment is private
+        return None
+    name = b"CUDA_MPS_PIPE_DIRECTORY="
+    return next((os.fsdecode(v.removeprefix(name)) for v in variables if v.startswith(name)), None)
