@@ -26,13 +26,19 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
     return TypeAdapter(kind)
 
 
-def parse_record(kind: type[_Record], text: str | bytes, where: str) -> _Record:
+def parse_record(
+    kind: type[_Record],
+    text: str | bytes,
+    where: str,
+    remedy: str = "Measure it again, or mend the file.",
+) -> _Record:
     """The record of `kind` that the JSON `text` holds.
 
     Args:
         kind: A frozen dataclass of this package.
         text: One JSON document.
         where: Names the document in messages.
+        remedy: What to do about a document that is refused.
 
     Raises:
         InvalidInput: `text` is no such record.
@@ -44,11 +50,9 @@ def parse_record(kind: type[_Record], text: str | bytes, where: str) -> _Record:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidInput(
-            f"{where}: {field}: {first['msg']}. Measure it again, or mend the file."
-        ) from None
+        raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}. Measure it again, or mend the file.") from None
+        raise InvalidInput(f"{where}: {error}. {remedy}") from None
     return record
 
 

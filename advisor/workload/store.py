@@ -52,16 +52,31 @@ def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
     }
 
 
+def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
+    """Every GPU on which a profile was measured."""
+    folders = (shipped_folder("profiles", given), user_folder("profiles"))
+    return tuple(
+        sorted({path.parent.name for folder in folders for path in folder.glob("*/*.json")})
+    )
+
+
 def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     """The profile that `name` means: a path where it has a slash or ends in .json, else a name.
 
     Raises:
         UnknownName: No profile of that name was measured on `gpu`.
-        InvalidInput: The file is malformed, or was measured on another GPU.
+        InvalidInput: None at all was measured on `gpu`; or the file is malformed, or was
+            measured on another GPU.
     """
     path = Path(name)
     if "/" not in name and not name.endswith(".json"):
         paths = profile_paths(gpu, given)
+        if not paths:
+            measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
+            raise InvalidInput(
+                f"no workload was measured on {gpu}; there are profiles of {measured}. "
+                f"Choose another --gpu, or measure on a {gpu}: `advisor profile {name}`."
+            )
         if name not in paths:
             remedy = f"Measure it on a {gpu}: `advisor profile {name}`."
             raise UnknownName("profile", name, paths, remedy)

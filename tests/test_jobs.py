@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.workload.job import MAX_JOBS, Job, parse_jobs, read_jobs
+from advisor.workload.writing import profile_text
+from tests import synthetic
+
+GPU = "h200-141gb"
+BERT, RESNET = "bert-base-finetune-bs16", "resnet50-imagenet64-bs128"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder of profiles of two workloads on one GPU, and nothing of the user's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+    (tmp_path / "profiles" / GPU).mkdir(parents=True)
+    for name in (BERT, RESNET):
+        text = profile_text(synthetic.profile(name))
+        (tmp_path / "profiles" / GPU / f"{name}.json").write_text(text)
+    return tmp_path / "profiles"
+
+
+def names(jobs):
+    return [job.name for job in jobs]
+
+
+def test_copies_expand_in_the_order_asked(folder):
+    assert names(parse_jobs([f"{RESNET}:2", BERT], GPU, folder)) == [RESNET, RESNET, BERT]
+
+
+def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
+    path = folder / GPU / f"{BERT}.json"
+    assert names(parse_jobs([f"{path}:2", str(path)], GPU, folder)) == [BERT] * 3
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        ("0", "with 0 copies there is no job"),
+        ("-2", "there cannot be -2 copies"),
+        ("1000000", "1,000,000 copies are more than MPS has clients"),
+        ("9" * 5000, "COPIES is a whole number"),
+        ("2.5", "COPIES is a whole number"),
+        ("", "COPIES is a whole number"),
+        ("two", "COPIES is a whole number"),
+    ],
+)
+def test_a_count_that_makes_no_sense_is_refused_with_the_range(folder, count, said):
+    with pytest.raises(InvalidInput, match=said) as refusal:
+        parse_jobs([f"{RESNET}:{count}"], GPU, folder)
+    assert f"1 to {MAX_JOBS}" in str(refusal.value)
+
+
+def test_many_small_counts_cannot_exceed_the_limit_together(folder):
+    with pytest.raises(InvalidInput, match="Use 48 at most in all"):
+        parse_jobs([f"{RESNET}:30", f"{BERT}:30"], GPU, folder)
+
+
+def test_no_job_at_all_is_refused(folder):
+    with pytest.raises(InvalidInput, match="no job is given"):
+        parse_jobs([], GPU, folder)
+
+
+def test_a_misspelt_name_lists_the_near_ones(folder):
+    with pytest.raises(UnknownName, match=BERT):
+        parse_jobs(["bert-base-finetune-bs61"], GPU, folder)
+
+
+def test_a_gpu_without_profiles_says_which_gpus_have_some(folder):
+    with pytest.raises(InvalidInput, match=f"on a30-24gb; there are profiles of {GPU}"):
+        parse_jobs([BERT], "a30-24gb", folder)
+
+
+def test_a_profile_of_another_gpu_than_asked_for_is_refused(folder):
+    with pytest.raises(InvalidInput, match=f"measured on {GPU}, but a30-24gb was asked for"):
+        parse_jobs([str(folder / GPU / f"{BERT}.json")], "a30-24gb", folder)
+
+
+def test_a_job_file_says_what_is_to_run(folder, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text(
+        f'[[job]]\nprofile = "{RESNET}"\ncopies = 2\nepochs = 1.5\nvalidation_s = 40\n'
+        f"checkpoint_s = 2\nexamples_per_epoch = 1280\n\n"
+        f'[[job]]\nprofile = "profiles/{GPU}/{BERT}.json"\n'
+    )
+    first, second, third = read_jobs(file, GPU, folder)
+    assert first == second
+    assert (first.epochs, first.validation_s, first.checkpoint_s) == (1.5, 40, 2)
+    assert first.profile.workload.steps_per_epoch == 10
+    assert third == Job(synthetic.profile(BERT))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[job]]\nprofile = 'P'\ncopy = 2", "copy"),
+        ("[[jobs]]\nprofile = 'P'", "job"),
+        ("[[job]]\ncopies = 2", "profile"),
+        ("[[job]]\nprofile = 'P'\ncopies = 0", "with 0 copies"),
+        ("[[job]]\nprofile = 'P'\ncopies = 1000000", "1,000,000 copies"),
+        ("[[job]]\nprofile = 'P'\ncopies = 1.5", "copies"),
+        ("[[job]]\nprofile = 'P'\nepochs = 0", "epochs must be above 0"),
+        ("[[job]]\nprofile = 'P'\nepochs = nan", "epochs"),
+        ("[[job]]\nprofile = 'P'\nvalidation_s = -1", "validation_s must be at least 0"),
+        ("[[job]]\nprofile = 'P'\nexamples_per_epoch = 0", "examples_per_epoch"),
+        ("job = 1979-05-27", "job"),
+        ("job = []", "no job is given"),
+        ("[[job]", "Mend the file"),
+    ],
+)
+def test_a_job_file_that_is_wrong_is_refused_with_file_and_field(folder, tmp_path, text, said):
+    file = tmp_path / "jobs.toml"
+    file.write_text(text.replace("'P'", f"'{BERT}'"))
+    with pytest.raises(InvalidInput, match=said) as refusal:
+        read_jobs(file, GPU, folder)
+    assert str(file) in str(refusal.value)
+
+
+def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
+    profile = synthetic.profile(host_s=0.01, gpu_s=0.008)
+    plain, busy = Job(profile), Job(profile, epochs=2, validation_s=3, checkpoint_s=1)
+    assert busy.work_steps == pytest.approx(2 * (plain.work_steps + 400))
+    assert busy.profile.epoch_s == plain.profile.epoch_s
+
+
+def test_work_is_unknown_where_no_pass_is_known():
+    profile = synthetic.profile()
+    endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
+    assert Job(endless).work_steps is None
