@@ -1,0 +1,155 @@
+"""Fits everything that is learnt from runs of one GPU."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import product
+from statistics import median
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction import activity
+from advisor.prediction.memory import need
+from advisor.prediction.model import Data, Model, Plain
+from advisor.prediction.observation import (
+    Playback,
+    Shared,
+    capacity_log_errors,
+    shared_runs,
+)
+from advisor.prediction.regression import fit_correction
+from advisor.prediction.rehearsal import Physics
+from advisor.prediction.replay import TimeSlicing
+from advisor.prediction.script import Floats
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from advisor.workload.writing import run_line
+
+_SLICES_S = (0.5e-3, 1e-3, 2e-3)
+_SWITCHES_S = (0.02e-3, 0.05e-3, 0.1e-3, 0.2e-3)
+_PATIENCES_S = (0.0, 0.05e-3, 0.2e-3)
+_PACKINGS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_START = Physics(packing=0.5, slicing=TimeSlicing(
+    slice_s=1e-3, switch_s=0.1e-3, patience_s=0.0), bandwidth=0.5)  # fmt: skip
+_FEWEST_RUNS = 5
+
+
+def fit(
+    profiles: Mapping[str, Profile],
+    runs: Sequence[Run],
+    gpu: Gpu,
+    playback: Playback | None = None,
+) -> Model:
+    """The model that `runs` on `gpu` support.
+
+    Args:
+        profiles: Solo profiles by name; runs of others are passed over.
+        runs: Runs on `gpu`; those that failed or ran alone teach nothing of sharing.
+        gpu: The GPU on which all of them were measured.
+        playback: Replays already made, where several fits share runs.
+
+    Raises:
+        InvalidInput: Too few usable runs, or runs of another GPU.
+    """
+    if strangers := {run.gpu for run in runs} - {gpu.key}:
+        raise InvalidInput(f"runs of {', '.join(sorted(strangers))} cannot teach about {gpu.key}")
+    usable = shared_runs(profiles, runs)
+    modes = {mode: [each for each in usable if each.mode == mode]
+             for mode in ("naive", "mps", "mps-limits")}  # fmt: skip
+    modes = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
+    if not modes:
+        raise InvalidInput(
+            f"{len(usable)} usable shared runs on {gpu.key}; at least {_FEWEST_RUNS} of one mode "
+            "are needed. Run some: `advisor validate JOB...`."
+        )
+    playback = playback or Playback(gpu)
+    physics = _physics(modes, playback)
+    held = [_log_memory(shared) for shared in usable]
+    power = [_power(shared, gpu) for shared in usable]
+    gain, power_sigma = _power_gain([each for each in power if each])
+    return Model(
+        gpu=gpu.key,
+        data=_data(profiles, usable),
+        physics=physics,
+        corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
+                     for mode, chosen in modes.items()},
+        capacity={mode: _plain(capacity_log_errors(chosen)) for mode, chosen in modes.items()},
+        context_mib=_context_mib(profiles),
+        memory_sigma=_sigma(np.concatenate(held)),
+        power_gain=gain,
+        power_sigma=power_sigma,
+    )  # fmt: skip
+
+
+def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:
+    used = {profile.name for shared in usable for profile in shared.profiles}
+    lines = sorted(run_line(shared.run) for shared in usable)
+    return Data(
+        profiles=len(used & profiles.keys()),
+        runs=len(usable),
+        sha256=sha256("".join(lines).encode()).hexdigest(),
+    )
+
+
+def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physics:
+    """The constants under which replay alone comes closest, mode by mode."""
+    physics = _START
+    if naive := modes.get("naive"):
+        slicings = [TimeSlicing(slice_s=a, switch_s=b, patience_s=c)
+                    for a, b, c in product(_SLICES_S, _SWITCHES_S, _PATIENCES_S)]  # fmt: skip
+        tried = [replace(physics, slicing=slicing) for slicing in slicings]
+        physics = min(tried, key=lambda each: playback.error(naive, each))
+    if mps := modes.get("mps"):
+        tried = [replace(physics, packing=packing) for packing in _PACKINGS]
+        physics = min(tried, key=lambda each: playback.error(mps, each))
+    if limits := modes.get("mps-limits"):
+        tried = [replace(physics, bandwidth=bandwidth) for bandwidth in _BANDWIDTHS]
+        physics = min(tried, key=lambda each: playback.error(limits, each))
+    return physics
+
+
+def _plain(log_errors: Floats) -> Plain:
+    low, high = np.quantile(log_errors, (0.05, 0.95))
+    return Plain(low=float(low), high=float(high))
+
+
+def _context_mib(profiles: Mapping[str, Profile]) -> float:
+    contexts = [each.memory.context_mib for each in profiles.values()]
+    return median([each for each in contexts if each is not None] or [600.0])
+
+
+def _log_memory(shared: Shared) -> Floats:
+    """Log of measured over predicted memory of each tenant, where the driver said."""
+    mps = shared.mode != "naive"
+    return np.array([
+        np.log(tenant.memory.device_mib / need(profile, under_mps=mps, context_mib=0).held_mib)
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if tenant.memory and tenant.memory.device_mib and profile.memory.device_mib
+    ])  # fmt: skip
+
+
+def _sigma(log_errors: Floats) -> float:
+    """Relative standard error; 2 % where nothing was measured, never below half a per cent."""
+    return max(0.005, float(np.sqrt(np.mean(log_errors**2)))) if len(log_errors) else 0.02
+
+
+def _power(shared: Shared, gpu: Gpu) -> tuple[float, float, float] | None:
+    """Idle, predicted and measured power of a run; None where any is missing."""
+    speeds = shared.alone_s / shared.measured_s
+    predicted = activity.power_w(shared.profiles, list(speeds), gpu, gain=1.0)
+    idle = max(each.idle_power_w or 0.0 for each in shared.profiles)
+    measured = shared.run.power_w
+    return None if predicted is None or measured is None else (idle, predicted, measured)
+
+
+def _power_gain(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """Measured over predicted power above idle, and what relative error remains."""
+    if not rows:
+        return 1.0, 0.15
+    idle, predicted, measured = np.array(rows).T
+    gain = float(np.median((measured - idle) / np.maximum(predicted - idle, 1.0)))
+    remaining = np.log(measured / (idle + gain * (predicted - idle)))
+    return gain, max(0.02, float(np.sqrt(np.mean(remaining**2))))

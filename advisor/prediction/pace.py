@@ -1,0 +1,78 @@
+"""How long a step of each job takes in a mix, with intervals."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.answer import Interval
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.features import features
+from advisor.prediction.model import Model, mode_of
+from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.script import Floats
+from advisor.prediction.slices import step_on_instance
+from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.workload.profile import Profile
+
+# Log spread of a step alone from one day to another, and of an estimate for a MIG instance,
+# which nothing measured stands behind: wide on purpose.
+_ALONE = 0.05
+_ON_INSTANCE = 0.4
+
+
+def step_intervals(
+    profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, model: Model
+) -> list[Interval]:
+    """Seconds of a step of each job, in the jobs' order."""
+    match sharing:
+        case Serial():
+            return [_around(each.step_s, _ALONE) for each in profiles]
+        case Mig(instances):
+            known = {each.name: each for each in gpu.mig}
+            steps = [
+                step_on_instance(profile, known[instance.profile], gpu, model.physics)
+                for profile, instance in zip(profiles, instances, strict=True)
+            ]
+            return [_around(step_s, _ON_INSTANCE) for step_s in steps]
+        case Naive() if len(profiles) == 1:
+            return [_around(profiles[0].step_s, _ALONE)]
+        case Naive() | Mps():
+            return _shared(profiles, sharing, gpu, model)
+
+
+def _shared(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+) -> list[Interval]:
+    replayed = rehearse(profiles, sharing, gpu, model.physics)
+    correction = model.corrections.get(mode_of(sharing))
+    if replayed is None or correction is None:
+        return _by_capacity(profiles, sharing, model)
+    rows = features(profiles, sharing, gpu, replayed)
+    alone_s = np.array([each.step_s for each in profiles])
+    middle = corrected(replayed, correction.log_correction(rows), alone_s)
+    spread = correction.spread(np.log(middle / alone_s))
+    bounds = (middle * np.exp(correction.low * spread), middle * np.exp(correction.high * spread))
+    return [Interval(*map(float, each)) for each in zip(bounds[0], middle, bounds[1], strict=True)]
+
+
+def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:
+    """Replayed steps times their correction; no job gets faster by sharing, shape (jobs,)."""
+    return np.asarray(np.maximum(replayed_s * np.exp(log_correction), alone_s))
+
+
+def _by_capacity(profiles: Sequence[Profile], sharing: Naive | Mps, model: Model) -> list[Interval]:
+    steps = capacity_steps(profiles, sharing)
+    error = model.capacity.get(mode_of(sharing))
+    if steps is None or error is None:
+        # Nothing says how busy the GPU is: between no loss and strict turns.
+        turns = len(profiles)
+        return [
+            Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)
+            for each in profiles
+        ]
+    return [Interval(s * float(np.exp(error.low)), s, s * float(np.exp(error.high))) for s in steps]
+
+
+def _around(step_s: float, spread: float) -> Interval:
+    return Interval(step_s * float(np.exp(-spread)), step_s, step_s * float(np.exp(spread)))

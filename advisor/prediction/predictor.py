@@ -1,0 +1,114 @@
+"""Answers for any mix on one GPU: pace, memory, power and activity, with intervals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from advisor.gpu.catalogue import Gpu
+from advisor.gpu.layouts import place
+from advisor.prediction import activity
+from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.prediction.memory import Need, interval_mib, need, overflow_probability
+from advisor.prediction.model import Model
+from advisor.prediction.pace import step_intervals
+from advisor.prediction.rehearsal import check_count
+from advisor.sharing import Mig, Mps, Serial, Sharing
+from advisor.workload.profile import Profile
+
+_Z95 = 1.645  # standard normal quantile
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """Which jobs take their memory from one pool, and what each pool holds."""
+
+    jobs: list[list[int]]
+    capacity_mib: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """Predicts mixes of measured jobs on one GPU."""
+
+    gpu: Gpu
+    model: Model
+
+    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction:
+        """What each job and the GPU do under `sharing`, while all jobs run.
+
+        A mix that does not fit is predicted all the same; its `oom_probability` is near 1.
+
+        Raises:
+            InvalidInput: `sharing` has limits or instances for another number of jobs.
+            NothingFits: A MIG layout that this GPU does not offer.
+        """
+        check_count(profiles, sharing)
+        if isinstance(sharing, Mig):
+            sharing = Mig(place(self.gpu, sharing.instances))
+        steps = step_intervals(profiles, sharing, self.gpu, self.model)
+        needs = [
+            need(each, under_mps=isinstance(sharing, Mps), context_mib=self.model.context_mib)
+            for each in profiles
+        ]
+        pools = self._pools(len(profiles), sharing)
+        risks = self._risks(needs, pools)
+        serial = isinstance(sharing, Serial)
+        answers = tuple(map(self._job, profiles, steps, needs, risks))
+        held = [each.held_mib for each in needs]
+        speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
+        return MixPrediction(
+            gpu=self.gpu.key,
+            sharing=sharing,
+            jobs=answers,
+            memory_total_mib=max(held) if serial else sum(held),
+            memory_capacity_mib=max(pools.capacity_mib) if serial else sum(pools.capacity_mib),
+            oom_probability=1 - prod(1 - risks[jobs[0]] for jobs in pools.jobs),
+            weighted_speedup=1.0 if serial else sum(speeds),
+            power_w=self._power_w(profiles, speeds),
+            gract=activity.gract(profiles, speeds),
+            smact=activity.smact(profiles, speeds),
+            confirmed_on_hardware=not isinstance(sharing, Mig),
+        )
+
+    def _pools(self, jobs: int, sharing: Sharing) -> _Pools:
+        alone = [[job] for job in range(jobs)]
+        match sharing:
+            case Mig(instances):
+                size = {each.name: float(each.memory_mib) for each in self.gpu.mig}
+                return _Pools(alone, [size[each.profile] for each in instances])
+            case Serial():
+                return _Pools(alone, [float(self.gpu.memory_mib)] * jobs)
+            case _:
+                return _Pools([list(range(jobs))], [float(self.gpu.memory_mib)])
+
+    def _risks(self, needs: Sequence[Need], pools: _Pools) -> list[float]:
+        """Chance that each job's pool overflows, in the jobs' order."""
+        risks = [0.0] * len(needs)
+        for jobs, capacity_mib in zip(pools.jobs, pools.capacity_mib, strict=True):
+            held = [needs[job].held_mib for job in jobs]
+            risk = overflow_probability(held, capacity_mib, self.model.memory_sigma)
+            for job in jobs:
+                risks[job] = risk
+        return risks
+
+    def _job(
+        self, profile: Profile, step_s: Interval, need_mib: Need, risk: float
+    ) -> JobPrediction:
+        steps = profile.workload.steps_per_epoch
+        return JobPrediction(
+            job=profile.name,
+            step_s=step_s,
+            epoch_s=None if steps is None else step_s.scaled(steps),
+            slowdown=step_s.p50 / profile.step_s,
+            memory_mib=need_mib.held_mib,
+            memory_min_mib=need_mib.least_mib,
+            memory_interval_mib=interval_mib(need_mib.held_mib, self.model.memory_sigma),
+            oom_probability=risk,
+        )
+
+    def _power_w(self, profiles: Sequence[Profile], speeds: Sequence[float]) -> Interval | None:
+        middle = activity.power_w(profiles, speeds, self.gpu, self.model.power_gain)
+        if middle is None:
+            return None
+        margin = _Z95 * self.model.power_sigma * middle
+        return Interval(max(0.0, middle - margin), middle, middle + margin)

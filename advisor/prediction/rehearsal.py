@@ -1,0 +1,133 @@
+"""A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
+from advisor.prediction.script import Floats, Script, script
+from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.workload.profile import Profile
+
+# A limit that slows a job by less than this says nothing of how its kernels take it.
+_FELT = 1.1
+_EXPONENTS = np.linspace(0.3, 1.2, 19)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Physics:
+    """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
+
+    Attributes:
+        packing: How far blocks of different jobs share an SM, 0..1; see `script.demand`.
+        slicing: How naive sharing slices time.
+        bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
+            its limit, 0..1.
+    """
+
+    packing: float
+    slicing: TimeSlicing
+    bandwidth: float
+
+
+def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
+    """SMs that each limit leaves to its client, as a share of the GPU's.
+
+    An H200 gave 18, 36, 56 and 76 of its 132 SMs under 14, 28, 43 and 57 per cent: the even
+    number next to the share asked for, since SMs come in pairs.
+    """
+    return [min(1.0, max(2.0, 2 * round(limit * gpu.sms / 200)) / gpu.sms) for limit in limits]
+
+
+def limit_exponent(profile: Profile, played: Script, gpu: Gpu) -> float:
+    """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
+
+    Bandwidth is not limited, so kernels that move data slow less than those that compute.
+    """
+    if profile.mps is None:
+        return 1.0
+    found = []
+    for run in profile.mps.limited:
+        slowdown = run.step_s / profile.mps.unlimited.step_s
+        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu)[0]
+        if slowdown < _FELT:
+            continue
+        stretch = np.maximum(1, played.demand / share)
+        gaps_s = played.gap_s * len(stretch)
+        alone_s = [float((played.duration_s * stretch**x).sum()) + gaps_s for x in _EXPONENTS]
+        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
+        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
+    return float(np.mean(found)) if found else 1.0
+
+
+def rehearse(
+    profiles: Sequence[Profile],
+    sharing: Naive | Mps,
+    gpu: Gpu,
+    physics: Physics,
+    effort: Effort | None = None,
+) -> Floats | None:
+    """Seconds of a step of each job by replay alone, shape (jobs,).
+
+    Each is the measured solo step times how much slower replay finds it among the others than
+    alone, so that what replay misses in both cancels.
+
+    Returns:
+        None where a profile has no kernel trace.
+    """
+    effort = effort or Effort()
+    scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
+    played = [each for each in scripts if each is not None]
+    if len(played) < len(scripts):
+        return None
+    alone_s = np.array([each.step_s for each in profiles])
+    if isinstance(sharing, Naive):
+        shared = replay_naive(played, physics.slicing, effort)
+        solo = [replay_naive([each], physics.slicing, effort)[0] for each in played]
+    else:
+        shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
+        powers = [_exponent(*pair, gpu, physics) for pair in zip(profiles, played, strict=True)]
+        shared = replay_mps(played, shares, powers, effort)
+        solo = [replay_mps([each], [1.0], [1.0], effort)[0] for each in played]
+    return np.asarray(np.maximum(1.0, shared / np.array(solo)) * alone_s)
+
+
+def _exponent(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> float:
+    alone = limit_exponent(profile, played, gpu)
+    return physics.bandwidth * alone + (1 - physics.bandwidth)
+
+
+def replayed_steps(
+    profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, physics: Physics
+) -> tuple[float, ...] | None:
+    """`rehearse` for any sharing: serial is each job alone; None for MIG or without traces."""
+    match sharing:
+        case Serial():
+            return tuple(profile.step_s for profile in profiles)
+        case Naive() | Mps():
+            steps = rehearse(profiles, sharing, gpu, physics)
+            return None if steps is None else tuple(map(float, steps))
+        case Mig():
+            return None
+
+
+def check_count(profiles: Sequence[Profile], sharing: Sharing) -> None:
+    """Refuse a sharing that speaks of another number of jobs.
+
+    Raises:
+        InvalidInput: It has more or fewer limits or instances than there are jobs.
+    """
+    match sharing:
+        case Mps(limits) if limits:
+            said, what = len(limits), "limits"
+        case Mig(instances):
+            said, what = len(instances), "instances"
+        case _:
+            return
+    if said != len(profiles):
+        raise InvalidInput(
+            f"{sharing}: {said} {what} for {len(profiles)} jobs. Give one for each job, in order."
+        )

@@ -1,0 +1,96 @@
+"""Replays the kernel traces of all tenants against each other, event by event.
+
+**MPS.** Kernels of different tenants run side by side: in the order in which they became ready
+each takes the SMs it can use, up to its tenant's limit, and later ones take what is left.
+**Naive.** One tenant owns the whole GPU for a slice; changing owners costs time; an owner with
+nothing to run yields. In both the hosts launch on, each at its own pace.
+
+`_mps` and `_naive` are compiled; `tests/prediction/slow_replay.py` says the same plainly.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from advisor.prediction.script import Floats, Script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to replay; whatever ends first.
+
+    Attributes:
+        steps: Steps of the slowest tenant, counted at its pace alone times the tenants.
+        events: Kernel starts and ends, over all tenants.
+    """
+
+    steps: float = 4.0
+    events: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSlicing:
+    """How the driver slices time between processes: no public source, fitted to measured runs.
+
+    Attributes:
+        slice_s: How long an owner keeps the GPU while others wait.
+        switch_s: What a change of owner costs.
+        patience_s: How long an idle owner keeps the GPU before it yields.
+    """
+
+    slice_s: float
+    switch_s: float
+    patience_s: float
+
+
+@cache
+def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    from advisor.prediction import engine
+
+    return engine.mps, engine.naive
+
+
+def _columns(scripts: Sequence[Script]) -> tuple[Any, Floats, Floats]:
+    """Where each script's kernels begin, the kernels end to end, and the scripts' paces."""
+    starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
+    kernels = [np.stack([each.launch_s, each.duration_s, each.demand]) for each in scripts]
+    paces = np.array([[each.host_s, each.gap_s, each.lead_s] for each in scripts])
+    return starts, np.concatenate(kernels, axis=1), np.ascontiguousarray(paces.T)
+
+
+def _horizon_s(scripts: Sequence[Script], effort: Effort) -> float:
+    alone = [max(each.host_s, float(each.duration_s.sum())) for each in scripts]
+    return effort.steps * max(alone) * len(scripts)
+
+
+def replay_mps(
+    scripts: Sequence[Script], limits: Sequence[float], exponents: Sequence[float], effort: Effort
+) -> Floats:
+    """Seconds of a step of each tenant under MPS, shape (tenants,).
+
+    Args:
+        scripts: One for each tenant.
+        limits: Share of the SMs that each tenant may use, (0, 1].
+        exponents: A kernel on a share x of the SMs it could use runs at ``x ** exponent`` of
+            its pace; 1 for a kernel that only computes, less where bandwidth binds.
+        effort: How long to replay.
+    """
+    mps, _ = _compiled()
+    steps: Floats = mps(
+        *_columns(scripts), np.asarray(limits, dtype=np.float64),
+        np.asarray(exponents, dtype=np.float64), _horizon_s(scripts, effort), effort.events,
+    )  # fmt: skip
+    return steps
+
+
+def replay_naive(scripts: Sequence[Script], slicing: TimeSlicing, effort: Effort) -> Floats:
+    """Seconds of a step of each tenant under time slicing, shape (tenants,)."""
+    _, naive = _compiled()
+    steps: Floats = naive(
+        *_columns(scripts), (slicing.slice_s, slicing.switch_s, slicing.patience_s),
+        _horizon_s(scripts, effort), effort.events,
+    )  # fmt: skip
+    return steps

@@ -1,0 +1,100 @@
+"""A profile's kernel trace as what replay plays: arrays, fitted to the measured solo pace."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.workload.profile import KernelTrace, Profile
+
+# A CUDA stream takes about this many launches before the host has to wait.
+LAUNCH_QUEUE = 1024
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One tenant's step, again and again.
+
+    Attributes:
+        launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
+        duration_s: How long each runs alone on the whole GPU, shape (kernels,).
+        demand: SMs that each can use, as a share of the GPU's in 0..1; 0 for copies.
+        host_s: Seconds between the starts of two steps on a host that never waits.
+        gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
+        lead_s: How far the host can run ahead of the GPU.
+    """
+
+    launch_s: Floats
+    duration_s: Floats
+    demand: Floats
+    host_s: float
+    gap_s: float
+    lead_s: float
+
+
+def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
+    """Share of a GPU with `sms` SMs that each kernel can use, 0..1, shape (kernels,).
+
+    Args:
+        trace: The kernels.
+        sms: SMs of the GPU on which they ran.
+        packing: 0: a block keeps an SM to itself; 1: as many blocks share one as fit; between
+            them, a geometric mean.
+    """
+    blocks = np.asarray(trace.blocks, dtype=np.float64)
+    resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
+    spread = np.minimum(1, blocks / sms)
+    packed = np.minimum(1, blocks / (sms * resident))
+    return np.asarray(spread ** (1 - packing) * packed**packing)
+
+
+def script(profile: Profile, sms: int, packing: float) -> Script | None:
+    """`profile` ready to be replayed, so that alone it takes the step time measured alone.
+
+    Where the host is the slower side, its launches are stretched over the measured step; where
+    the GPU is, what the kernels leave of the step is spread as gaps between them.
+
+    Returns:
+        None where the profile has no trace.
+    """
+    trace = profile.trace
+    if trace is None or profile.host_s is None:
+        return None
+    launch_s = np.asarray(trace.launch_us) * 1e-6
+    duration_s = np.asarray(trace.duration_us) * 1e-6
+    kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
+    host_bound = profile.host_s >= busy_s
+    stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
+    host_s = profile.host_s * stretch
+    return Script(
+        launch_s=np.minimum(launch_s * stretch, host_s),
+        duration_s=duration_s * min(1.0, step_s / busy_s),
+        demand=demand(trace, sms, packing),
+        host_s=host_s,
+        gap_s=0.0 if host_bound else max(0.0, (step_s - busy_s) / kernels),
+        lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
+    )
+
+
+def on_part(
+    whole: Script, share_of_sms: float, share_of_bandwidth: float, dram_share: float
+) -> Script:
+    """`whole` on a part of the GPU that nobody else touches, such as a MIG instance.
+
+    A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at
+    `dram_share` of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
+
+    Args:
+        whole: The step on the whole GPU.
+        share_of_sms: SMs of the part over those of the GPU, (0, 1].
+        share_of_bandwidth: Memory slices of the part over those of the GPU, (0, 1].
+        dram_share: Share of DRAM bandwidth in use while a kernel runs, 0..1.
+    """
+    slower = np.maximum(whole.demand / share_of_sms, dram_share / share_of_bandwidth)
+    return replace(
+        whole,
+        duration_s=whole.duration_s * np.maximum(1, slower),
+        demand=np.minimum(1, whole.demand / share_of_sms),
+    )

@@ -1,0 +1,81 @@
+"""The replay said plainly: the clock ticks, and in each tick every kernel gets what it can."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class SlowTenant:
+    """One tenant; times in ticks."""
+
+    launch: list
+    duration: list
+    demand: list
+    host: float
+    lead: float
+    at: int = 0
+    host_start: float = 0.0
+    ready: float = 0.0
+    left: float = 0.0
+    steps: float = 0.0
+    busy: float = field(default=0.0)
+
+    def __post_init__(self):
+        self.left = self.duration[0]
+        self.ready = self.launch[0]
+
+    def work(self, amount, now):
+        self.left -= amount
+        if self.left > 1e-9:
+            return
+        self.at += 1
+        if self.at == len(self.duration):
+            self.at, self.steps = 0, self.steps + 1
+            self.host_start = max(self.host_start + self.host, now - self.lead)
+        self.left = self.duration[self.at]
+        self.ready = max(now, self.host_start + self.launch[self.at])
+
+    def done(self):
+        return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
+
+
+def slow_mps(tenants, limits, exponents, ticks):
+    """Ticks a step of each tenant, after a quarter of the time to warm up."""
+    for now in range(ticks):
+        if now == ticks // 4:
+            before = [tenant.done() for tenant in tenants]
+        free = 1.0
+        queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
+        for i in sorted(queue, key=lambda i: (tenants[i].ready, i)):
+            wanted = tenants[i].demand[tenants[i].at]
+            got = min(wanted, limits[i], free)
+            free -= got
+            if got > 0:
+                tenants[i].work((got / wanted) ** exponents[i], now + 1)
+    return _ticks_a_step(tenants, before, ticks)
+
+
+def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
+    """Likewise, when one tenant at a time owns the whole GPU."""
+    owner, held, switching = 0, 0, 0
+    for now in range(ticks):
+        if now == ticks // 4:
+            before = [tenant.done() for tenant in tenants]
+        if switching:
+            switching -= 1
+            continue
+        others = [(owner + k) % len(tenants) for k in range(1, len(tenants))]
+        waiting = [i for i in others if tenants[i].ready <= now]
+        if waiting and (tenants[owner].ready > now or held >= slice_ticks):
+            owner, held, switching = waiting[0], 0, switch_ticks
+            if switching:
+                switching -= 1
+                continue
+        if tenants[owner].ready <= now:
+            tenants[owner].work(1, now + 1)
+        held += 1
+    return _ticks_a_step(tenants, before, ticks)
+
+
+def _ticks_a_step(tenants, before, ticks):
+    counted = ticks - ticks // 4
+    return [counted / max(t.done() - b, 1e-9) for t, b in zip(tenants, before, strict=True)]
