@@ -1,0 +1,71 @@
+"""What a prediction has to beat: four answers that need no fit to shared runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.rehearsal import Physics, replayed_steps
+from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.workload.profile import Profile
+
+# Seconds of a step of each job, shape (jobs,); None where it is not defined for the mix.
+Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
+
+
+def as_if_alone(
+    profiles: Sequence[Profile],
+    sharing: Sharing,  # noqa: ARG001 - to this one, nothing else matters
+    gpu: Gpu,  # noqa: ARG001
+) -> tuple[float, ...]:
+    """Sharing costs nothing: each job keeps its solo step."""
+    return tuple(profile.step_s for profile in profiles)
+
+
+def fair_share(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - shares are of any GPU
+) -> tuple[float, ...] | None:
+    """Each job gets its share of the GPU and runs at ``min(1, share / busy share)`` of its pace.
+
+    The share is the job's MPS limit, or else one part of as many as there are jobs.
+
+    Returns:
+        None on MIG, or where a profile has no busy share.
+    """
+    match sharing:
+        case Serial():
+            shares = [1.0] * len(profiles)
+        case Mps(limits) if limits:
+            shares = [limit / 100 for limit in limits]
+        case Naive() | Mps():
+            shares = [1 / len(profiles)] * len(profiles)
+        case Mig():
+            return None
+    busy = [profile.busy_share for profile in profiles]
+    if None in busy:
+        return None
+    return tuple(
+        profile.step_s * max(1.0, (used or 0.0) / share)
+        for profile, used, share in zip(profiles, busy, shares, strict=True)
+    )
+
+
+def capacity(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - what it needs of the GPU the profiles measured
+) -> tuple[float, ...] | None:
+    """Sharing as a capacity; None on MIG, or where a profile has no GPU path."""
+    return capacity_steps(profiles, sharing)
+
+
+def baselines(physics: Physics) -> Mapping[str, Baseline]:
+    """Every baseline by name; `physics` holds the constants of the replay without regression."""
+    return {
+        "alone": as_if_alone,
+        "fair-share": fair_share,
+        "capacity": capacity,
+        "replay": partial(replayed_steps, physics=physics),
+    }

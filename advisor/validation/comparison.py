@@ -1,0 +1,144 @@
+"""One real run, predicted beside measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.errors import UnknownName
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.answer import Interval, JobPrediction
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Naive, Serial, Sharing, parse_sharing
+from advisor.validation.baselines import Baseline
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run, Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobComparison:
+    """One tenant of a run.
+
+    Attributes:
+        alone_s: Its solo step, from its profile.
+        memory_mib: Predicted device memory of the process.
+        measured_memory_mib: None where the driver would not say.
+        baselines_s: Each baseline's step, by name; None where it is not defined.
+    """
+
+    job: str
+    alone_s: float
+    measured_s: float
+    predicted_s: Interval
+    memory_mib: float
+    measured_memory_mib: float | None
+    baselines_s: Mapping[str, float | None]
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured step, less 1."""
+        return self.predicted_s.p50 / self.measured_s - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step lies in the predicted interval."""
+        return self.predicted_s.contains(self.measured_s)
+
+    def baseline_error(self, name: str) -> float | None:
+        """The named baseline's step over the measured one, less 1; None where not defined."""
+        step_s = self.baselines_s[name]
+        return None if step_s is None else step_s / self.measured_s - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """All tenants of one run, in its order."""
+
+    run: Run
+    jobs: tuple[JobComparison, ...]
+
+    @property
+    def measured_speedup(self) -> float:
+        """Sum over jobs of solo step over measured step."""
+        return sum(job.alone_s / job.measured_s for job in self.jobs)
+
+    @property
+    def predicted_speedup(self) -> float:
+        """Sum over jobs of solo step over predicted step."""
+        return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
+
+    @property
+    def memory_total_mib(self) -> float:
+        return sum(job.memory_mib for job in self.jobs)
+
+    @property
+    def measured_memory_total_mib(self) -> float | None:
+        """None where the driver would not say for each process."""
+        measured = [job.measured_memory_mib for job in self.jobs]
+        return None if None in measured else sum(each or 0.0 for each in measured)
+
+
+def sharing_of(run: Run) -> Sharing:
+    """How the tenants of `run` shared; a tenant alone on the GPU without MPS is serial."""
+    sharing = parse_sharing(run.sharing)
+    return Serial() if len(run.tenants) == 1 and isinstance(sharing, Naive) else sharing
+
+
+def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
+    """The solo profile of each tenant of `run`, in its order.
+
+    Raises:
+        UnknownName: A tenant has none.
+    """
+    names = [tenant.workload.name for tenant in run.tenants]
+    for name in names:
+        if name not in profiles:
+            remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
+            raise UnknownName("profile", name, profiles, remedy)
+    return tuple(profiles[name] for name in names)
+
+
+def compare(
+    run: Run,
+    profiles: Mapping[str, Profile],
+    predictor: Predictor,
+    gpu: Gpu,
+    baselines: Mapping[str, Baseline],
+) -> RunComparison:
+    """Predict `run` from its tenants' profiles alone and set what was measured beside it.
+
+    Args:
+        run: One in which every tenant ran to the end.
+        profiles: Solo profiles by name.
+        predictor: Makes the prediction.
+        gpu: The GPU that `run` ran on.
+        baselines: What to predict with besides, by name.
+
+    Raises:
+        UnknownName: A tenant has no profile.
+    """
+    alone, sharing = profiles_of(run, profiles), sharing_of(run)
+    prediction = predictor.predict(alone, sharing)
+    steps = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
+    jobs = (
+        _job(tenant, profile, predicted, {n: None if s is None else s[i] for n, s in steps.items()})
+        for i, (tenant, profile, predicted) in enumerate(
+            zip(run.tenants, alone, prediction.jobs, strict=True)
+        )
+    )
+    return RunComparison(run, tuple(jobs))
+
+
+def _job(
+    tenant: Tenant,
+    alone: Profile,
+    predicted: JobPrediction,
+    baselines_s: Mapping[str, float | None],
+) -> JobComparison:
+    return JobComparison(
+        job=tenant.workload.name,
+        alone_s=alone.step_s,
+        measured_s=tenant.step_s,
+        predicted_s=predicted.step_s,
+        memory_mib=predicted.memory_mib,
+        measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
+        baselines_s=baselines_s,
+    )

@@ -1,0 +1,94 @@
+"""The scoreboard as people read it: a table for the terminal, the same cells as Markdown."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from advisor.validation.evaluate import SPLIT, Evaluation
+from advisor.validation.scoreboard import Row, scoreboard
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADINGS = (
+    "sharing",
+    "jobs",
+    "n",
+    "MAPE",
+    "median",
+    "P90",
+    "in 90 % interval",
+    "noise floor",
+    "throughput MAPE",
+    "as if alone",
+    "fair share",
+    "capacity",
+    "replay alone",
+)
+_BASELINES = ("alone", "fair-share", "capacity", "replay")
+_MODE_WORDS = {"naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """`row` under `HEADINGS`."""
+    kind = "all" if row.degree is None else f"{row.degree}, {row.jobs}"
+    return (
+        _MODE_WORDS[row.mode],
+        kind,
+        str(row.n),
+        percent(row.mape),
+        percent(row.median),
+        percent(row.p90),
+        percent(row.coverage90),
+        percent(row.noise_floor),
+        percent(row.throughput_mape),
+        *(percent(row.baselines[name]) for name in _BASELINES),
+    )
+
+
+def evaluation_table(evaluation: Evaluation) -> "Table":
+    """What ``advisor evaluate`` prints."""
+    from rich.table import Table
+
+    table = Table(title=f"{evaluation.gpu}, {SPLIT}", caption=" ".join(remarks(evaluation)))
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place < 2 else "right")
+    for row in scoreboard(evaluation):
+        table.add_row(*cells(row), style="bold" if row.degree is None else None)
+    return table
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What the table cannot say: families, memory, drift, and runs that were not scored."""
+    count = len(evaluation.families)
+    said = [
+        f"{len(evaluation.runs)} runs; each of {count} families predicted without it: "
+        f"{', '.join(evaluation.families)}."
+    ]
+    said += [
+        f"Memory under {_MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
+        f"{percent(row.memory_total_mape)} off the total."
+        for row in scoreboard(evaluation)
+        if row.degree is None and row.memory_mape is not None
+    ]
+    if drift := evaluation.drift:
+        said.append(
+            f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
+            f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
+        )
+    if evaluation.unusable:
+        said.append(
+            f"Not scored, for a tenant ended early or has no profile: "
+            f"{', '.join(evaluation.unusable)}."
+        )
+    return said
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; cells are text without bars."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
