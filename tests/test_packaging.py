@@ -1,0 +1,119 @@
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def lines_of(command, *, folder=ROOT, **environment):
+    """What `command` prints, run in `folder`; fails with what it said on stderr."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    lines_of([*build, "--wheel-dir", str(folder), str(ROOT)])
+    (built,) = folder.glob("advisor-*.whl")
+    return built
+
+
+def test_the_wheel_carries_everything_that_advice_needs(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    data = [path for folder in ("profiles", "models") for path in (ROOT / folder).rglob("*.json*")]
+    assert data
+    assert {f"advisor/_shipped/{path.relative_to(ROOT)}" for path in data} <= names
+    assert {"advisor/_shipped/app.py", "advisor/gpu/catalogue.json"} <= names
+
+
+def test_the_wheel_alone_in_an_empty_environment_and_folder_ranks_as_the_checkout_does(
+    wheel, tmp_path
+):
+    home = tmp_path / "empty"
+    home.mkdir()
+    venv.create(tmp_path / "venv")
+    # The environment's libraries, but not what their own .pth files add: not this checkout.
+    site = (
+        tmp_path / "venv/lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    )
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    zipfile.ZipFile(wheel).extractall(site)
+    command = "from advisor.cli import main; main()"
+    isolated = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": ""}
+    ranked = lines_of(
+        [str(tmp_path / "venv/bin/python"), "-c", command, "recommend", "--json"],
+        folder=home,
+        **isolated,
+    )
+    here = lines_of([sys.executable, "-c", command, "recommend", "--json"], **isolated)
+    assert json.loads(ranked)["plans"]
+    assert json.loads(ranked) == json.loads(here)
+
+
+def test_continuous_integration_runs_the_readmes_test_command_and_nothing_else():
+    lines = (ROOT / ".ci/run").read_text().splitlines()
+    assert lines[0] == "#!/usr/bin/env bash"
+    assert lines[1:] == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make check"]
+    assert re.search(r"^ {4}make check ", README, re.MULTILINE)
+    assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_torch_is_pinned_with_what_is_bound_to_it():
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )  # fmt: skip
+    assert pins.keys() == {"torch", "torchvision", "timm"}
+
+
+def test_the_version_has_a_section_in_the_changelog():
+    from advisor import __version__
+
+    assert re.search(rf"^## {re.escape(__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.M)
+
+
+def test_nothing_that_advice_needs_brings_torch():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    base = {re.split(r"[<>=~ ]", each)[0] for each in project["dependencies"]}
+    assert not base & {"torch", "torchvision", "timm"}
+
+
+def test_no_committed_text_names_a_machine_path_or_a_registry():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: there is no list of committed files")
+    # Spelt in pieces, so that this file does not match itself.
+    parts = ["/work/", "/root/", "/home/[a-z]", "/opt/wheels", "py" r"pi\.org"]
+    parts += ["pythonhosted", r"down" r"load\.pytorch", "file:///", "\\.library/"]
+    forbidden = re.compile("|".join(parts))
+    found = [
+        f"{name}:{number}: {line.strip()[:80]}"
+        for name in listed.stdout.split("\0")
+        if name and (ROOT / name).is_file() and Path(name).suffix not in {".png", ".jsonl"}
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), start=1)
+        if forbidden.search(line)
+    ]
+    assert found == []
