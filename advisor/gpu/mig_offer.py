@@ -30,7 +30,7 @@ def _mig_profile(nvml: Any, handle: Any, enumerator: int) -> MigProfile | None:
     if offered(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", *asked) is None:
         return None
     return MigProfile(
-        name=info.name.decode().removeprefix("MIG "),
+        name=info.name.removeprefix("MIG "),
         profile_id=info.id,
         compute_slices=info.sliceCount,
         memory_slices=places[0].size,
