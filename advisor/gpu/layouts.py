@@ -85,16 +85,6 @@ def layouts(
     return _layouts(profiles, gpu.memory_slices, driver_branch) if profiles else ()
 
 
-def multisets(gpu: Gpu, driver_branch: int = _R510) -> tuple[tuple[str, ...], ...]:
-    """The profiles of each of the `layouts`, placements aside, each multiset once."""
-    by_size = {profile.name: (-profile.memory_slices, profile.name) for profile in gpu.mig}
-    found = {
-        tuple(sorted((each.profile for each in layout), key=by_size.__getitem__))
-        for layout in layouts(gpu, driver_branch)
-    }
-    return tuple(sorted(found, key=lambda names: [by_size[name] for name in names]))
-
-
 @cache
 def _layouts(
     profiles: tuple[MigProfile, ...], slices: int, driver_branch: int

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu, catalogue, gpu
-from advisor.gpu.layouts import layouts, multisets, place
+from advisor.gpu.layouts import layouts, place
 from advisor.sharing import Instance, Mig, parse_sharing
 
 ORACLE = Path(__file__).parents[3] / "shared" / "facts" / "mig_layouts.json"
@@ -28,6 +28,10 @@ def instances(text: str) -> tuple[Instance, ...]:
 
 def sized(layout):
     return sorted(each.profile for each in layout)
+
+
+def multisets(known: Gpu, driver_branch: int = 580):
+    return {tuple(sized(layout)) for layout in layouts(known, driver_branch)}
 
 
 def slow_twin(known: Gpu, names: tuple[str, ...]) -> list[frozenset[Instance]]:
