@@ -11,7 +11,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction import activity
-from advisor.prediction.memory import need
+from advisor.prediction.memory import Context, need
 from advisor.prediction.model import Data, Model, Plain
 from advisor.prediction.observation import (
     Playback,
@@ -67,7 +67,8 @@ def fit(
         )
     playback = playback or Playback(gpu)
     physics = _physics(modes, playback)
-    held = [_log_memory(shared) for shared in usable]
+    context = _context(profiles, usable, gpu)
+    held = [_log_memory(shared, context, gpu) for shared in usable]
     power = [_power(shared, gpu) for shared in usable]
     gain, power_sigma = _power_gain([each for each in power if each])
     return Model(
@@ -77,7 +78,7 @@ def fit(
         corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
                      for mode, chosen in modes.items()},
         capacity={mode: _plain(capacity_log_errors(chosen)) for mode, chosen in modes.items()},
-        context_mib=_context_mib(profiles),
+        context=context,
         memory_sigma=_sigma(np.concatenate(held)),
         power_gain=gain,
         power_sigma=power_sigma,
@@ -116,18 +117,31 @@ def _plain(log_errors: Floats) -> Plain:
     return Plain(low=float(low), high=float(high))
 
 
-def _context_mib(profiles: Mapping[str, Profile]) -> float:
+def _context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:
+    """The usual context, and what each SM that a limit takes away saves of it."""
     contexts = [each.memory.context_mib for each in profiles.values()]
-    return median([each for each in contexts if each is not None] or [600.0])
-
-
-def _log_memory(shared: Shared) -> Floats:
-    """Log of measured over predicted memory of each tenant, where the driver said."""
-    mps = shared.mode != "naive"
-    return np.array([
-        np.log(tenant.memory.device_mib / need(profile, under_mps=mps, context_mib=0).held_mib)
+    saved = [
+        (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
+        for shared in usable
         for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
-        if tenant.memory and tenant.memory.device_mib and profile.memory.device_mib
+        if profile.mps and profile.mps.memory.context_mib and tenant.memory
+        and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
+    ]  # fmt: skip
+    return Context(
+        usual_mib=median([each for each in contexts if each is not None] or [600.0]),
+        per_sm_mib=max(0.0, median(saved or [0.0])),
+    )
+
+
+def _log_memory(shared: Shared, context: Context, gpu: Gpu) -> Floats:
+    """Log of measured over predicted memory of each tenant, where the driver said."""
+    return np.array([
+        np.log(tenant.memory.device_mib / need(
+            profile, context, under_mps=shared.mode != "naive",
+            sms_taken=gpu.sms - (tenant.sms or gpu.sms),
+        ).held_mib)
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if tenant.memory and tenant.memory.device_mib
     ])  # fmt: skip
 
 

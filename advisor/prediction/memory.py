@@ -11,10 +11,23 @@ from dataclasses import dataclass
 from math import erf, sqrt
 
 from advisor.prediction.answer import Interval
-from advisor.workload.measured import Memory
 from advisor.workload.profile import Profile
 
 _Z95 = 1.645  # standard normal quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """How a CUDA context's size depends on where it lives, fitted to measured processes.
+
+    Attributes:
+        usual_mib: Stands in where the driver would not say.
+        per_sm_mib: What each SM that an MPS limit takes away saves: the context keeps local
+            memory for every thread that its SMs can hold.
+    """
+
+    usual_mib: float
+    per_sm_mib: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +38,20 @@ class Need:
     least_mib: float
 
 
-def need(profile: Profile, *, under_mps: bool, context_mib: float) -> Need:
+def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
     """What one process of `profile` takes.
 
     Args:
         profile: Measured alone.
-        under_mps: Whether it will be an MPS client, whose context is smaller; as measured where
-            the profile's probe measured it.
-        context_mib: Stands in for the context where the driver would not say.
+        context: Of processes on this GPU.
+        under_mps: Whether it will be an MPS client; as measured where the probe measured it.
+        sms_taken: SMs that its MPS limit takes away.
     """
-    alone = profile.memory
-    memory = profile.mps.memory if under_mps and profile.mps else alone
-    held = _held_mib(memory, context_mib)
-    return Need(held, held - memory.reserved_mib + memory.allocated_mib)
-
-
-def _held_mib(memory: Memory, context_mib: float) -> float:
-    return memory.reserved_mib + context_mib if memory.device_mib is None else memory.device_mib
+    memory = profile.mps.memory if under_mps and profile.mps else profile.memory
+    measured = memory.context_mib
+    whole_mib = context.usual_mib if measured is None else measured
+    context_mib = max(0.0, whole_mib - sms_taken * context.per_sm_mib)
+    return Need(memory.reserved_mib + context_mib, memory.allocated_mib + context_mib)
 
 
 def interval_mib(held_mib: float, sigma: float) -> Interval:

@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.prediction.features import FEATURES
+from advisor.prediction.memory import Context
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
@@ -89,7 +90,7 @@ class Model:
     Attributes:
         corrections: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
         capacity: Likewise, for profiles without a trace.
-        context_mib: Median CUDA context of a process.
+        context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
         power_gain: Measured over summed power above idle.
         power_sigma: Relative standard error of predicted power.
@@ -102,7 +103,7 @@ class Model:
     physics: Physics
     corrections: dict[str, Correction]
     capacity: dict[str, Plain]
-    context_mib: float
+    context: Context
     memory_sigma: float
     power_gain: float
     power_sigma: float

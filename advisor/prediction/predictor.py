@@ -11,7 +11,7 @@ from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.prediction.memory import Need, interval_mib, need, overflow_probability
 from advisor.prediction.model import Model
 from advisor.prediction.pace import step_intervals
-from advisor.prediction.rehearsal import check_count
+from advisor.prediction.rehearsal import check_count, limit_shares
 from advisor.sharing import Mig, Mps, Serial, Sharing
 from advisor.workload.profile import Profile
 
@@ -46,10 +46,7 @@ class Predictor:
         if isinstance(sharing, Mig):
             sharing = Mig(place(self.gpu, sharing.instances))
         steps = step_intervals(profiles, sharing, self.gpu, self.model)
-        needs = [
-            need(each, under_mps=isinstance(sharing, Mps), context_mib=self.model.context_mib)
-            for each in profiles
-        ]
+        needs = self._needs(profiles, sharing)
         pools = self._pools(len(profiles), sharing)
         risks = self._risks(needs, pools)
         serial = isinstance(sharing, Serial)
@@ -69,6 +66,15 @@ class Predictor:
             smact=activity.smact(profiles, speeds),
             confirmed_on_hardware=not isinstance(sharing, Mig),
         )
+
+    def _needs(self, profiles: Sequence[Profile], sharing: Sharing) -> list[Need]:
+        mps = isinstance(sharing, Mps)
+        limits = sharing.limits if isinstance(sharing, Mps) else ()
+        shares = limit_shares(limits, self.gpu) or [1.0] * len(profiles)
+        return [
+            need(each, self.model.context, under_mps=mps, sms_taken=(1 - share) * self.gpu.sms)
+            for each, share in zip(profiles, shares, strict=True)
+        ]
 
     def _pools(self, jobs: int, sharing: Sharing) -> _Pools:
         alone = [[job] for job in range(jobs)]

@@ -1,0 +1,188 @@
+import json
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.fit import fit
+from advisor.prediction.model import load_model, model_text
+from advisor.prediction.observation import Playback, shared_runs
+from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import rehearse
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.measured import Window
+from tests import synthetic
+
+H200 = gpu("h200-141gb")
+TRUTH = 1.2  # how much slower than replayed these made-up runs are
+NAMES = (
+    "resnet26-cifar10-bs128",
+    "resnet50-imagenet64-bs128",
+    "cait_xxs24_224-cifar10-bs128",
+    "vit_small_patch16_224-imagenet64-bs128",
+    "bert-base-finetune-bs16",
+    "gpt2-small-finetune-bs2",
+    "mlp-toy-bs128",
+)
+PROFILES = {
+    name: synthetic.profile(
+        name, gpu_s=0.002 + 0.004 * number, host_s=0.008, blocks=40 + 60 * number
+    )
+    for number, name in enumerate(NAMES)
+}
+
+
+@pytest.fixture(scope="module")
+def physics():
+    from advisor.prediction.fit import _START
+
+    return _START
+
+
+@pytest.fixture(scope="module")
+def runs(physics):
+    random, made = Random(7), []
+    for number in range(45):
+        degree = random.choice((2, 3))
+        chosen = [PROFILES[name] for name in random.sample(NAMES, degree)]
+        sharing = ("naive", "mps", "mps=" + ",".join(["43"] * degree))[number % 3]
+        steps = TRUTH * rehearse(chosen, parse_sharing(sharing), H200, physics)
+        run = synthetic.run(chosen, sharing, run_id=f"r{number}")
+        tenants = tuple(
+            replace(tenant, windows=(Window(step, 1.0),) * 3)
+            for tenant, step in zip(run.tenants, steps, strict=True)
+        )
+        made.append(replace(run, tenants=tenants))
+    return made
+
+
+@pytest.fixture(scope="module")
+def model(runs):
+    return fit(PROFILES, runs, H200)
+
+
+def test_a_fit_finds_what_replay_misses(model, runs):
+    errors = []
+    for run in runs:
+        chosen = [PROFILES[tenant.workload.name] for tenant in run.tenants]
+        mix = Predictor(H200, model).predict(chosen, parse_sharing(run.sharing))
+        pairs = zip(mix.jobs, run.tenants, strict=True)
+        errors += [abs(job.step_s.p50 / tenant.step_s - 1) for job, tenant in pairs]
+    assert np.median(errors) < 0.05 < TRUTH - 1
+
+
+def test_nine_of_ten_measurements_fall_into_their_interval_on_the_fitted_data(model, runs):
+    inside = []
+    for run in runs:
+        chosen = [PROFILES[tenant.workload.name] for tenant in run.tenants]
+        mix = Predictor(H200, model).predict(chosen, parse_sharing(run.sharing))
+        pairs = zip(mix.jobs, run.tenants, strict=True)
+        inside += [job.step_s.contains(tenant.step_s) for job, tenant in pairs]
+    assert np.mean(inside) >= 0.85
+
+
+def test_a_model_reads_back_equal_from_its_file(model, tmp_path):
+    path = tmp_path / "m.json"
+    path.write_text(model_text(model))
+    assert load_model(path) == model
+
+
+def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
+    rows = Playback(H200).rows(naive, model.physics)
+    y = np.log(rows.measured_s / rows.replayed_s)
+    fitted = [
+        make_pipeline(StandardScaler(), Ridge(alpha=penalty)).fit(rows.x, y).predict(rows.x)
+        for penalty in (1, 3, 10, 30, 100, 300)
+    ]
+    ours = model.corrections["naive"].log_correction(rows.x)
+    assert any(np.allclose(ours, theirs) for theirs in fitted)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda m: m["corrections"]["mps"].update(features=["speed"]), "other features"),
+        (lambda m: m["corrections"]["mps"].update(mean=[1.0]), "not as long"),
+        (lambda m: m.update(extra=1), "extra"),
+        (lambda m: m.pop("physics"), "physics"),
+    ],
+)
+def test_a_malformed_model_is_refused(model, tmp_path, change, said):
+    document = json.loads(model_text(model))
+    change(document)
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=said):
+        load_model(path)
+
+
+def test_a_gpu_without_a_model_is_told_how_to_get_one(tmp_path):
+    with pytest.raises(InvalidInput, match="advisor fit"):
+        load_model(tmp_path / "none.json")
+
+
+def test_runs_of_another_gpu_never_teach_silently(runs):
+    strange = [*runs, replace(runs[0], gpu="a100-40gb")]
+    with pytest.raises(InvalidInput, match="a100-40gb cannot teach about h200-141gb"):
+        fit(PROFILES, strange, H200)
+
+
+def test_too_few_runs_are_refused(runs):
+    with pytest.raises(InvalidInput, match="at least 5"):
+        fit(PROFILES, runs[:4], H200)
+
+
+def test_profiles_without_a_trace_get_the_capacity_model_and_a_wider_answer(model):
+    bare = [replace(PROFILES[name], trace=None) for name in NAMES[:3]]
+    full = [PROFILES[name] for name in NAMES[:3]]
+    for sharing in (Naive(), Mps()):
+        plain = Predictor(H200, model).predict(bare, sharing)
+        exact = Predictor(H200, model).predict(full, sharing)
+        assert len(plain.jobs) == 3
+        for job, better in zip(plain.jobs, exact.jobs, strict=True):
+            width, narrow = (each.step_s.p95 / each.step_s.p05 for each in (job, better))
+            assert width > 1
+            assert narrow > 1
+
+
+@pytest.mark.parametrize("sharing", ["mps=50", "mps=50,50,50", "mig=3g.71gb"])
+def test_limits_or_instances_for_another_number_of_jobs_are_refused(model, sharing):
+    pair = [PROFILES[name] for name in NAMES[:2]]
+    with pytest.raises(InvalidInput, match="for 2 jobs"):
+        Predictor(H200, model).predict(pair, parse_sharing(sharing))
+
+
+def test_serial_slows_nobody_and_holds_one_job_at_a_time(model):
+    mix = Predictor(H200, model).predict(list(PROFILES.values()), parse_sharing("serial"))
+    assert mix.weighted_speedup == 1
+    assert [job.slowdown for job in mix.jobs] == [1.0] * len(PROFILES)
+    assert mix.memory_total_mib == max(job.memory_mib for job in mix.jobs)
+
+
+def test_a_mix_that_cannot_fit_is_predicted_with_its_risk(model):
+    big = synthetic.profile("resnet152-imagenet-bs128", memory_mib=100_000)
+    mix = Predictor(H200, model).predict([big, big], Mps())
+    assert mix.oom_probability > 0.99
+    assert mix.memory_total_mib > mix.memory_capacity_mib
+
+
+def test_a_smaller_slice_never_makes_a_job_faster(model):
+    big = synthetic.profile(gpu_s=0.02, host_s=0.005)
+    steps = [
+        Predictor(H200, model).predict([big], parse_sharing(f"mig={name}")).jobs[0].step_s.p50
+        for name in ("7g.141gb", "4g.71gb", "3g.71gb", "2g.35gb", "1g.18gb")
+    ]
+    assert steps == sorted(steps)
+    assert (
+        not Predictor(H200, model)
+        .predict([big], parse_sharing("mig=3g.71gb"))
+        .confirmed_on_hardware
+    )
