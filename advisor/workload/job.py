@@ -107,7 +107,7 @@ def parse_jobs(words: Iterable[str], gpu: str, profiles: Path | None = None) -> 
     """
     load = _loader(gpu, profiles)
     named = [_split(word) for word in words]
-    return _bounded([job for name, copies in named for job in [Job(load(name))] * copies])
+    return job_set([job for name, copies in named for job in [Job(load(name))] * copies])
 
 
 def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
@@ -120,7 +120,7 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, 
     entries = parse_record(_JobFile, text, str(path), remedy).job
     load = _loader(gpu, profiles)
     try:
-        return _bounded([job for entry in entries for job in _jobs_of(entry, path.parent, load)])
+        return job_set([job for entry in entries for job in _jobs_of(entry, path.parent, load)])
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
@@ -168,7 +168,12 @@ def _jobs_of(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> lis
     return [job] * _checked(entry.copies, entry.profile)
 
 
-def _bounded(jobs: Sequence[Job]) -> tuple[Job, ...]:
+def job_set(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """`jobs`, which are as many as one GPU can be asked to run.
+
+    Raises:
+        InvalidInput: They are none, or too many.
+    """
     if not jobs:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
     if len(jobs) > MAX_JOBS:

@@ -1,0 +1,88 @@
+"""Advice from names: finds profiles and models, then predicts and ranks."""
+
+from collections.abc import Iterable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from advisor.gpu.catalogue import gpu as known_gpu
+from advisor.planning.forecast import forecast
+from advisor.planning.mixes import Mixes
+from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
+from advisor.planning.ranking import ranked
+from advisor.sharing import Sharing, parse_sharing
+from advisor.workload.job import Job, job_set, parse_jobs, read_jobs
+from advisor.workload.profile import Profile
+from advisor.workload.store import model_path
+
+DEFAULT_GPU = "h200-141gb"
+
+
+def recommend(
+    jobs: Iterable[str | Profile | Job],
+    gpu: str = DEFAULT_GPU,
+    objective: Objective = "makespan",
+    *,
+    profiles: Path | None = None,
+) -> Recommendation:
+    """The ways in which `jobs` can share one `gpu`, best first.
+
+    Args:
+        jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path; or what these stand for.
+        gpu: Catalogue key; `advisor gpus` lists them.
+        objective: What the best plan is best at.
+        profiles: Folder of profiles; None: the shipped ones and the user's own.
+
+    Raises:
+        InvalidInput: A name, count or file is wrong.
+        NothingFits: A job is too big for the GPU.
+    """
+    model = known_gpu(gpu)
+    return ranked(_jobs(jobs, gpu, profiles), model, predictor_of(gpu), objective)
+
+
+def predict(
+    jobs: Iterable[str | Profile | Job],
+    sharing: str | Sharing,
+    gpu: str = DEFAULT_GPU,
+    *,
+    profiles: Path | None = None,
+) -> Forecast:
+    """What happens to `jobs` under one `sharing`; arguments and errors as for `recommend`.
+
+    A mix that does not fit is answered all the same: its `oom_probability` is near 1.
+    """
+    predictor = predictor_of(gpu)
+    asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
+    return forecast(Mixes(_jobs(jobs, gpu, profiles), predictor), asked)
+
+
+def example_jobs(gpu: str = DEFAULT_GPU, profiles: Path | None = None) -> tuple[Job, ...]:
+    """The bundled jobs: what `advisor recommend` ranks when no job is named."""
+    with as_file(files("advisor.planning").joinpath("example.toml")) as path:
+        return read_jobs(path, gpu, profiles)
+
+
+def predictor_of(gpu: str) -> Predicts:
+    """What answers for mixes on `gpu`.
+
+    Raises:
+        UnknownName: The catalogue has no such GPU.
+        InvalidInput: No model was fitted for it.
+    """
+    from advisor.prediction.model import load_model
+    from advisor.prediction.predictor import Predictor
+
+    return Predictor(known_gpu(gpu), load_model(model_path(gpu)))
+
+
+def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) -> tuple[Job, ...]:
+    found: list[Job] = []
+    for each in jobs:
+        match each:
+            case Job():
+                found.append(each)
+            case Profile():
+                found.append(Job(each))
+            case str():
+                found += parse_jobs([each], gpu, profiles)
+    return job_set(found)

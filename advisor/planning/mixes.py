@@ -1,0 +1,57 @@
+"""Predictions of parts of a set of jobs, each made once."""
+
+from collections.abc import Sequence
+
+from advisor.planning.plan import Predicts
+from advisor.prediction.answer import MixPrediction
+from advisor.sharing import Instance, Mig, Mps, Sharing
+from advisor.workload.job import Job
+
+
+class Mixes:
+    """Asks a predictor about some of `jobs` at a time and remembers its answers."""
+
+    def __init__(self, jobs: Sequence[Job], predictor: Predicts) -> None:
+        self.jobs = tuple(jobs)
+        self._predictor = predictor
+        profiles = [job.profile for job in self.jobs]
+        self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
+        self._known: dict[tuple[tuple[int, ...], Sharing], MixPrediction] = {}
+
+    @property
+    def everyone(self) -> tuple[int, ...]:
+        return tuple(range(len(self.jobs)))
+
+    def whole(self, sharing: Sharing) -> MixPrediction:
+        """What happens while all jobs run."""
+        return self.part(sharing, self.everyone)
+
+    def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
+        """What happens while only the jobs at the positions `running` do.
+
+        Args:
+            sharing: Of all jobs; each keeps its limit or instance.
+            running: At least one position in `jobs`.
+        """
+        return self._ask(running, _restricted(sharing, running))
+
+    def on_instance(self, job: int, profile: str) -> MixPrediction:
+        """What happens to one job alone on a MIG instance of `profile`."""
+        return self._ask((job,), Mig((Instance(profile),)))
+
+    def _ask(self, running: tuple[int, ...], sharing: Sharing) -> MixPrediction:
+        key = tuple(self._kind[job] for job in running), sharing
+        if key not in self._known:
+            profiles = [self.jobs[job].profile for job in running]
+            self._known[key] = self._predictor.predict(profiles, sharing)
+        return self._known[key]
+
+
+def _restricted(sharing: Sharing, running: tuple[int, ...]) -> Sharing:
+    match sharing:
+        case Mps(limits) if limits:
+            return Mps(tuple(limits[job] for job in running))
+        case Mig(instances):
+            return Mig(tuple(instances[job] for job in running))
+        case _:
+            return sharing

@@ -1,0 +1,52 @@
+"""What makes one plan better than another, always as a cost: the lower, the better."""
+
+from collections.abc import Sequence
+
+from advisor.planning.plan import Forecast, Objective
+from advisor.prediction.answer import Interval, JobPrediction
+from advisor.sharing import Serial
+
+
+def cost(forecast: Forecast, objective: Objective) -> Interval | None:
+    """What `forecast` costs; None where it cannot be said.
+
+    Returns:
+        makespan: seconds until the last job ends. energy: joules until then. throughput: time
+        to do what serial does in a unit of time. fairness: the same for the job that fares
+        worst, if serial gives each an equal share of the time.
+    """
+    match objective:
+        case "makespan":
+            return forecast.makespan_interval_s
+        case "energy":
+            return forecast.energy_j
+        case "throughput" | "fairness":
+            if isinstance(forecast.sharing, Serial):
+                return Interval(1.0, 1.0, 1.0)
+            jobs = forecast.prediction.jobs
+            slowdowns = [_slowdowns(jobs, level) for level in ("p05", "p50", "p95")]
+            if objective == "throughput":
+                return Interval(*(1 / sum(1 / each for each in level) for level in slowdowns))
+            return Interval(*(max(level) / len(jobs) for level in slowdowns))
+
+
+def tied(one: Interval, other: Interval) -> bool:
+    """Whether two costs are equal within our error: a median lies in the other's interval."""
+    return one.contains(other.p50) or other.contains(one.p50)
+
+
+def possible(forecasts: Sequence[Forecast], objective: Objective) -> tuple[Objective, str | None]:
+    """What `forecasts` can be ranked by, and why where it is not `objective`."""
+
+    def known(asked: Objective) -> bool:
+        return all(cost(each, asked) is not None for each in forecasts)
+
+    if known(objective):
+        return objective, None
+    if known("makespan"):
+        return "makespan", f"{objective} needs the power of every job, which was not measured"
+    return "throughput", f"{objective} needs to know how long an epoch of every job is"
+
+
+def _slowdowns(jobs: Sequence[JobPrediction], level: str) -> list[float]:
+    return [job.slowdown * getattr(job.step_s, level) / job.step_s.p50 for job in jobs]

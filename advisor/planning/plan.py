@@ -1,0 +1,99 @@
+"""What advice consists of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.answer import Interval, MixPrediction
+from advisor.sharing import Sharing
+from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+
+Objective = Literal["makespan", "throughput", "energy", "fairness"]
+
+
+class Predicts(Protocol):
+    """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
+
+    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What happens to a set of jobs under one sharing, from the first step to the last.
+
+    Attributes:
+        prediction: While all jobs run.
+        makespan_interval_s: Until the last job ends, all started at once (serial: in turn);
+            the errors of all jobs are taken to go the same way. None where a job's length is
+            not known.
+        energy_j: Of the whole GPU until then; None likewise, or where power was not measured.
+        speedup_vs_serial: Serial makespan over this one; None without makespans.
+    """
+
+    prediction: MixPrediction
+    makespan_interval_s: Interval | None
+    energy_j: Interval | None
+    speedup_vs_serial: float | None
+
+    @property
+    def sharing(self) -> Sharing:
+        return self.prediction.sharing
+
+    @property
+    def makespan_s(self) -> float | None:
+        return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Forecast):
+    """A forecast that fits, with its place among the others.
+
+    Attributes:
+        rank: 1 is best.
+        ties_best: Whether it equals the best within our error; true of the best itself.
+        why: One line: what binds, and how far behind the best it is.
+        commands: Shell lines that apply it; the jobs' own commands are placeholders.
+    """
+
+    rank: int
+    ties_best: bool
+    why: str
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A sharing that was considered and is no plan; `why` says what is missing."""
+
+    sharing: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Every plan for a set of jobs on one GPU, best first.
+
+    Attributes:
+        objective: As asked for.
+        ranked_by: What the plans were ranked by; differs where `objective` cannot be computed.
+        note: Why it differs; None where it does not.
+        serial: One after the other: what every gain is measured against; also among `plans`.
+        plans: Of limits and of MIG layouts the best few only.
+        considered: Sharings that were predicted or left out, in all.
+    """
+
+    gpu: Gpu
+    jobs: tuple[Job, ...]
+    objective: Objective
+    ranked_by: Objective
+    note: str | None
+    serial: Plan
+    plans: tuple[Plan, ...]
+    left_out: tuple[LeftOut, ...]
+    considered: int
+
+    @property
+    def best(self) -> Plan:
+        return self.plans[0]

@@ -1,0 +1,134 @@
+"""All ways to share one GPU among a set of jobs, best first."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from advisor.errors import NothingFits
+from advisor.gpu.catalogue import Gpu
+from advisor.planning.commands import commands
+from advisor.planning.forecast import forecast
+from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
+from advisor.planning.mig import best_layouts
+from advisor.planning.mixes import Mixes
+from advisor.planning.objectives import cost, possible, tied
+from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
+from advisor.planning.reasons import why
+from advisor.prediction.answer import Interval, MixPrediction
+from advisor.sharing import Mps, Naive, Serial, Sharing
+from advisor.workload.job import Job
+
+# Plans shown of a kind that has many: limits, MIG layouts.
+MOST_OF_A_KIND = 3
+
+
+def ranked(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, objective: Objective
+) -> Recommendation:
+    """Every plan for `jobs` on `gpu`.
+
+    Raises:
+        NothingFits: A job is too big for the whole GPU.
+    """
+    mixes = Mixes(jobs, predictor)
+    serial = forecast(mixes, Serial())
+    _check_each_fits(serial.prediction)
+    ranked_by, note = possible([serial], objective)
+    left_out: list[LeftOut] = []
+    shared = []
+    for sharing in _shared(mixes, gpu, ranked_by, left_out):
+        if problem := _problem(mixes.whole(sharing)):
+            left_out.append(LeftOut(str(sharing), problem))
+        else:
+            shared.append(forecast(mixes, sharing))
+    plans = _in_order(jobs, gpu, [serial, *shared], ranked_by)
+    return Recommendation(
+        gpu=gpu,
+        jobs=tuple(jobs),
+        objective=objective,
+        ranked_by=ranked_by,
+        note=note,
+        serial=next(plan for plan in plans if isinstance(plan.sharing, Serial)),
+        plans=plans,
+        left_out=tuple(left_out),
+        considered=1 + len(shared) + len(left_out),
+    )
+
+
+def _shared(
+    mixes: Mixes, gpu: Gpu, objective: Objective, left_out: list[LeftOut]
+) -> Iterator[Sharing]:
+    """The ways to share that are tried; says in `left_out` which kinds are not."""
+    if len(mixes.jobs) == 1:
+        return
+    yield Naive()
+    if len(mixes.jobs) <= gpu.max_mps_clients:
+        yield Mps()
+        yield from limit_vectors([job.profile for job in mixes.jobs])
+    else:
+        left_out.append(LeftOut("mps", f"serves {gpu.max_mps_clients} processes at most"))
+    cuts = best_layouts(mixes, gpu, objective, MOST_OF_A_KIND)
+    yield from cuts
+    if not cuts:
+        left_out.append(LeftOut("mig", _no_layout(len(mixes.jobs), gpu)))
+
+
+def _no_layout(jobs: int, gpu: Gpu) -> str:
+    if not gpu.mig:
+        return f"{gpu.key} has no MIG"
+    return f"no layout has an instance with enough memory for each of the {jobs} jobs"
+
+
+def _problem(mix: MixPrediction) -> str | None:
+    if mix.oom_probability <= MAX_OOM_PROBABILITY:
+        return None
+    return (
+        f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
+        f"of {mix.memory_capacity_mib:,.0f} MiB"
+    )
+
+
+def _check_each_fits(serial: MixPrediction) -> None:
+    for job in serial.jobs:
+        if job.oom_probability > MAX_OOM_PROBABILITY:
+            needed, capacity = job.memory_interval_mib.p95, serial.memory_capacity_mib
+            raise NothingFits(
+                f"{job.job} does not fit on {serial.gpu} even alone: it takes up to "
+                f"{needed:,.0f} MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB are "
+                "missing. Use a smaller batch, or a GPU with more memory."
+            )
+
+
+def _in_order(
+    jobs: Sequence[Job], gpu: Gpu, forecasts: Sequence[Forecast], objective: Objective
+) -> tuple[Plan, ...]:
+    """The best of each kind as plans, best first; of equals, the one that was tried first."""
+    priced = [(each, cost(each, objective)) for each in forecasts]
+    known = [(each, price) for each, price in priced if price is not None]
+    known.sort(key=lambda each: each[1].p50)
+    kept = [pair for kind in _kinds(known) for pair in islice(kind, MOST_OF_A_KIND)]
+    kept.sort(key=lambda each: each[1].p50)
+    best = kept[0][1]
+    runner_up = kept[1][1] if len(kept) > 1 else None
+    return tuple(
+        Plan(
+            prediction=each.prediction,
+            makespan_interval_s=each.makespan_interval_s,
+            energy_j=each.energy_j,
+            speedup_vs_serial=each.speedup_vs_serial,
+            rank=rank,
+            ties_best=tied(price, best),
+            why=why(each, price, best, runner_up),
+            commands=commands(jobs, each.sharing, gpu),
+        )
+        for rank, (each, price) in enumerate(kept, start=1)
+    )
+
+
+def _kinds(
+    priced: Sequence[tuple[Forecast, Interval]],
+) -> list[list[tuple[Forecast, Interval]]]:
+    kinds: dict[tuple[type[Sharing], bool], list[tuple[Forecast, Interval]]] = {}
+    for each, price in priced:
+        limited = isinstance(each.sharing, Mps) and bool(each.sharing.limits)
+        kinds.setdefault((type(each.sharing), limited), []).append((each, price))
+    return list(kinds.values())

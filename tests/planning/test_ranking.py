@@ -1,0 +1,142 @@
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import NothingFits
+from advisor.gpu.catalogue import gpu
+from advisor.planning.ranking import MOST_OF_A_KIND, ranked
+from advisor.sharing import Mig, Mps, Naive, Serial
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.planning.stand_in import H200, StandIn
+
+HOST_BOUND = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
+GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+
+
+def advice(jobs, objective="makespan", predictor=None, model=H200):
+    return ranked(jobs, model, predictor or StandIn(model), objective)
+
+
+class MpsHurts(StandIn):
+    """Sharing costs more than it gives."""
+
+    def _steps(self, profiles, sharing):
+        steps = super()._steps(profiles, sharing)
+        return steps if isinstance(sharing, Serial) else [2 * each for each in steps]
+
+
+def test_jobs_that_wait_for_their_hosts_are_told_to_share():
+    advised = advice([HOST_BOUND] * 3)
+    assert not isinstance(advised.best.sharing, Serial)
+    assert advised.best.speedup_vs_serial == pytest.approx(3)
+    assert "the host is the limit" in advised.best.why
+
+
+def test_dont_share_is_an_answer():
+    advised = advice([GPU_BOUND] * 3, predictor=MpsHurts())
+    assert advised.best is advised.plans[0]
+    assert isinstance(advised.best.sharing, Serial)
+
+
+def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
+    advised = advice([HOST_BOUND, GPU_BOUND])
+    assert [plan.rank for plan in advised.plans] == list(range(1, len(advised.plans) + 1))
+    makespans = [plan.makespan_s for plan in advised.plans]
+    assert makespans == sorted(makespans)
+    assert advised.serial in advised.plans
+
+
+def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
+    advised = advice([HOST_BOUND, GPU_BOUND])
+    kinds = [type(plan.sharing) for plan in advised.plans]
+    assert {Serial, Naive, Mps, Mig} == set(kinds)
+    assert kinds.count(Mig) <= MOST_OF_A_KIND
+    assert kinds.count(Mps) <= 1 + MOST_OF_A_KIND
+    assert advised.considered > len(advised.plans)
+
+
+def test_a_single_job_has_nothing_to_share():
+    advised = advice([HOST_BOUND])
+    assert [str(plan.sharing) for plan in advised.plans] == ["serial"]
+    assert "nothing else is possible" in advised.best.why
+
+
+def test_a_mix_that_does_not_fit_is_left_out_with_what_it_takes():
+    big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+    advised = advice([big, big])
+    assert [str(plan.sharing) for plan in advised.plans] == ["serial"]
+    reasons = {each.sharing: each.why for each in advised.left_out}
+    assert reasons["mps"] == "does not fit: the jobs take 200,000 MiB of 143,771 MiB"
+    assert "enough memory" in reasons["mig"]
+
+
+def test_a_job_that_fits_nowhere_says_how_much_is_missing_and_which_job():
+    big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=200_000))
+    with pytest.raises(NothingFits, match=r"dlrm-29gb-bs128 .* 220,000 MiB .* 76,229 MiB are miss"):
+        advice([HOST_BOUND, big])
+
+
+def test_a_gpu_without_mig_says_so():
+    l40s = gpu("l40s-48gb")
+    advised = advice([HOST_BOUND] * 2, model=l40s)
+    assert ("mig", "l40s-48gb has no MIG") in [(e.sharing, e.why) for e in advised.left_out]
+
+
+def test_more_jobs_than_mps_serves_are_not_offered_mps():
+    few = replace(H200, max_mps_clients=2)
+    advised = advice([HOST_BOUND] * 3, model=few)
+    assert ("mps", "serves 2 processes at most") in [(e.sharing, e.why) for e in advised.left_out]
+    assert not any(isinstance(plan.sharing, Mps) for plan in advised.plans)
+
+
+def test_a_difference_within_the_intervals_is_called_equal():
+    advised = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.5))
+    assert "equal within our error" in advised.best.why
+    assert all(plan.ties_best for plan in advised.plans[:2])
+    sure = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.0))
+    assert not sure.serial.ties_best
+    assert sure.serial.why.endswith("25% behind the best")
+
+
+def test_mig_is_said_to_be_unconfirmed_in_words_and_in_numbers():
+    for plan in advice([HOST_BOUND] * 2).plans:
+        if isinstance(plan.sharing, Mig):
+            assert not plan.prediction.confirmed_on_hardware
+            assert "not confirmed on hardware" in plan.why
+            assert "not run on MIG hardware" in plan.commands[0]
+
+
+def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():
+    lost = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
+    advised = advice([Job(replace(GPU_BOUND.profile, workload=lost)), HOST_BOUND])
+    assert (advised.objective, advised.ranked_by) == ("makespan", "throughput")
+    assert "how long an epoch" in advised.note
+    speeds = [plan.prediction.weighted_speedup for plan in advised.plans]
+    assert speeds == sorted(speeds, reverse=True)
+    assert all(plan.makespan_s is None for plan in advised.plans)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+def test_every_objective_ranks_every_plan(objective):
+    advised = advice([HOST_BOUND, GPU_BOUND], objective)
+    assert advised.ranked_by == objective
+    assert advised.best.why.startswith(("GPU busy", "SMs and memory"))
+
+
+def test_fairness_prefers_a_plan_in_which_no_job_starves():
+    fair, fast = (advice([HOST_BOUND, GPU_BOUND], how) for how in ("fairness", "throughput"))
+
+    def worst(plan):
+        return max(job.slowdown for job in plan.prediction.jobs)
+
+    assert worst(fair.best) <= worst(fast.best)
+
+
+def test_limits_are_in_the_order_of_the_jobs():
+    advised = advice([HOST_BOUND, GPU_BOUND] * 2)
+    for plan in advised.plans:
+        if isinstance(plan.sharing, Mps) and plan.sharing.limits:
+            first, second, third, fourth = plan.sharing.limits
+            assert (first, second) == (third, fourth)
+            assert second >= first
