@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from advisor.errors import UnknownName
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.plan import Predicts
 from advisor.prediction.answer import Interval, JobPrediction
-from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive, Serial, Sharing, parse_sharing
 from advisor.validation.baselines import Baseline
 from advisor.workload.profile import Profile
@@ -99,7 +99,7 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
 def compare(
     run: Run,
     profiles: Mapping[str, Profile],
-    predictor: Predictor,
+    predictor: Predicts,
     gpu: Gpu,
     baselines: Mapping[str, Baseline],
 ) -> RunComparison:

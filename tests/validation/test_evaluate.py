@@ -8,52 +8,9 @@ from advisor.gpu.catalogue import gpu
 from advisor.validation.evaluate import evaluate
 from advisor.validation.scoreboard import evaluation_document, scoreboard
 from tests import synthetic
+from tests.validation.campaign import NAMES, PROFILES, campaign
 
 H200 = gpu("h200-141gb")
-NAMES = (
-    "resnet50-imagenet64-bs128",
-    "resnet26-cifar10-bs128",
-    "cait_xxs24_224-cifar10-bs32",
-    "gpt2-small-finetune-bs4",
-    "bert-base-finetune-bs16",
-    "vit_small_patch16_224-imagenet-bs32",
-    "convnext_tiny-imagenet64-bs32",
-)
-
-
-def profile(place):
-    """Profiles of which no two are alike in anything that a model may look at."""
-    alone = synthetic.profile(
-        NAMES[place],
-        host_s=0.002,
-        gpu_s=0.0004 * (1 + place),
-        kernels=6 + place,
-        blocks=100 + 40 * place,
-    )
-    counters = replace(
-        alone.counters,
-        dram_active=0.05 + 0.11 * ((3 * place) % 7),
-        sm_occupancy=0.04 + 0.07 * ((5 * place) % 7),
-    )
-    return replace(alone, counters=counters)
-
-
-PROFILES = {name: profile(place) for place, name in enumerate(NAMES)}
-
-
-def campaign(slow_family=None):
-    """Runs of pairs in each mode; each tenant of `slow_family` makes a run five times slower."""
-    runs = []
-    for mode in ("naive", "mps", "mps=50,50"):
-        for place, name in enumerate(NAMES):
-            mate = NAMES[(place + 1) % len(NAMES)]
-            for kind, names in (("mixed", (name, mate)), ("same", (name, name))):
-                mates = [PROFILES[each] for each in names]
-                factor = 1.1 + 0.1 * place
-                for each in mates:
-                    factor *= 5.0 if each.workload.family == slow_family else 1.0
-                runs.append(synthetic.run(mates, mode, factor, f"{mode}-{place}-{kind}"))
-    return runs
 
 
 def predictions(evaluation):

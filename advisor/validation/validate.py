@@ -1,0 +1,139 @@
+"""Whether advice came true: real runs of it, predicted again from profiles alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import InvalidInput, OutsideInterval
+from advisor.gpu.catalogue import Gpu
+from advisor.planning.plan import Predicts
+from advisor.validation.comparison import JobComparison, RunComparison, compare
+from advisor.validation.tables import percent
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADINGS = (
+    "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
+)  # fmt: skip
+
+
+def compared(
+    runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
+) -> tuple[RunComparison, ...]:
+    """Each of `runs` predicted from its tenants' profiles, beside what was measured.
+
+    A run in which a tenant ended early has nothing to compare and is passed over; `check` names
+    it.
+
+    Raises:
+        InvalidInput: A run is of another GPU, or a tenant has no profile.
+    """
+    if strangers := sorted({run.gpu for run in runs} - {gpu.key}):
+        raise InvalidInput(
+            f"the runs are of {', '.join(strangers)}, but {gpu.key} was asked for. "
+            f"Use --gpu {strangers[0]}."
+        )
+    return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.ok)
+
+
+def check(runs: Sequence[Run], comparisons: Sequence[RunComparison]) -> None:
+    """Refuse advice that did not come true.
+
+    Raises:
+        OutsideInterval: A measured step lies outside its interval, or a tenant ended early;
+            the message lists all.
+    """
+    outside = [
+        f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, not in {_interval_ms(job)} ms"
+        for comparison in comparisons
+        for job in comparison.jobs
+        if not job.inside
+    ]
+    ended = [
+        f"{run.id}: {tenant.workload.name}: {tenant.outcome}, predicted to run"
+        for run in runs
+        for tenant in run.tenants
+        if tenant.outcome != "ok"
+    ]
+    if outside or ended:
+        listed = "\n  ".join(outside + ended)
+        raise OutsideInterval(
+            f"{len(outside) + len(ended)} outside what was predicted:\n  {listed}\n"
+            "The next `advisor fit` learns from these runs."
+        )
+
+
+def validation_table(comparisons: Sequence[RunComparison]) -> "Table":
+    """What ``advisor validate`` prints: a line for each job of each run."""
+    from rich.table import Table
+
+    table = Table()
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place < 3 else "right")
+    for comparison in comparisons:
+        for job in comparison.jobs:
+            table.add_row(*cells(comparison, job))
+        table.add_section()
+    return table
+
+
+def cells(comparison: RunComparison, job: JobComparison) -> tuple[str, ...]:
+    """One job under `HEADINGS`."""
+    return (
+        comparison.run.id,
+        sharing_word(comparison),
+        job.job,
+        _ms(job.predicted_s.p50),
+        _interval_ms(job),
+        _ms(job.measured_s),
+        percent(job.error),
+        "yes" if job.inside else "no",
+    )
+
+
+def sharing_word(comparison: RunComparison) -> str:
+    """How the run shared; a job alone is how a serial plan runs."""
+    return "serial" if len(comparison.jobs) == 1 else comparison.run.sharing
+
+
+def validation_document(gpu: Gpu, comparisons: Sequence[RunComparison]) -> dict[str, Any]:
+    """What ``advisor validate --json`` prints."""
+    return {
+        "schema": 1,
+        "gpu": gpu.key,
+        "runs": [
+            {
+                "id": each.run.id,
+                "sharing": sharing_word(each),
+                "weighted_speedup": {
+                    "predicted": each.predicted_speedup,
+                    "measured": each.measured_speedup,
+                },
+                "jobs": [_job_document(job) for job in each.jobs],
+            }
+            for each in comparisons
+        ],
+    }
+
+
+def _job_document(job: JobComparison) -> dict[str, Any]:
+    return {
+        "job": job.job,
+        "step_s": asdict(job.predicted_s),
+        "measured_step_s": job.measured_s,
+        "error": job.error,
+        "inside": job.inside,
+        "memory_mib": job.memory_mib,
+        "measured_memory_mib": job.measured_memory_mib,
+    }
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f}"
+
+
+def _interval_ms(job: JobComparison) -> str:
+    return f"{_ms(job.predicted_s.p05)} to {_ms(job.predicted_s.p95)}"

@@ -1,0 +1,53 @@
+from dataclasses import replace
+
+import pytest
+
+from advisor.gpu.catalogue import gpu
+from advisor.validation.report import GPU, ROOT, filled, findings, readme_text, report_text
+from advisor.workload.writing import append_run, profile_text, write_whole
+from tests import synthetic
+from tests.validation.campaign import PROFILES, campaign
+
+
+@pytest.fixture(scope="module")
+def found():
+    return findings(ROOT / "profiles" / GPU, gpu(GPU))
+
+
+def test_every_number_in_the_readme_comes_from_the_committed_data(found):
+    readme = (ROOT / "README.md").read_text()
+    assert readme == readme_text(readme, found)
+
+
+def test_the_report_comes_from_the_committed_data(found):
+    assert (ROOT / "profiles" / "REPORT.md").read_text() == report_text(found)
+
+
+def test_a_marked_block_is_replaced_and_nothing_else():
+    text = "before\n<!-- begin: a -->\nold \\1\n<!-- end: a -->\nafter"
+    assert filled(text, "a", "new \\2") == (
+        "before\n<!-- begin: a -->\nnew \\2\n<!-- end: a -->\nafter"
+    )
+
+
+def test_a_block_that_is_missing_or_there_twice_is_refused():
+    for text in ("none", "<!-- begin: a --><!-- end: a -->" * 2):
+        with pytest.raises(ValueError, match="blocks named a"):
+            filled(text, "a", "new")
+
+
+def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_path):
+    for name, profile in PROFILES.items():
+        write_whole(tmp_path / f"{name}.json", profile_text(profile))
+    for run in campaign():
+        append_run(tmp_path / "runs/drawn.jsonl", run)
+    pair = list(PROFILES.values())[:2]
+    for sharing, slowdown in (("mps", 1.2), ("naive", 1.9)):
+        advised = synthetic.run(pair, sharing, slowdown, f"advice-{sharing}")
+        append_run(tmp_path / "runs/validation.jsonl", replace(advised, purpose="validation"))
+    text = report_text(findings(tmp_path, gpu(GPU)))
+    assert "7 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
+    assert "44 shared runs (15 mps, 14 mps limits, 15 naive) of 2 jobs" in text
+    assert "| MPS limits | 2, mixed | 14 |" in text
+    assert "| advice-naive | naive | resnet50-imagenet64-bs128 |" in text
+    assert "Job sets that ran in several ways: 1." in text
