@@ -1,0 +1,169 @@
+"""Runs plans one after the other, each into the file as it finishes."""
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+from advisor.collocation.measure import Setting, measure
+from advisor.collocation.plans import Mix, mixes_of, read_plans
+from advisor.collocation.windows import Timing
+from advisor.errors import InvalidInput
+from advisor.running.cores import allowed_cores, cores_of_each, spare_cores
+from advisor.running.device import Device, claimed, device_at_hand
+from advisor.running.provenance import command_line
+from advisor.running.scratch import scratch_folder
+from advisor.running.stage import stage_on
+from advisor.running.supervisor import say
+from advisor.running.tenants import warm_up
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run
+
+# What a run is taken to need before one has been seen.
+_FIRST_RUN_S = 15.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the plans that the command line `argv` names; the exit code."""
+    asked = _parser().parse_args(argv)
+    timing = Timing(asked.settle, asked.window, asked.windows)
+    device = device_at_hand(asked.device)
+    plans = read_plans(asked.plans, device.key)
+    wanted = [mix for plan in plans for mix in mixes_of(plan)]
+    todo = _without_done(wanted, asked.out, resume=asked.resume)
+    allowed = allowed_cores(asked.cores)
+    cores = [_cores(mix, allowed, device) for mix in todo]
+    command = command_line("advisor.collocation", argv)
+    with claimed(device, command), scratch_folder() as folder:
+        warm_up(folder)
+        with stage_on(device, folder) as stage:
+            setting = Setting(stage=stage, timing=timing, command=command, cores=allowed_cores())
+            _Campaign(todo, cores, asked.deadline).run(setting, asked.out)
+    return 0
+
+
+def _cores(mix: Mix, allowed: Sequence[int], device: Device) -> tuple[tuple[int, ...], ...]:
+    needs = [workload.cores for workload in mix.workloads]
+    try:
+        return cores_of_each(needs, allowed, share=device.kind == "cpu")
+    except InvalidInput as error:
+        raise InvalidInput(f"run {mix.id}: {error}") from None
+
+
+class _Campaign:
+    """The runs still to do, and the time they take.
+
+    Args:
+        todo: What to run.
+        cores: For each run the cores of each tenant.
+        deadline_s: No run is begun that would end later than this after the start; None: all are.
+    """
+
+    def __init__(
+        self,
+        todo: Sequence[Mix],
+        cores: Sequence[tuple[tuple[int, ...], ...]],
+        deadline_s: float | None,
+    ) -> None:
+        self._todo = list(zip(todo, cores, strict=True))
+        self._deadline_s = deadline_s
+        self._began = monotonic()
+        self._done = 0
+
+    def run(self, setting: Setting, out: Path) -> None:
+        """Do what is to do, until it is done or the deadline is near."""
+        for number, (mix, cores) in enumerate(self._todo):
+            if self._too_late():
+                say(f"{len(self._todo) - number} runs left at the deadline; --resume does them")
+                return
+            # What watches must not disturb what is watched.
+            os.sched_setaffinity(0, spare_cores(cores, setting.cores))
+            began = monotonic()
+            run = measure(mix, cores, setting)
+            append_run(out, run)
+            self._done += 1
+            self._tell(run, monotonic() - began)
+
+    def _too_late(self) -> bool:
+        passed_s = monotonic() - self._began
+        return self._deadline_s is not None and passed_s + self._run_s() > self._deadline_s
+
+    def _run_s(self) -> float:
+        """Seconds of a run, so far on average."""
+        return (monotonic() - self._began) / self._done if self._done else _FIRST_RUN_S
+
+    def _tell(self, run: Run, seconds: float) -> None:
+        left_s = self._run_s() * (len(self._todo) - self._done)
+        failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
+        what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
+        say(
+            f"{self._done}/{len(self._todo)} {run.id} {run.sharing} x{len(run.tenants)} "
+            f"{seconds:.1f} s, {what}; about {left_s:.0f} s left"
+        )
+
+
+def _without_done(wanted: Sequence[Mix], out: Path, *, resume: bool) -> list[Mix]:
+    done = _ids_in(out)
+    todo = [mix for mix in wanted if mix.id not in done]
+    if len(todo) < len(wanted) and not resume:
+        raise InvalidInput(
+            f"{out}: has {len(wanted) - len(todo)} of these runs already. Add --resume to do "
+            f"only the others, or choose another --out."
+        )
+    return todo
+
+
+def _ids_in(out: Path) -> frozenset[str]:
+    """The ids of the runs in a JSON Lines file, if it exists."""
+    if not out.exists():
+        return frozenset()
+    ids = set()
+    for number, line in enumerate(out.read_bytes().splitlines(), start=1):
+        try:
+            ids.add(json.loads(line)["id"])
+        except (ValueError, TypeError, KeyError):
+            raise InvalidInput(
+                f"{out}:{number}: no run. Mend the file, or choose another --out."
+            ) from None
+    return frozenset(ids)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m advisor.collocation",
+        description="Runs plans for real, together on one GPU, and records what each job did.",
+    )
+    add = parser.add_argument
+    add("plans", type=Path, help="JSON file of plans, as `advisor recommend --plans` writes it")
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
+    add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
+    add("--settle", type=_seconds, default=0.7, help="seconds of training before windows [0.7]")
+    add("--window", type=_positive, default=1.0, help="seconds of a window, at least [1.0]")
+    add("--windows", type=_count, default=3, help="windows of a run [3]")
+    add("--resume", action="store_true", help="skip runs that --out has already")
+    add("--deadline", type=_positive, help="begin no run that would end after these seconds")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100")
+    return value

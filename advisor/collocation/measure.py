@@ -1,0 +1,190 @@
+"""One real shared run: fresh tenants, a rehearsal, then the windows in which all of them run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import sleep, time
+from typing import Any
+
+from advisor.collocation.plans import Mix
+from advisor.collocation.windows import Schedule, Timing, schedule, step_s_of, windows_of
+from advisor.errors import AdvisorError
+from advisor.gpu.snapshot import Activity
+from advisor.running.device import Meter
+from advisor.running.provenance import Origin
+from advisor.running.stage import Stage
+from advisor.running.tenants import GRACE_S, Ended, Tenant, ask_all, tenants_on
+from advisor.running.worker import Seat
+from advisor.workload.measured import Memory
+from advisor.workload.run import Run
+from advisor.workload.run import Tenant as Record
+
+# From telling tenants when to start to that moment: they must have heard by then.
+_NOTICE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is the same for all runs of a campaign.
+
+    Attributes:
+        stage: The device, with or without MPS.
+        timing: How long to look.
+        command: What the user typed.
+        cores: All host cores that this process may use, tenants' or not.
+    """
+
+    stage: Stage
+    timing: Timing
+    command: str
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """How the measuring went; the columns have shape (tenants,)."""
+
+    sms: tuple[int | None, ...]
+    clients: int
+    plan: Schedule
+    answers: tuple[dict[str, Any] | Ended, ...]
+    memory: tuple[dict[str, float] | None, ...]
+    on_device_mib: Mapping[int, float]
+    activity: Activity | None
+    clocks_mhz: tuple[int | None, int | None]
+
+
+def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run:
+    """Run `mix` for real, its tenants on `cores`.
+
+    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+
+    Raises:
+        InvalidInput: A workload cannot be built.
+        GpuUnavailable: MPS does not start.
+        AdvisorError: MPS is not in the state it should be in.
+    """
+    stage = setting.stage
+    stage.set_for(mix.sharing)
+    environments = stage.environments(mix.sharing, len(mix.workloads))
+    seats = [
+        Seat(stage.device.kind, each, environment)
+        for each, environment in zip(cores, environments, strict=True)
+    ]
+    with tenants_on(seats, stage.folder) as tenants:
+        course = _course(mix, tenants, setting)
+        return _record(mix, tenants, course, setting)
+
+
+def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:
+    workloads = [{"workload": workload} for workload in mix.workloads]
+    loaded = ask_all(tenants, "load", workloads)
+    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
+    clients = setting.stage.proved_clients(mix.sharing, alive)
+    slowest_step_s = _rehearse(tenants, setting.timing.settle_s)
+    meter = Meter(setting.stage.device)
+    plan = schedule(time() + _NOTICE_S, setting.timing, slowest_step_s)
+    _tell(tenants, plan.start_at, plan.stop_at)
+    activity, clocks_mhz = _watch(meter, plan) if alive else (None, (None, None))
+    answers = tuple(tenant.receive(_patience(plan.stop_at)) for tenant in tenants)
+    return _Course(
+        sms=tuple(None if isinstance(each, Ended) else each["sms"] for each in loaded),
+        clients=clients,
+        plan=plan,
+        answers=answers,
+        memory=tuple(map(_memory, loaded, answers)),
+        on_device_mib=meter.memory_mib(),
+        activity=activity,
+        clocks_mhz=clocks_mhz,
+    )
+
+
+def _rehearse(tenants: Sequence[Tenant], seconds: float) -> float:
+    """Train together for `seconds`; the slowest tenant's step in that company, in seconds."""
+    start_at = time() + _NOTICE_S
+    _tell(tenants, start_at, start_at + seconds)
+    answers = [tenant.receive(_patience(start_at + seconds)) for tenant in tenants]
+    return max(
+        (step_s_of(start_at, each["completed_at"]) for each in answers if isinstance(each, dict)),
+        default=0.0,
+    )
+
+
+def _tell(tenants: Sequence[Tenant], start_at: float, stop_at: float) -> None:
+    for tenant in tenants:
+        tenant.send("run", start_at=start_at, stop_at=stop_at)
+
+
+def _patience(stop_at: float) -> float:
+    return max(0.0, stop_at - time()) + GRACE_S
+
+
+def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | None, int | None]]:
+    """What the device does over exactly the windows, and its clocks while they last."""
+    _sleep_until(plan.begin_at)
+    meter.begin()
+    _sleep_until(plan.end_at)
+    activity = meter.end()
+    return activity, meter.clocks_mhz()
+
+
+def _sleep_until(moment: float) -> None:
+    sleep(max(0.0, moment - time()))
+
+
+def _memory(
+    loaded: dict[str, Any] | Ended, answer: dict[str, Any] | Ended
+) -> dict[str, float] | None:
+    """The last that a tenant said of its memory; None if it ended before it had run."""
+    for each in (answer, loaded):
+        if isinstance(each, dict):
+            return dict(each["memory"])
+    return None
+
+
+def _record(mix: Mix, tenants: Sequence[Tenant], course: _Course, setting: Setting) -> Run:
+    versions = next((tenant.versions for tenant in tenants if tenant.versions), None)
+    if versions is None:
+        detail = tenants[0].ended.detail if tenants[0].ended else "it never said anything"
+        raise AdvisorError(f"run {mix.id}: no tenant starts: {detail}. Does torch import here?")
+    device, activity = setting.stage.device, course.activity
+    origin = Origin(device, setting.command, len(setting.cores))
+    return Run(
+        id=mix.id,
+        gpu=device.key,
+        sharing=str(mix.sharing),
+        purpose=mix.purpose,
+        repeats=mix.repeats,
+        tenants=tuple(_tenant(mix, tenants, course, index) for index in range(len(tenants))),
+        mps_clients=course.clients,
+        power_w=activity.power_w if activity else None,
+        counters=activity.counters if activity else None,
+        provenance=origin.provenance(versions, course.clocks_mhz),
+    )
+
+
+def _tenant(mix: Mix, tenants: Sequence[Tenant], course: _Course, index: int) -> Record:
+    tenant, answer = tenants[index], course.answers[index]
+    memory = course.memory[index]
+    ended = answer if isinstance(answer, Ended) else None
+    return Record(
+        workload=mix.workloads[index],
+        outcome=ended.outcome if ended else "ok",
+        detail=ended.detail if ended else None,
+        windows=()
+        if isinstance(answer, Ended)
+        else windows_of(course.plan, answer["completed_at"]),
+        memory=_on_device(memory, course.on_device_mib.get(tenant.pid)) if memory else None,
+        cores=tenant.seat.cores,
+        sms=course.sms[index],
+    )
+
+
+def _on_device(memory: Mapping[str, float], on_device_mib: float | None) -> Memory:
+    # A driver that sees less than torch holds counts something else (seen of MPS clients before
+    # Volta): then it has not told.
+    told = on_device_mib is not None and on_device_mib >= memory["reserved_mib"]
+    return Memory(
+        allocated_mib=memory["allocated_mib"],
+        reserved_mib=memory["reserved_mib"],
+        device_mib=on_device_mib if told else None,
+    )

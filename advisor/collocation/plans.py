@@ -1,0 +1,184 @@
+"""The file that says what to run together: read strictly, with the standard library alone.
+
+{"schema": 1, "gpu": "h200-141gb", "plans": [
+    {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
+     "workloads": ["resnet50-imagenet64-bs128", {"name": ..., every field of a workload}]}]}
+"""
+
+import json
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from advisor.errors import InvalidInput
+from advisor.sharing import Mig, Mps, Naive, parse_sharing
+from advisor.workload import zoo
+from advisor.workload.run import Purpose
+from advisor.workload.spec import Workload
+
+_Record = TypeVar("_Record")
+
+# More than any GPU here is shared by, and few enough to start.
+_MOST_WORKLOADS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Workloads to run together, as a user or a campaign asked for.
+
+    Attributes:
+        id: Becomes the run's; ``ID.1``, ``ID.2``... where a serial plan has several workloads.
+        sharing: How, in words that `advisor.sharing.parse_sharing` reads.
+        purpose: See `advisor.workload.run.Run`.
+        repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
+        workloads: In the order of the limits in `sharing`.
+    """
+
+    id: str
+    sharing: str
+    purpose: Purpose
+    repeats: str | None = None
+    workloads: tuple[Workload, ...]
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InvalidInput("a plan needs an id, for --resume and for repeats")
+        if not 1 <= len(self.workloads) <= _MOST_WORKLOADS:
+            raise InvalidInput(
+                f"a plan has 1 to {_MOST_WORKLOADS} workloads, got {len(self.workloads)}"
+            )
+        if (self.purpose == "repeat") != (self.repeats is not None):
+            raise InvalidInput('"repeats" names a run if and only if purpose is "repeat"')
+        self._check_sharing()
+
+    def _check_sharing(self) -> None:
+        match parse_sharing(self.sharing):
+            case Mig():
+                raise InvalidInput(
+                    "MIG plans cannot be run yet: nothing here makes instances. Run the others"
+                )
+            case Mps(limits) if limits and len(limits) != len(self.workloads):
+                raise InvalidInput(
+                    f"{self.sharing} has {len(limits)} limits for {len(self.workloads)} workloads"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Workloads that run at the same time: what one `Run` records."""
+
+    id: str
+    sharing: Naive | Mps
+    purpose: Purpose
+    repeats: str | None
+    workloads: tuple[Workload, ...]
+
+
+def mixes_of(plan: Plan) -> tuple[Mix, ...]:
+    """What `plan` runs, one after the other: of a serial plan, each workload alone."""
+    sharing = parse_sharing(plan.sharing)
+    if isinstance(sharing, Naive | Mps):
+        return (_mix(plan, sharing, plan.workloads, ""),)
+    parts = len(plan.workloads)
+    suffixes = [""] if parts == 1 else [f".{number}" for number in range(1, parts + 1)]
+    return tuple(
+        _mix(plan, Naive(), (workload,), suffix)
+        for workload, suffix in zip(plan.workloads, suffixes, strict=True)
+    )
+
+
+def _mix(plan: Plan, sharing: Naive | Mps, workloads: tuple[Workload, ...], suffix: str) -> Mix:
+    repeats = None if plan.repeats is None else plan.repeats + suffix
+    return Mix(
+        id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
+        workloads=workloads,
+    )  # fmt: skip
+
+
+def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
+    """The plans in `path`, which must be for `gpu`.
+
+    Raises:
+        InvalidInput: The file is no such file, or for another GPU; says which entry is wrong.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
+    except ValueError as error:
+        raise InvalidInput(f"{path}: no JSON: {error}. Mend the file.") from None
+    try:
+        return _plans(document, gpu)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+
+
+def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
+    if not isinstance(document, dict) or document.keys() != {"schema", "gpu", "plans"}:
+        raise InvalidInput('the document must be an object of "schema", "gpu" and "plans"')
+    if type(document["schema"]) is not int or document["schema"] != 1:
+        raise InvalidInput(f"its schema is {document['schema']!r}, this advisor reads 1")
+    if document["gpu"] != gpu:
+        raise InvalidInput(
+            f"its plans are for {document['gpu']}, and this device is {gpu}. Run them on the GPU "
+            f"they were made for"
+        )
+    if not isinstance(document["plans"], list):
+        raise InvalidInput('"plans" must be a list')
+    plans = tuple(_plan(entry, number) for number, entry in enumerate(document["plans"]))
+    _refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
+    return plans
+
+
+def _refuse_twins(ids: list[str]) -> None:
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            raise InvalidInput(f"two runs would have the id {each!r}")
+        seen.add(each)
+
+
+def _plan(entry: Any, number: int) -> Plan:
+    where = f"plans[{number}]"
+    try:
+        if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
+            workloads = enumerate(entry["workloads"])
+            entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
+        return _record(Plan, entry)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _workload(entry: Any, number: int) -> Workload:
+    try:
+        return zoo.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
+    except InvalidInput as error:
+        raise InvalidInput(f"workloads[{number}]: {error}") from None
+
+
+def _record(kind: type[_Record], entry: Any) -> _Record:
+    """The dataclass `kind` that the JSON object `entry` holds, nothing more and nothing less."""
+    if not isinstance(entry, dict):
+        raise InvalidInput(f"expected an object, got {entry!r}")
+    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(entry.keys() - known.keys()):
+        raise InvalidInput(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
+    hints = get_type_hints(kind)
+    for name, field in known.items():
+        if name not in entry:
+            if field.default is MISSING:
+                raise InvalidInput(f"{name!r} is missing")
+        elif not _is(entry[name], hints[name]):
+            raise InvalidInput(f"{name!r} cannot be {entry[name]!r}")
+    return kind(**entry)
+
+
+def _is(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return any(value == each and type(value) is type(each) for each in get_args(hint))
+    if isinstance(hint, UnionType):
+        return any(_is(value, each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple)  # its members were read before
+    return value is None if hint in (None, NoneType) else type(value) is hint

@@ -1,0 +1,94 @@
+"""From the moments at which steps ended to the windows in which all tenants ran."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.workload.measured import Window
+
+# Fewer steps of the slowest tenant than this, and where windows cut shows in its figure.
+_FEWEST_STEPS = 6
+
+# Beyond this, waiting for still more steps costs more than it tells.
+_LONGEST_S = 8.0
+
+# After the last window: so that a step is under way when it ends, whatever clocks disagree by.
+_MARGIN_S = 0.05
+
+# Before the first window: queues fill, and every tenant is in its loop.
+_LEAD_S = 0.2
+_LONGEST_LEAD_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long to look.
+
+    Attributes:
+        settle_s: Seconds that all tenants train together before anything counts.
+        window_s: Length of a window, at least.
+        windows: How many.
+    """
+
+    settle_s: float = 0.7
+    window_s: float = 1.0
+    windows: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Moments of one run.
+
+    Attributes:
+        start_at: All tenants take their first step; seconds of the wall clock.
+        bounds_s: Where windows begin and end, seconds after `start_at`, shape (windows + 1,).
+    """
+
+    start_at: float
+    bounds_s: tuple[float, ...]
+
+    @property
+    def begin_at(self) -> float:
+        """When the first window begins."""
+        return self.start_at + self.bounds_s[0]
+
+    @property
+    def end_at(self) -> float:
+        """When the last window ends."""
+        return self.start_at + self.bounds_s[-1]
+
+    @property
+    def stop_at(self) -> float:
+        """No tenant begins a step after it."""
+        return self.end_at + _MARGIN_S
+
+
+def schedule(start_at: float, timing: Timing, slowest_step_s: float) -> Schedule:
+    """When to measure, if all start at `start_at` and the slowest takes `slowest_step_s` a step."""
+    wanted_s = timing.windows * timing.window_s
+    length_s = max(wanted_s, min(_FEWEST_STEPS * slowest_step_s, _LONGEST_S))
+    first_s = min(max(_LEAD_S, slowest_step_s), _LONGEST_LEAD_S)
+    bounds_s = np.linspace(first_s, first_s + length_s, timing.windows + 1)
+    return Schedule(start_at, tuple(bounds_s.tolist()))
+
+
+def step_s_of(start_at: float, completed_at: Sequence[float]) -> float:
+    """Mean seconds of a step of a tenant that began at `start_at`."""
+    return (completed_at[-1] - start_at) / len(completed_at)
+
+
+def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, ...]:
+    """What one tenant did in each window; a step that a bound cuts counts on both sides in part.
+
+    Args:
+        plan: When the windows were.
+        completed_at: When each of its steps ended, never decreasing, shape (steps,).
+    """
+    ends_s = np.array([plan.start_at, *completed_at]) - plan.start_at
+    done = np.interp(plan.bounds_s, ends_s, np.arange(len(ends_s)))
+    lengths_s = np.diff(plan.bounds_s)
+    return tuple(
+        Window(float(seconds), float(steps))
+        for seconds, steps in zip(lengths_s, np.diff(done), strict=True)
+    )

@@ -1,0 +1,77 @@
+"""Gives each tenant host cores of its own.
+
+Two tenants on one core, or one tenant chased over many, is a measurement of the scheduler.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from advisor.errors import InvalidInput
+
+_RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+
+
+def allowed_cores(text: str | None = None) -> tuple[int, ...]:
+    """The cores that tenants may have: those in `text`, e.g. ``"0-5,8"``, else all of ours.
+
+    Raises:
+        InvalidInput: `text` is no list of cores, or has one that this process may not use.
+    """
+    ours = sorted(os.sched_getaffinity(0))
+    if text is None:
+        return tuple(ours)
+    matches = [_RANGE.fullmatch(part) for part in text.split(",")]
+    if not all(matches):
+        raise InvalidInput(f"--cores {text!r}: write cores as 0-15 or 0,2,4-7")
+    bounds = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
+    wanted = sorted({core for first, last in bounds for core in range(first, last + 1)})
+    if not wanted or (foreign := sorted(set(wanted) - set(ours))):
+        lacking = f"core {foreign[0]} is not ours to use" if wanted else "that is no core at all"
+        raise InvalidInput(f"--cores {text}: {lacking}. Choose among {_short(ours)}.")
+    return tuple(wanted)
+
+
+def cores_of_each(
+    wanted: Sequence[int], allowed: Sequence[int], *, share: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Cores for each tenant, in their order, no core twice.
+
+    Args:
+        wanted: Cores that each tenant needs, shape (tenants,).
+        allowed: Cores that there are.
+        share: Where there are too few, give cores to several tenants rather than refuse: for
+            trying out without a GPU, where no figure is worth keeping.
+
+    Raises:
+        InvalidInput: There are too few.
+    """
+    needed = sum(wanted)
+    if needed > len(allowed) and not share:
+        raise InvalidInput(
+            f"{len(wanted)} tenants need {needed} cores of their own, one each and one for each "
+            f"loader worker, and {len(allowed)} are allowed ({_short(allowed)}). Allow more "
+            f"with --cores, or take fewer tenants or loader workers."
+        )
+    bounds = pairwise(accumulate(wanted, initial=0))
+    return tuple(
+        tuple(sorted({allowed[index % len(allowed)] for index in range(first, last)}))
+        for first, last in bounds
+    )
+
+
+def spare_cores(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> tuple[int, ...]:
+    """The allowed cores that no tenant has; all of them where none is spare."""
+    rest = set(allowed).difference(*taken)
+    return tuple(sorted(rest)) or tuple(allowed)
+
+
+def _short(cores: Sequence[int]) -> str:
+    """E.g. ``"0-5,8"``."""
+    starts = [core for core in cores if core - 1 not in cores]
+    ends = [core for core in cores if core + 1 not in cores]
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(starts, ends, strict=True)
+    )
