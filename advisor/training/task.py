@@ -1,0 +1,77 @@
+"""A workload as something that runs: one full training step at a call."""
+
+import torch
+from torch import Tensor
+
+from advisor.training.feed import Feed, Loaded, Resident
+from advisor.training.precision import autocast, set_switches
+from advisor.training.recipe import optimizer_of, recipe_of
+from advisor.workload.spec import Workload
+
+
+class Step:
+    """Enqueues one training step per call: forward, loss, backward, optimizer, gradients freed.
+
+    Nothing in it waits for the GPU, except a data loader whose next batch is not there yet.
+    Close it when done: a step with a loader owns worker processes.
+
+    Attributes:
+        workload: What it trains.
+        loss: Of the last step, on the device, not yet waited for; None before the first.
+    """
+
+    def __init__(self, workload: Workload, device: torch.device) -> None:
+        recipe = recipe_of(workload)
+        self.workload = workload
+        self.loss: Tensor | None = None
+        self._device = device
+        # A loader forks, so it comes before anything touches the GPU.
+        loaded: Feed | None = None
+        if workers := workload.loader_workers:
+            loaded = Loaded(recipe.examples, workload.batch, workers, device)
+        try:
+            with device:
+                self._network = recipe.network().train()
+                self._feed = loaded or Resident(recipe.examples, workload.batch)
+        except BaseException:
+            if loaded is not None:
+                loaded.close()
+            raise
+        self._loss_of = recipe.loss
+        self._optimizer = optimizer_of(self._network)
+
+    def __call__(self) -> None:
+        *inputs, target = self.next_batch()
+        with autocast(self.workload.precision, self._device.type):
+            loss = self._loss_of(self._network(*inputs), target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self.loss = loss.detach()
+
+    def next_batch(self) -> tuple[Tensor, ...]:
+        """Take the next batch without training on it: what a step waits for its input."""
+        return self._feed.next_batch()
+
+    def close(self) -> None:
+        """End the loader's workers, if any. The step cannot be called afterwards."""
+        self._feed.close()
+
+
+def build(workload: Workload, device: str) -> Step:
+    """The training step of `workload`, randomly initialised, with synthetic input.
+
+    Sets torch's process-wide TF32 switches, so a process runs one workload at a time; building the
+    next one sets them anew.
+
+    Args:
+        workload: What to train.
+        device: ``"cpu"``, or ``"cuda"`` for the current GPU.
+
+    Raises:
+        UnknownName: There is no such model.
+        InvalidInput: Its numbers do not suffice or do not fit the model.
+        torch.OutOfMemoryError: The device has no room for it.
+    """
+    set_switches(workload.precision)
+    return Step(workload, torch.device(device))
