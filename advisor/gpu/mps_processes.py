@@ -34,7 +34,11 @@ def _mps_process(folder: Path) -> MpsProcess | None:
         owner = _user(folder.stat().st_uid)
     except OSError:  # it ended while we looked
         return None
-    return MpsProcess(_pid(folder), role, owner, _pipe_directory(folder))  # type: ignore[arg-type]
+    environment = _environment(folder)
+    pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
+    return MpsProcess(_pid(folder), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
 
 
 def _user(uid: int) -> str:
@@ -44,10 +48,11 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
-def _pipe_directory(folder: Path) -> str | None:
+def _environment(folder: Path) -> dict[str, str]:
+    """What the process was started with; empty where that is private, being another user's."""
     try:
         variables = (folder / "environ").read_bytes().split(b"\0")
-    except OSError:  # another user's environment is private
-        return None
-    name = b"CUDA_MPS_PIPE_DIRECTORY="
-    return next((os.fsdecode(v.removeprefix(name)) for v in variables if v.startswith(name)), None)
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
+    return {name: value for name, _, value in pairs}

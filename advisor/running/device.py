@@ -71,7 +71,7 @@ def claimed(device: Device, command: str) -> Iterator[None]:
         yield
         return
     with gpu_lock(device.uuid, command):
-        refuse_strangers()
+        refuse_strangers(device.uuid)
         _refuse_users(device.uuid)
         yield
 

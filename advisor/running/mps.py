@@ -140,15 +140,14 @@ def without_mps(environment: "os._Environ[str] | dict[str, str]") -> dict[str, s
     return {name: value for name, value in environment.items() if not name.startswith(MPS_PREFIX)}
 
 
-def refuse_strangers(ours: Path | None = None) -> None:
-    """See that no MPS daemon or server runs on this machine but those with pipes in `ours`.
+def refuse_strangers(uuid: str) -> None:
+    """See that no MPS daemon or server runs that may serve the GPU `uuid`.
 
     Raises:
         GpuUnavailable: One does; says whose it is and how to end it.
     """
-    own = mps_within(ours) if ours else ()
     for stranger in mps_processes():
-        if stranger.pid not in own:
+        if stranger.serves(uuid):
             pipes = stranger.pipe_directory or str(_DEFAULT_PIPES)
             raise GpuUnavailable(
                 f"an MPS {stranger.role} of {stranger.owner} (process {stranger.pid}, pipes in "
@@ -157,14 +156,17 @@ def refuse_strangers(ours: Path | None = None) -> None:
             )
 
 
-def prove_absent() -> None:
-    """See that MPS is off.
+def prove_absent(uuid: str) -> None:
+    """See that MPS is off on the GPU `uuid`.
 
     Raises:
         AdvisorError: A daemon or server is still there after some seconds.
     """
-    if not wait_until(lambda: not mps_processes(), 5):
-        pids = ", ".join(str(each.pid) for each in mps_processes())
+    def serving() -> list[int]:
+        return [each.pid for each in mps_processes() if each.serves(uuid)]
+
+    if not wait_until(lambda: not serving(), 5):
+        pids = ", ".join(map(str, serving()))
         raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
 
 

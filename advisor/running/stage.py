@@ -38,8 +38,8 @@ class Stage:
                 self._daemon.start()
             return
         self._daemon.stop()
-        if self.device.kind == "cuda":
-            prove_absent()
+        if self.device.uuid is not None:
+            prove_absent(self.device.uuid)
 
     def environments(self, sharing: Naive | Mps, tenants: int) -> tuple[dict[str, str], ...]:
         """What each of `tenants` tenants has in its environment."""
