@@ -1,3 +1,61 @@
-"""Predict how training jobs will share a GPU."""
+"""Predict how training jobs will share a GPU.
+
+What is exported here is imported when it is first used, so that measuring, which imports this
+package too, needs none of what advice needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from advisor.errors import AdvisorError
+    from advisor.planning.advice import predict, recommend
+    from advisor.planning.plan import Forecast, Plan, Recommendation
+    from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+    from advisor.workload.job import Job, read_jobs
+    from advisor.workload.profile import Profile
+    from advisor.workload.store import load_profile
+
+__all__ = [
+    "AdvisorError",
+    "Forecast",
+    "Interval",
+    "Job",
+    "JobPrediction",
+    "MixPrediction",
+    "Plan",
+    "Profile",
+    "Recommendation",
+    "load_profile",
+    "predict",
+    "read_jobs",
+    "recommend",
+]
+
+_HOME = {
+    "AdvisorError": "advisor.errors",
+    "Forecast": "advisor.planning.plan",
+    "Interval": "advisor.prediction.answer",
+    "Job": "advisor.workload.job",
+    "JobPrediction": "advisor.prediction.answer",
+    "MixPrediction": "advisor.prediction.answer",
+    "Plan": "advisor.planning.plan",
+    "Profile": "advisor.workload.profile",
+    "Recommendation": "advisor.planning.plan",
+    "load_profile": "advisor.workload.store",
+    "predict": "advisor.planning.advice",
+    "read_jobs": "advisor.workload.job",
+    "recommend": "advisor.planning.advice",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,6 +23,7 @@ def recommend(
     objective: Objective = "makespan",
     *,
     profiles: Path | None = None,
+    models: Path | None = None,
 ) -> Recommendation:
     """The ways in which `jobs` can share one `gpu`, best first.
 
@@ -31,13 +32,14 @@ def recommend(
         gpu: Catalogue key; `advisor gpus` lists them.
         objective: What the best plan is best at.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
+        models: Folder of models; None: the user's refit, else the shipped one.
 
     Raises:
         InvalidInput: A name, count or file is wrong.
         NothingFits: A job is too big for the GPU.
     """
-    model = known_gpu(gpu)
-    return ranked(_jobs(jobs, gpu, profiles), model, predictor_of(gpu), objective)
+    predictor = predictor_of(gpu, models)
+    return ranked(_jobs(jobs, gpu, profiles), known_gpu(gpu), predictor, objective)
 
 
 def predict(
@@ -46,12 +48,13 @@ def predict(
     gpu: str = DEFAULT_GPU,
     *,
     profiles: Path | None = None,
+    models: Path | None = None,
 ) -> Forecast:
     """What happens to `jobs` under one `sharing`; arguments and errors as for `recommend`.
 
     A mix that does not fit is answered all the same: its `oom_probability` is near 1.
     """
-    predictor = predictor_of(gpu)
+    predictor = predictor_of(gpu, models)
     asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
     return forecast(Mixes(_jobs(jobs, gpu, profiles), predictor), asked)
 
@@ -62,7 +65,7 @@ def example_jobs(gpu: str = DEFAULT_GPU, profiles: Path | None = None) -> tuple[
         return read_jobs(path, gpu, profiles)
 
 
-def predictor_of(gpu: str) -> Predicts:
+def predictor_of(gpu: str, models: Path | None = None) -> Predicts:
     """What answers for mixes on `gpu`.
 
     Raises:
@@ -72,7 +75,7 @@ def predictor_of(gpu: str) -> Predicts:
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
 
-    return Predictor(known_gpu(gpu), load_model(model_path(gpu)))
+    return Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
 
 
 def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) -> tuple[Job, ...]:

@@ -18,7 +18,7 @@ from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.job import Job
 
 # Plans shown of a kind that has many: limits, MIG layouts.
-MOST_OF_A_KIND = 3
+MOST_OF_A_KIND = 2
 
 
 def ranked(

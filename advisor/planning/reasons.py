@@ -49,4 +49,4 @@ def _standing(cost: Interval, best: Interval, runner_up: Interval | None) -> str
         return "nothing else is possible"
     ahead = runner_up.p50 / cost.p50 - 1
     tie = ", equal within our error" if tied(cost, runner_up) else ""
-    return f"best by {ahead:.0%}{tie}"
+    return f"{ahead:.0%} ahead of the next{tie}"

@@ -1,0 +1,82 @@
+"""The sentence that answers, before any table."""
+
+from advisor.planning.objectives import cost
+from advisor.planning.plan import Forecast, Plan, Recommendation
+from advisor.prediction.answer import Interval
+from advisor.reporting import figures
+from advisor.sharing import Mig, Mps, Serial, Sharing
+
+
+def answer(advised: Recommendation) -> str:
+    """What to do, what that gives, and what does as well."""
+    best = advised.best
+    if len(advised.jobs) == 1:
+        parts = [f"There is nothing to share: one job, done in {_until(best)}."]
+    elif isinstance(best.sharing, Serial):
+        parts = [
+            f"Don't share: run the {len(advised.jobs)} jobs one after another, {_until(best)}."
+        ]
+    else:
+        parts = [f"{_instruction(best.sharing, len(advised.jobs))}: {_outcome(advised, best)}."]
+    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
+    if ties:
+        named = ", ".join(f"{plan.rank} ({kind(plan.sharing)})" for plan in ties[:3])
+        more = f" and {len(ties) - 3} more" if len(ties) > 3 else ""
+        parts.append(f"Equal within our error: {named}{more}.")
+    if not best.prediction.confirmed_on_hardware:
+        parts.append("This is estimated, not confirmed on hardware.")
+    if advised.note:
+        parts.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
+    return " ".join(parts)
+
+
+def gain(advised: Recommendation, plan: Forecast) -> Interval:
+    """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
+    if isinstance(plan.sharing, Serial):
+        return Interval(1.0, 1.0, 1.0)
+    serial, own = (cost(each, advised.ranked_by) for each in (advised.serial, plan))
+    if serial is None or own is None:
+        raise ValueError("a plan that was ranked has a cost")
+    return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
+
+
+def kind(sharing: Sharing) -> str:
+    """The mode in a word or two."""
+    match sharing:
+        case Mps(limits) if limits:
+            return "mps with limits"
+        case Mig():
+            return "mig, estimated"
+        case _:
+            return str(sharing)
+
+
+def _instruction(sharing: Sharing, jobs: int) -> str:
+    together = f"Run {'both' if jobs == 2 else f'all {jobs}'} at once"
+    match sharing:
+        case Mps(limits) if limits:
+            return f"{together} under MPS with limits"
+        case Mps():
+            return f"{together} under MPS"
+        case Mig():
+            return f"{together} on MIG instances of their own"
+        case _:
+            return f"{together}, time-sliced without MPS"
+
+
+def _until(plan: Forecast) -> str:
+    makespan = plan.makespan_interval_s
+    return "for as long as it takes" if makespan is None else figures.seconds(makespan)
+
+
+def _outcome(advised: Recommendation, plan: Plan) -> str:
+    better = figures.times(gain(advised, plan))
+    match advised.ranked_by:
+        case "makespan":
+            return f"all done in {_until(plan)}, {better} as fast as one after another"
+        case "throughput":
+            return f"{better} the throughput of one after another"
+        case "energy":
+            return f"{figures.joules(plan.energy_j)}, {better} as frugal as one after another"
+        case "fairness":
+            return f"the job that fares worst runs {better} as fast as its share of the time gives"

@@ -1,0 +1,78 @@
+"""Answers as JSON documents that others script against; `schema` counts breaking changes."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from advisor.planning.plan import Forecast, Plan, Recommendation
+from advisor.prediction.answer import Interval, JobPrediction
+
+SCHEMA = 1
+
+
+def forecast_document(forecast: Forecast) -> dict[str, Any]:
+    """What ``advisor predict --json`` prints."""
+    return {"schema": SCHEMA} | _fields(forecast)
+
+
+def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
+    """What ``advisor recommend --json`` prints.
+
+    `workloads` says what each name stands for, so that ``python -m advisor.collocation`` can run
+    the plans where no profile lies.
+
+    Args:
+        advised: What was recommended.
+        top: Plans at most; None: all.
+    """
+    return {
+        "schema": SCHEMA,
+        "gpu": advised.gpu.key,
+        "objective": advised.objective,
+        "ranked_by": advised.ranked_by,
+        "note": advised.note,
+        "workloads": {job.name: asdict(job.profile.workload) for job in advised.jobs},
+        "serial": _plan(advised.serial),
+        "plans": [_plan(plan) for plan in advised.plans[:top]],
+        "left_out": [asdict(each) for each in advised.left_out],
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    own = {
+        "rank": plan.rank,
+        "ties_best": plan.ties_best,
+        "commands": list(plan.commands),
+        "why": plan.why,
+    }
+    return own | _fields(plan)
+
+
+def _fields(forecast: Forecast) -> dict[str, Any]:
+    mix = forecast.prediction
+    return {
+        "gpu": mix.gpu,
+        "sharing": str(mix.sharing),
+        "jobs": _jobs(mix.jobs),
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "weighted_speedup": mix.weighted_speedup,
+        "makespan_s": forecast.makespan_s,
+        "makespan_interval_s": _interval(forecast.makespan_interval_s),
+        "speedup_vs_serial": forecast.speedup_vs_serial,
+        "power_w": _interval(mix.power_w),
+        "energy_j": _interval(forecast.energy_j),
+        "gract": mix.gract,
+        "smact": mix.smact,
+        "estimated_from": mix.estimated_from,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }
+
+
+def _jobs(jobs: Sequence[JobPrediction]) -> list[dict[str, Any]]:
+    return [asdict(job) for job in jobs]
+
+
+def _interval(value: Interval | None) -> dict[str, float] | None:
+    return None if value is None else asdict(value)

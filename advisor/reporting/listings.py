@@ -1,0 +1,136 @@
+"""What there is: GPU models, the GPU at hand, workloads, profiles."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.gpu.catalogue import Gpu
+from advisor.gpu.snapshot import BrokenGpu, LiveGpu
+from advisor.reporting.documents import SCHEMA
+from advisor.reporting.figures import NOT_MEASURED, number, share
+from advisor.workload.profile import Profile
+from advisor.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_UNKNOWN = "unknown"
+
+
+def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
+    """The catalogue; `profiled` are the keys of GPUs of which there are profiles."""
+    table = _table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
+    for gpu in models:
+        table.add_row(
+            gpu.key,
+            f"{gpu.sms}",
+            f"{gpu.memory_mib:,} MiB",
+            _known(gpu.bandwidth_gb_s, "GB/s"),
+            _known(gpu.power_limit_w, "W"),
+            f"{len(gpu.mig)} kinds" if gpu.mig else "no",
+            "yes" if gpu.key in profiled else "none",
+        )
+    return table
+
+
+def live_lines(found: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
+    """The GPUs of this machine, a few lines each."""
+    lines = []
+    for gpu in found:
+        if isinstance(gpu, BrokenGpu):
+            lines.append(f"GPU {gpu.index} does not answer: {gpu.problem}")
+        else:
+            lines += _live(gpu)
+    return lines or ["The driver lists no GPU."]
+
+
+def gpus_document(
+    models: Iterable[Gpu], found: Sequence[LiveGpu | BrokenGpu], problem: str | None
+) -> dict[str, Any]:
+    """What ``advisor gpus --json`` prints; `problem` says why no GPU was looked at."""
+    return {
+        "schema": SCHEMA,
+        "catalogue": [asdict(gpu) for gpu in models],
+        "at_hand": [asdict(gpu) for gpu in found],
+        "problem": problem,
+    }
+
+
+def workloads_table(workloads: Iterable[Workload]) -> "Table":
+    table = _table("workload", "model", "family", "examples an epoch")
+    for each in workloads:
+        examples = _known(each.examples_per_epoch, "")
+        table.add_row(each.name, each.model, each.family, examples)
+    return table
+
+
+def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
+    """What was measured alone: pace, how busy it keeps the GPU, memory, when."""
+    table = _table("profile", "step", "GPU busy", "memory", "measured")
+    for name, each in profiles.items():
+        memory_mib = each.memory.device_mib
+        table.add_row(
+            name,
+            f"{number(1000 * each.step_s)} ms",
+            share(each.busy_share),
+            NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
+            each.provenance.date[:10],
+        )
+    return table
+
+
+def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """What ``advisor profiles --json`` prints; traces are left to the files themselves."""
+    return {
+        "schema": SCHEMA,
+        "gpu": gpu,
+        "profiles": [
+            {
+                "name": name,
+                "step_s": each.step_s,
+                "epoch_s": each.epoch_s,
+                "gpu_busy": each.busy_share,
+                "memory": asdict(each.memory),
+                "provenance": asdict(each.provenance),
+            }
+            for name, each in profiles.items()
+        ],
+    }
+
+
+def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
+    """What ``advisor workloads --json`` prints."""
+    return {"schema": SCHEMA, "workloads": [asdict(each) for each in workloads]}
+
+
+def _live(gpu: LiveGpu) -> list[str]:
+    mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_enabled]
+    if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
+        mig += f" ({'on' if gpu.mig_pending else 'off'} after the next reset)"
+    daemons = [f"{each.role} {each.pid} of {each.owner}" for each in gpu.mps]
+    counters = {None: "none", "gpm": "GPM", "nvml": "NVML utilisation only"}[gpu.counters]
+    processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
+    return [
+        f"GPU {gpu.index}: {gpu.product}, {gpu.catalogue_key or 'not in the catalogue'}, "
+        f"driver {gpu.driver}",
+        f"  memory     {gpu.memory_used_mib:,.0f} of {gpu.memory_total_mib:,.0f} MiB in use",
+        f"  modes      {mig}; compute mode {gpu.compute_mode or _UNKNOWN}",
+        f"  MPS        {', '.join(daemons) or 'no daemon runs'}",
+        f"  counters   {counters}",
+        f"  power      {_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}",
+        f"  processes  {', '.join(processes) or 'none'}",
+    ]
+
+
+def _known(value: float | None, unit: str) -> str:
+    return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
+
+
+def _table(first: str, *others: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(first, overflow="fold")
+    for each in others:
+        table.add_column(each)
+    return table

@@ -1,0 +1,176 @@
+"""Answers as tables that read well in 80 columns, in a terminal or a file."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from advisor.errors import InvalidInput
+from advisor.planning.plan import Forecast, Plan, Recommendation
+from advisor.prediction.answer import Interval, JobPrediction
+from advisor.reporting import figures
+from advisor.reporting.answer import answer, gain
+from advisor.sharing import Mig, Serial, Sharing
+from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_HEADINGS = ("", "plan", "an epoch of each job", "memory", "gain over serial")
+_WIDTHS = (2, 15, 26, 11, 16)
+
+
+def plans_report(advised: Recommendation, top: int) -> "RenderableType":
+    """The answer in a sentence, the jobs, the best `top` plans and serial, what is left out."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    shown = list(advised.plans[:top])
+    if advised.serial not in shown:
+        shown.append(advised.serial)
+    letters = _letters(advised.jobs)
+    parts: list[RenderableType] = [Text(answer(advised), style="bold"), Text()]
+    parts += [Text(f"{letter}  {_described(job)}") for letter, job in letters.values()]
+    parts += [Text(), _row(_HEADINGS, "bold")]
+    for plan in shown:
+        parts.append(_row(_cells(advised, plan, letters)))
+        parts.append(Padding(plan.why, (0, 0, 1, 4), style="dim"))
+    parts += [Text(line) for line in _footer(advised, len(shown))]
+    return Group(*parts)
+
+
+def plan_commands(advised: Recommendation, rank: int) -> str:
+    """The shell lines of the plan at `rank`.
+
+    Raises:
+        InvalidInput: There is no such plan.
+    """
+    if not 1 <= rank <= len(advised.plans):
+        raise InvalidInput(f"there is no plan {rank}; plans are 1 to {len(advised.plans)}.")
+    return "\n".join(advised.plans[rank - 1].commands)
+
+
+def forecast_report(forecast: Forecast) -> "RenderableType":
+    """What ``advisor predict`` prints: the mix in a few lines, then its jobs."""
+    from rich.console import Group
+    from rich.text import Text
+
+    mix = forecast.prediction
+    faster = forecast.speedup_vs_serial
+    gained = figures.NOT_MEASURED if faster is None else f"{figures.number(faster)} times serial"
+    estimated = "" if mix.confirmed_on_hardware else ", estimated, not confirmed on hardware"
+    lines = (
+        f"{len(mix.jobs)} jobs under {mix.sharing} on {mix.gpu}{estimated}",
+        f"until all are done  {figures.seconds(forecast.makespan_interval_s)}; {gained}",
+        f"memory              {_memory(forecast)}; "
+        f"risk to run out {figures.share(mix.oom_probability)}",
+        f"power, energy       {figures.watts(mix.power_w)}; {figures.joules(forecast.energy_j)}",
+        f"GPU busy            {figures.share(mix.gract)}; SMs busy {figures.share(mix.smact)}",
+    )
+    return Group(*(Text(line) for line in lines), Text(), *map(Text, _job_lines(mix.jobs)))
+
+
+def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
+    for same in _equal(jobs):
+        job = same[0]
+        slow = Interval(*(each * job.slowdown / job.step_s.p50 for each in _levels(job.step_s)))
+        yield figures.collapsed([each.job for each in same])
+        yield f"    step    {figures.seconds(job.step_s)}, {figures.times(slow)} of alone"
+        yield f"    epoch   {_epoch(job)}"
+        yield (
+            f"    memory  {figures.gib(job.memory_interval_mib)}; "
+            f"{figures.number(job.memory_min_mib / 1024)} GiB if capped"
+        )
+
+
+_Letters = dict[str, tuple[str, Job]]
+
+
+def _letters(jobs: Sequence[Job]) -> _Letters:
+    """A letter for each workload, by its name."""
+    first = {job.name: job for job in reversed(jobs)}
+    names = list(dict.fromkeys(job.name for job in jobs))
+    return {name: (_letter(index), first[name]) for index, name in enumerate(names)}
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"A{index}"
+
+
+def _described(job: Job) -> str:
+    extras = [f"{job.epochs:g} epochs"] * (job.epochs != 1)
+    extras += [f"{job.validation_s:g} s of validation an epoch"] * (job.validation_s > 0)
+    extras += [f"{job.checkpoint_s:g} s of checkpoints an epoch"] * (job.checkpoint_s > 0)
+    return ", ".join([job.name, *extras])
+
+
+def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> tuple[str, ...]:
+    mix = plan.prediction
+    epochs = [
+        f"{figures.collapsed([letters[each.job][0] for each in same])}  {_epoch(same[0])}"
+        for same in _equal(mix.jobs)
+    ]
+    better = figures.times(gain(advised, plan)).replace(" (", "\n(", 1)
+    return (
+        str(plan.rank), _folded(mix.sharing), "\n".join(epochs),
+        _memory(plan).replace(" of ", "\nof ", 1).replace(" (", "\n(", 1), better,
+    )  # fmt: skip
+
+
+def _epoch(job: JobPrediction) -> str:
+    return "length unknown" if job.epoch_s is None else figures.seconds(job.epoch_s)
+
+
+def _memory(forecast: Forecast) -> str:
+    """What the processes hold against what there is; a job at a time when serial."""
+    mix = forecast.prediction
+    combine = max if isinstance(mix.sharing, Serial) else sum
+    each = [_levels(job.memory_interval_mib) for job in mix.jobs]
+    total = Interval(*map(combine, zip(*each, strict=True)))
+    return f"{figures.gib(total)} of {figures.number(mix.memory_capacity_mib / 1024)} GiB"
+
+
+def _equal(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
+    """Jobs of which the same is predicted, together."""
+    same: dict[tuple[str, Interval], list[JobPrediction]] = {}
+    for job in jobs:
+        same.setdefault((job.job, job.step_s), []).append(job)
+    return list(same.values())
+
+
+def _levels(value: Interval) -> tuple[float, float, float]:
+    return value.p05, value.p50, value.p95
+
+
+def _folded(sharing: Sharing) -> str:
+    """The words for `sharing`, broken after commas."""
+    text = str(sharing)
+    if isinstance(sharing, Mig):
+        return text.replace("=", "=\n").replace(",", ",\n")
+    lines = [""]
+    for part in text.replace("=", "=,").replace(",", ",\0").split("\0"):
+        piece = part.replace("=,", "=")
+        if len(lines[-1]) + len(piece) > _WIDTHS[1]:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str], style: str = "") -> "Table":
+    """One line of the table: fixed widths, so that text of any length may follow it."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for width in _WIDTHS:
+        table.add_column(width=width, overflow="fold")
+    table.add_row(*cells, style=style)
+    return table
+
+
+def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
+    if len(advised.plans) > shown:
+        yield f"{len(advised.plans) - shown} more plans: --top {len(advised.plans)}."
+    for each in advised.left_out:
+        yield f"Left out: {each.sharing}: {each.why}."
+    yield "In parentheses: between these, nine of ten measurements should fall."
+    yield "`--commands 1` prints the shell commands of plan 1."
