@@ -162,6 +162,7 @@ def prove_absent(uuid: str) -> None:
     Raises:
         AdvisorError: A daemon or server is still there after some seconds.
     """
+
     def serving() -> list[int]:
         return [each.pid for each in mps_processes() if each.serves(uuid)]
 
