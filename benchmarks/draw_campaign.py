@@ -1,6 +1,6 @@
 """Draws the shared runs of a campaign by a seed, so that nobody chooses what is scored.
 
-    python benchmarks/draw_campaign.py --seed 2026 --shards 4 --out profiles/h200-141gb/campaign
+    python benchmarks/draw_campaign.py --seed 2026 --shards 4 --out benchmarks/campaign
 
 writes ``plans-0.json`` .. for ``python -m advisor.collocation``, one file a GPU, which may run at
 the same time. Each interleaves solo runs, and ends with fresh repeats of some of its own.
