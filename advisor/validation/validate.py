@@ -1,7 +1,7 @@
 """Whether advice came true: real runs of it, predicted again from profiles alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput, OutsideInterval
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
 HEADINGS = (
     "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Real runs of advice.
+
+    Attributes:
+        runs: All of them, those in which a tenant ended early included.
+        comparisons: Of those that ran to the end.
+        left_out: Plans that nothing here can run, in words.
+    """
+
+    gpu: Gpu
+    runs: tuple[Run, ...]
+    comparisons: tuple[RunComparison, ...]
+    left_out: tuple[str, ...] = ()
 
 
 def compared(
@@ -39,7 +55,7 @@ def compared(
     return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.ok)
 
 
-def check(runs: Sequence[Run], comparisons: Sequence[RunComparison]) -> None:
+def check(validation: Validation) -> None:
     """Refuse advice that did not come true.
 
     Raises:
@@ -48,13 +64,13 @@ def check(runs: Sequence[Run], comparisons: Sequence[RunComparison]) -> None:
     """
     outside = [
         f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, not in {_interval_ms(job)} ms"
-        for comparison in comparisons
+        for comparison in validation.comparisons
         for job in comparison.jobs
         if not job.inside
     ]
     ended = [
         f"{run.id}: {tenant.workload.name}: {tenant.outcome}, predicted to run"
-        for run in runs
+        for run in validation.runs
         for tenant in run.tenants
         if tenant.outcome != "ok"
     ]
@@ -66,14 +82,14 @@ def check(runs: Sequence[Run], comparisons: Sequence[RunComparison]) -> None:
         )
 
 
-def validation_table(comparisons: Sequence[RunComparison]) -> "Table":
+def validation_table(validation: Validation) -> "Table":
     """What ``advisor validate`` prints: a line for each job of each run."""
     from rich.table import Table
 
-    table = Table()
+    table = Table(caption="\n".join(f"Left out: {each}." for each in validation.left_out) or None)
     for place, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if place < 3 else "right")
-    for comparison in comparisons:
+    for comparison in validation.comparisons:
         for job in comparison.jobs:
             table.add_row(*cells(comparison, job))
         table.add_section()
@@ -99,11 +115,11 @@ def sharing_word(comparison: RunComparison) -> str:
     return "serial" if len(comparison.jobs) == 1 else comparison.run.sharing
 
 
-def validation_document(gpu: Gpu, comparisons: Sequence[RunComparison]) -> dict[str, Any]:
+def validation_document(validation: Validation) -> dict[str, Any]:
     """What ``advisor validate --json`` prints."""
     return {
         "schema": 1,
-        "gpu": gpu.key,
+        "gpu": validation.gpu.key,
         "runs": [
             {
                 "id": each.run.id,
@@ -114,8 +130,9 @@ def validation_document(gpu: Gpu, comparisons: Sequence[RunComparison]) -> dict[
                 },
                 "jobs": [_job_document(job) for job in each.jobs],
             }
-            for each in comparisons
+            for each in validation.comparisons
         ],
+        "left_out": list(validation.left_out),
     }
 
 

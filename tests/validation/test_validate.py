@@ -7,7 +7,13 @@ from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.validation.panels import panels, regret_lines
-from advisor.validation.validate import check, compared, validation_document, validation_table
+from advisor.validation.validate import (
+    Validation,
+    check,
+    compared,
+    validation_document,
+    validation_table,
+)
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
@@ -48,29 +54,33 @@ def comparisons(*runs):
     return compared(runs, PROFILES, SaysTwice(), H200)
 
 
+def validation(*runs):
+    return Validation(H200, runs, comparisons(*runs))
+
+
 def test_predicted_stands_beside_measured_for_each_job():
-    (run,) = comparisons(advised("mps", 1.9, "v1"))
+    validated = validation(advised("mps", 1.9, "v1"))
+    (run,) = validated.comparisons
     assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
     assert all(job.inside for job in run.jobs)
-    assert validation_table([run]).row_count == 2
+    assert validation_table(validated).row_count == 2
 
 
 def test_a_serial_plan_is_run_as_each_job_alone_and_predicted_as_such():
-    (alone,) = comparisons(advised("naive", 1.0, "v1-serial-1", PAIR[:1]))
-    document = validation_document(H200, [alone])
+    document = validation_document(validation(advised("naive", 1.0, "v1.1", PAIR[:1])))
     assert document["runs"][0]["sharing"] == "serial"
     assert document["runs"][0]["jobs"][0]["error"] == pytest.approx(0)
 
 
 def test_advice_that_came_true_passes():
     runs = [advised("mps", 2.1, "v1"), advised("naive", 1.9, "v2")]
-    check(runs, comparisons(*runs))
+    check(validation(*runs))
 
 
 def test_a_step_outside_its_interval_is_listed_and_exits_with_5():
     runs = [advised("mps", 2.0, "v1"), advised("naive", 3.0, "v2")]
     with pytest.raises(OutsideInterval, match="v2: bert-base-finetune-bs16") as refusal:
-        check(runs, comparisons(*runs))
+        check(validation(*runs))
     assert refusal.value.exit_code == 5
     assert "v1" not in str(refusal.value)
 
@@ -79,9 +89,8 @@ def test_a_tenant_that_ran_out_of_memory_was_predicted_wrongly():
     run = advised("mps", 2.0, "v1")
     dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
     broken = replace(run, tenants=(dead, run.tenants[1]))
-    assert comparisons(broken) == ()
     with pytest.raises(OutsideInterval, match="out-of-memory"):
-        check([broken], ())
+        check(validation(broken))
 
 
 def test_a_run_whose_workload_was_never_profiled_is_refused_with_the_command_that_helps():
@@ -96,7 +105,7 @@ def test_runs_of_another_gpu_are_refused():
 
 
 def test_the_document_is_json():
-    document = validation_document(H200, comparisons(advised("mps", 2.0, "v1")))
+    document = validation_document(validation(advised("mps", 2.0, "v1")))
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again["runs"][0]["weighted_speedup"] == {"predicted": 1.0, "measured": 1.0}
 
