@@ -136,7 +136,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs plans for real, together on one GPU, and records what each job did.",
     )
     add = parser.add_argument
-    add("plans", type=Path, help="JSON file of plans, as `advisor recommend --plans` writes it")
+    add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
+        "(plans on MIG are left out)")  # fmt: skip
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
     add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
     add("--cores", help="host cores for tenants, e.g. 0-15 [all]")

@@ -3,6 +3,8 @@
 {"schema": 1, "gpu": "h200-141gb", "plans": [
     {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
      "workloads": ["resnet50-imagenet64-bs128", {"name": ..., every field of a workload}]}]}
+
+What ``advisor recommend --json`` prints will do as well: see `advisor.collocation.advice`.
 """
 
 import json
@@ -11,6 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from advisor.collocation.advice import is_advice, plans_of_advice
 from advisor.errors import InvalidInput
 from advisor.sharing import Mig, Mps, Naive, parse_sharing
 from advisor.workload import zoo
@@ -76,15 +79,15 @@ class Mix:
 
 
 def mixes_of(plan: Plan) -> tuple[Mix, ...]:
-    """What `plan` runs, one after the other: of a serial plan, each workload alone."""
+    """What `plan` runs, one after the other: of a serial plan, each workload alone, once."""
     sharing = parse_sharing(plan.sharing)
     if isinstance(sharing, Naive | Mps):
         return (_mix(plan, sharing, plan.workloads, ""),)
-    parts = len(plan.workloads)
-    suffixes = [""] if parts == 1 else [f".{number}" for number in range(1, parts + 1)]
+    alone = tuple(dict.fromkeys(plan.workloads))  # copies run alike
+    suffixes = [""] if len(alone) == 1 else [f".{number}" for number in range(1, len(alone) + 1)]
     return tuple(
         _mix(plan, Naive(), (workload,), suffix)
-        for workload, suffix in zip(plan.workloads, suffixes, strict=True)
+        for workload, suffix in zip(alone, suffixes, strict=True)
     )
 
 
@@ -115,6 +118,8 @@ def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
 
 
 def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
+    if is_advice(document):
+        document = plans_of_advice(document)
     if not isinstance(document, dict) or document.keys() != {"schema", "gpu", "plans"}:
         raise InvalidInput('the document must be an object of "schema", "gpu" and "plans"')
     if type(document["schema"]) is not int or document["schema"] != 1:
