@@ -72,7 +72,10 @@ def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run
     ]
     with tenants_on(seats, stage.folder) as tenants:
         course = _course(mix, tenants, setting)
-        return _record(mix, tenants, course, setting)
+        run = _record(mix, tenants, course, setting)
+    if not run.ok:
+        stage.close()  # a client that dies can leave an MPS server that serves nobody anew
+    return run
 
 
 def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:

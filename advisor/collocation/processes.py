@@ -8,7 +8,7 @@ from pathlib import Path
 from advisor.collocation.plans import Mix, Plan, mixes_of
 from advisor.running.cores import cores_of_each, spare_cores
 from advisor.running.mps import CONTROL, MpsDaemon
-from advisor.running.scratch import temporary_base
+from advisor.running.scratch import FOLDER_PREFIX, temporary_base
 from advisor.running.stage import tenant_environments
 from advisor.sharing import Mps
 
@@ -43,7 +43,7 @@ def planned_processes(
     Raises:
         InvalidInput: There are too few cores.
     """
-    folder = temporary_base() / "advisor-run-PID"
+    folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
     return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in mixes_of(plan)))
 
 

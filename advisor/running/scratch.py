@@ -1,25 +1,28 @@
 """The one folder in which a run keeps everything that must not outlive it.
 
-Its name says who owns it, so that whoever comes next can tell a dead owner's folder from a
-live one's.
+Its owner holds a lock on it. The kernel lets go of that lock when the owner dies, so whoever
+comes next can tell a dead owner's folder from a live one's.
 """
 
+import fcntl
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
 from advisor.gpu.mps_processes import mps_processes
 
-_NAME = re.compile(r"advisor-run-(?P<pid>\d+)-(?P<born>\d+)-.*")
+FOLDER_PREFIX = "advisor-run-"
 
 # A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
 _LONGEST_BASE = 50
+
+# Between making a folder and locking it lies no more than this, by far.
+_NEWBORN_S = 10.0
 
 
 def temporary_base() -> Path:
@@ -31,24 +34,38 @@ def temporary_base() -> Path:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder of this process alone, gone when the block ends."""
-    prefix = f"advisor-run-{os.getpid()}-{_born(os.getpid())}-"
-    folder = Path(mkdtemp(prefix=prefix, dir=temporary_base()))
+    folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=temporary_base()))
     try:
-        yield folder
+        with _locked(folder):
+            (folder / "owned").touch()
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep_folders() -> None:
     """Remove the folders of owners that were killed, and end the MPS daemons they left."""
-    for folder in temporary_base().glob("advisor-run-*"):
-        match = _NAME.fullmatch(folder.name)
-        if match is None or _born(int(match["pid"])) == int(match["born"]):
-            continue
-        with suppress(OSError):
-            if folder.lstat().st_uid == os.geteuid():
+    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
+        with suppress(OSError), _locked(folder):
+            if not _newborn(folder):
                 end_mps_within(folder)
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Raises `OSError` where somebody else holds the lock, or where `folder` is not ours."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _newborn(folder: Path) -> bool:
+    """Whether its owner may be about to lock it."""
+    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEWBORN_S
 
 
 def end_mps_within(folder: Path) -> None:
@@ -78,17 +95,3 @@ def wait_until(true: Callable[[], object], seconds: float) -> bool:
             return False
         sleep(0.02)
     return True
-
-
-def _born(pid: int) -> int | None:
-    """When the kernel started `pid`, in its ticks since boot; None where no such process runs.
-
-    A pid is used again after its process ended; a pid with this number is not.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    # The name, in parentheses, may hold anything; field 22 is the 20th after it (proc(5)).
-    state, *rest = stat.rpartition(")")[2].split()
-    return None if state == "Z" else int(rest[18])
