@@ -101,14 +101,19 @@ def _check_each_fits(serial: MixPrediction) -> None:
 def _in_order(
     jobs: Sequence[Job], gpu: Gpu, forecasts: Sequence[Forecast], objective: Objective
 ) -> tuple[Plan, ...]:
-    """The best of each kind as plans, best first; of equals, the one that was tried first."""
+    """The best of each kind as plans, best first; of equals, the one that was tried first.
+
+    A plan that nothing confirmed on hardware is not put before a confirmed one that it equals
+    within our error.
+    """
     priced = [(each, cost(each, objective)) for each in forecasts]
     known = [(each, price) for each, price in priced if price is not None]
     known.sort(key=lambda each: each[1].p50)
     kept = [pair for kind in _kinds(known) for pair in islice(kind, MOST_OF_A_KIND)]
     kept.sort(key=lambda each: each[1].p50)
+    kept.insert(0, kept.pop(_surest(kept)))
     best = kept[0][1]
-    runner_up = kept[1][1] if len(kept) > 1 else None
+    runner_up = min((price for _, price in kept[1:]), key=lambda each: each.p50, default=None)
     return tuple(
         Plan(
             prediction=each.prediction,
@@ -122,6 +127,16 @@ def _in_order(
         )
         for rank, (each, price) in enumerate(kept, start=1)
     )
+
+
+def _surest(ordered: Sequence[tuple[Forecast, Interval]]) -> int:
+    """Position of the best that is confirmed and equals the best of all; else the first."""
+    sure = (
+        position
+        for position, (each, price) in enumerate(ordered)
+        if each.prediction.confirmed_on_hardware and tied(price, ordered[0][1])
+    )
+    return next(sure, 0)
 
 
 def _kinds(

@@ -42,11 +42,16 @@ def _gpu_or_host(mix: MixPrediction) -> str:
 
 def _standing(cost: Interval, best: Interval, runner_up: Interval | None) -> str:
     if cost is not best:
-        behind = cost.p50 / best.p50 - 1
-        tie = ", equal within our error" if tied(cost, best) else ""
-        return f"{behind:.0%} behind the best{tie}"
+        return _compared(cost, best, "the best")
     if runner_up is None:
         return "nothing else is possible"
-    ahead = runner_up.p50 / cost.p50 - 1
-    tie = ", equal within our error" if tied(cost, runner_up) else ""
-    return f"{ahead:.0%} ahead of the next{tie}"
+    return _compared(cost, runner_up, "the next")
+
+
+def _compared(cost: Interval, other: Interval, name: str) -> str:
+    """How much more than `other` this costs; less: how much more the other does."""
+    if cost.p50 > other.p50:
+        distance = f"{cost.p50 / other.p50 - 1:.0%} behind {name}"
+    else:
+        distance = f"{other.p50 / cost.p50 - 1:.0%} ahead of {name}"
+    return f"{distance}, equal within our error" if tied(cost, other) else distance

@@ -30,9 +30,14 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
         if not Path(asked).is_dir():
             raise InvalidInput(f"{asked}: no such folder of {kind}. Check the path.")
         return Path(asked)
+    return beside_package(kind)
+
+
+def beside_package(name: str) -> Path:
+    """What lies beside the package in a checkout, and inside it in a wheel."""
     # In a checkout the packaged copy is stale: an editable install leaves one behind.
     in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
-    return _PACKAGE.parent / kind if in_checkout else _PACKAGE / "_shipped" / kind
+    return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
 
 
 def user_folder(kind: Kind) -> Path:

@@ -140,3 +140,28 @@ def test_limits_are_in_the_order_of_the_jobs():
             first, second, third, fourth = plan.sharing.limits
             assert (first, second) == (third, fourth)
             assert second >= first
+
+
+class MigLooksGood(StandIn):
+    """Mates on MIG instances are estimated a little faster than any that was measured."""
+
+    def __init__(self, wide):
+        super().__init__(wide=wide)
+
+    def _steps(self, profiles, sharing):
+        if isinstance(sharing, Mig):
+            return [0.95 * each for each in super()._steps(profiles, Mps())]
+        return super()._steps(profiles, sharing)
+
+
+def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_it_equals():
+    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(wide=0.1))
+    assert advised.best.prediction.confirmed_on_hardware
+    assert not advised.plans[1].prediction.confirmed_on_hardware
+    assert "ahead of the best, equal within our error" in advised.plans[1].why
+    assert "behind the next, equal within our error" in advised.best.why
+
+
+def test_an_unconfirmed_plan_that_is_clearly_better_comes_first():
+    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(wide=0.01))
+    assert not advised.best.prediction.confirmed_on_hardware

@@ -1,5 +1,0 @@
-"""The advisor command."""
-
-
-def main() -> None:
-    """Run the command line."""

@@ -1,0 +1,83 @@
+"""The `advisor` command: words and exit codes only, no decisions.
+
+Whatever is heavy is imported inside the command that needs it, so that help is instant.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from advisor import __version__
+from advisor.cli import advice, learning, listings, measuring, page
+from advisor.errors import AdvisorError
+
+_EPILOG = (
+    "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that cannot be true; 3 nothing fits; "
+    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted interval."
+)
+_FIRST = "Try this first:  advisor recommend"
+
+_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EPILOG)
+_app.command()(advice.recommend)
+_app.command()(advice.predict)
+_app.command(context_settings=measuring.AS_GIVEN)(measuring.profile)
+_app.command()(measuring.validate)
+_app.command()(learning.fit)
+_app.command()(learning.evaluate)
+_app.command()(listings.gpus)
+_app.command()(listings.workloads)
+_app.command()(listings.profiles)
+_app.command()(page.app)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"advisor {__version__}")
+        raise typer.Exit
+
+
+@_app.callback(invoke_without_command=True)
+def _advisor(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does all
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")
+    ] = False,
+    debug: Annotated[  # noqa: ARG001 - `main` looks for the word
+        bool, typer.Option("--debug", help="Show an error's traceback; anywhere in the line.")
+    ] = False,
+) -> None:
+    """Which training jobs should share a GPU, and how?"""
+    if context.invoked_subcommand is None:
+        typer.echo(f"{context.get_help()}\n\n{_FIRST}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        arguments: The words after the command's name; None: this process's own.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        _app([word for word in words if word != "--debug"], prog_name="advisor")
+    except AdvisorError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write out what is left, quietly where nobody reads on: ``advisor gpus | head -1``."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError):
+            sys.stdout.close()

@@ -1,0 +1,97 @@
+"""``advisor recommend`` and ``advisor predict``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    By,
+    GpuKey,
+    JobFile,
+    Jobs,
+    Models,
+    Profiles,
+    Top,
+)
+from advisor.cli.output import show, show_json
+from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.workload.job import Job
+
+
+def recommend(
+    jobs: Jobs = None,
+    job_file: JobFile = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    top: Top = 5,
+    commands: Annotated[
+        int | None,
+        typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
+    ] = None,
+    profiles: Profiles = None,
+    models: Models = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rank the ways to share one GPU among the JOBs; the bundled ones where none is named."""
+    from advisor.planning.advice import recommend as rank
+    from advisor.reporting.documents import recommendation_document
+    from advisor.reporting.tables import plan_commands, plans_report
+
+    chosen = chosen_jobs(jobs, job_file, gpu, profiles)
+    advised = rank(chosen, gpu, objective, models=models)
+    if commands is not None:
+        typer.echo(plan_commands(advised, commands))
+    elif as_json:
+        show_json(recommendation_document(advised, top))
+    else:
+        show(plans_report(advised, top))
+
+
+def predict(
+    jobs: Jobs = None,
+    sharing: Annotated[
+        str, typer.Option(help="serial, naive, mps, mps=43,57 or mig=3g.71gb,4g.71gb.")
+    ] = "mps",
+    job_file: JobFile = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    profiles: Profiles = None,
+    models: Models = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what the JOBs do under one way of sharing: pace, memory, power."""
+    from advisor.planning.advice import predict as foresee
+    from advisor.reporting.documents import forecast_document
+    from advisor.reporting.tables import forecast_report
+
+    chosen = chosen_jobs(jobs, job_file, gpu, profiles)
+    forecast = foresee(chosen, sharing, gpu, models=models)
+    if as_json:
+        show_json(forecast_document(forecast))
+    else:
+        show(forecast_report(forecast))
+
+
+def chosen_jobs(
+    jobs: Sequence[str] | None, job_file: Path | None, gpu: str, profiles: Path | None
+) -> "tuple[Job, ...]":
+    """The jobs that a command line asks for: named, in a file, or else the bundled ones.
+
+    Raises:
+        InvalidInput: It asks for both, or for what does not exist.
+    """
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.planning.advice import example_jobs
+    from advisor.workload.job import parse_jobs, read_jobs
+
+    key = known(gpu).key
+    if jobs and job_file:
+        raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
+    if job_file:
+        return read_jobs(job_file, key, profiles)
+    return parse_jobs(jobs, key, profiles) if jobs else example_jobs(key, profiles)

@@ -1,0 +1,46 @@
+"""``advisor fit`` and ``advisor evaluate``: what runs teach, and how well."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
+from advisor.cli.output import show, show_json
+
+
+def fit(
+    gpu: GpuKey = DEFAULT_GPU,
+    profiles: Profiles = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),
+    ] = None,
+) -> None:
+    """Fit the model of a GPU to every run on it, yours included."""
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.prediction.fit import fit as fitted
+    from advisor.prediction.model import model_text
+    from advisor.workload.store import load_profiles, load_runs, user_folder
+    from advisor.workload.writing import write_whole
+
+    model = fitted(load_profiles(gpu, profiles), load_runs(gpu, profiles), known(gpu))
+    path = (out or user_folder("models")) / f"{gpu}.json"
+    write_whole(path, model_text(model))
+    typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
+
+
+def evaluate(gpu: GpuKey = DEFAULT_GPU, profiles: Profiles = None, as_json: AsJson = False) -> None:
+    """Say how good predictions are for model families that the model has never seen."""
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.validation.evaluate import evaluate as evaluated
+    from advisor.validation.scoreboard import evaluation_document
+    from advisor.validation.tables import evaluation_table
+    from advisor.workload.store import load_profiles, load_runs
+
+    model = known(gpu)
+    evaluation = evaluated(load_profiles(gpu, profiles), load_runs(gpu, profiles), model)
+    if as_json:
+        show_json(evaluation_document(evaluation))
+    else:
+        show(evaluation_table(evaluation))

@@ -1,0 +1,54 @@
+"""``advisor gpus``, ``advisor workloads`` and ``advisor profiles``."""
+
+import typer
+
+from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
+from advisor.cli.output import show, show_json
+from advisor.errors import GpuUnavailable
+
+
+def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
+    """List the GPU models known, and the GPU at hand."""
+    from advisor.gpu.catalogue import catalogue
+    from advisor.gpu.live import live_gpus
+    from advisor.gpu.snapshot import BrokenGpu, LiveGpu
+    from advisor.reporting.listings import gpus_document, gpus_table, live_lines
+    from advisor.workload.store import profiled_gpus
+
+    found: tuple[LiveGpu | BrokenGpu, ...] = ()
+    problem = None
+    try:
+        found = live_gpus()
+    except GpuUnavailable as error:
+        problem = str(error)
+    if as_json:
+        show_json(gpus_document(catalogue().values(), found, problem))
+        return
+    show(gpus_table(catalogue().values(), profiled_gpus(profiles)))
+    typer.echo(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
+
+
+def workloads(as_json: AsJson = False) -> None:
+    """List the workloads that can be measured by name."""
+    from advisor.reporting.listings import workloads_document, workloads_table
+    from advisor.workload.zoo import zoo
+
+    if as_json:
+        show_json(workloads_document(zoo()))
+    else:
+        show(workloads_table(zoo()))
+
+
+def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson = False) -> None:
+    """List what was measured alone on a GPU: what a JOB can name."""
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.reporting.listings import profiles_document, profiles_table
+    from advisor.workload.store import load_profiles
+
+    measured = load_profiles(known(gpu).key, folder)
+    if as_json:
+        show_json(profiles_document(gpu, measured))
+    elif measured:
+        show(profiles_table(measured))
+    else:
+        typer.echo(f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`.")

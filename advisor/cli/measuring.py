@@ -1,0 +1,90 @@
+"""``advisor profile`` and ``advisor validate``: what needs a GPU."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.advice import chosen_jobs
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    By,
+    Device,
+    GpuKey,
+    JobFile,
+    Jobs,
+    Profiles,
+    Top,
+)
+from advisor.cli.output import show, show_json
+from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.planning.plan import Recommendation
+
+# `profile` hands its words on, because the same program runs without this command line.
+AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def profile(context: typer.Context) -> None:
+    """Measure workloads alone; --help says more."""
+    from advisor.profiling import main
+
+    raise typer.Exit(main(context.args))
+
+
+def validate(
+    jobs: Jobs = None,
+    job_file: JobFile = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    top: Top = 3,
+    device: Device = "0",
+    runs: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of profiles to add the runs to."),
+    ] = None,
+    profiles: Profiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the best plans for the JOBs, and set what is measured beside what was predicted.
+
+    Exits with 5 where a measured step lies outside its interval.
+    """
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.planning.advice import recommend
+    from advisor.validation.advised import validate_advice, validate_file
+    from advisor.validation.validate import check, validation_document, validation_table
+
+    if runs is not None:
+        if jobs or job_file or dry_run:
+            raise InvalidInput(
+                "--from compares runs already made: it takes no job and no --dry-run"
+            )
+        validation = validate_file(runs, known(gpu), profiles, out)
+    else:
+        advised = recommend(chosen_jobs(jobs, job_file, gpu, profiles), gpu, objective)
+        if dry_run:
+            _rehearse(advised, top, device)
+            return
+        validation = validate_advice(advised, top, device, out)
+    if as_json:
+        show_json(validation_document(validation))
+    else:
+        show(validation_table(validation))
+    check(validation)
+
+
+def _rehearse(advised: "Recommendation", top: int, device: str) -> None:
+    from advisor.validation.advised import choose, rehearsed, spelt
+
+    for process in rehearsed(choose(advised, top, "dry-run").plans, device):
+        typer.echo(spelt(process))

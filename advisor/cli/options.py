@@ -1,0 +1,44 @@
+"""The words that several commands take."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+DEFAULT_GPU = "h200-141gb"
+
+Jobs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JOB]...", help="NAME[:COPIES], or the path of a profile."),
+]
+JobFile = Annotated[
+    Path | None, typer.Option("--jobs", metavar="FILE", help="A TOML file of jobs instead.")
+]
+GpuKey = Annotated[
+    str, typer.Option("--gpu", envvar="ADVISOR_GPU", help="A GPU that `advisor gpus` lists.")
+]
+Profiles = Annotated[
+    Path | None,
+    typer.Option(
+        "--profiles",
+        metavar="DIR",
+        envvar="ADVISOR_PROFILES",
+        help="Folder of profiles instead of the shipped ones.",
+    ),
+]
+Models = Annotated[
+    Path | None,
+    typer.Option(
+        "--models",
+        metavar="DIR",
+        envvar="ADVISOR_MODELS",
+        help="Folder of models instead of the shipped ones.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+By = Annotated[
+    Literal["makespan", "throughput", "energy", "fairness"],
+    typer.Option("--objective", help="What the best plan is best at."),
+]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
+Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]

@@ -1,0 +1,24 @@
+"""``advisor app``: the page, for this machine only."""
+
+import subprocess
+import sys
+from typing import Annotated
+
+import typer
+
+
+def app(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on localhost.")] = 8501,
+) -> None:
+    """Open the page at localhost, until Ctrl-C."""
+    from advisor.workload.store import beside_package
+
+    streamlit = [sys.executable, "-m", "streamlit", "run", str(beside_package("app.py"))]
+    options = {
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "server.headless": "true",  # or it asks a newcomer for an e-mail address
+        "browser.gatherUsageStats": "false",
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    raise typer.Exit(subprocess.run([*streamlit, *words], check=False).returncode)

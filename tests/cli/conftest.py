@@ -1,0 +1,74 @@
+"""The command line, run in this process, on made-up profiles and a model fitted to made-up runs."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from advisor.cli import main
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.fit import fit
+from advisor.prediction.model import model_text
+from advisor.workload.writing import append_run, profile_text
+from tests import synthetic
+
+GPU = "h200-141gb"
+PROFILES = {
+    each.name: each
+    for each in (
+        synthetic.profile("resnet50-imagenet64-bs128", host_s=0.04, gpu_s=0.05),
+        synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, blocks=60),
+        synthetic.profile("bert-base-finetune-bs16", host_s=0.03, gpu_s=0.02, blocks=300),
+        synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.004, memory_mib=90_000),
+        synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def _runs():
+    pairs = [("resnet50-imagenet64-bs128", "bert-base-finetune-bs16")] * 6
+    for mode in ("naive", "mps", "mps=50,50"):
+        for number, names in enumerate(pairs):
+            tenants = [PROFILES[name] for name in names]
+            yield synthetic.run(tenants, mode, 1.5 + number / 20, f"{mode}-{number}")
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory):
+    """A folder with profiles, runs and a model."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "profiles" / GPU).mkdir(parents=True)
+    for name, profile in PROFILES.items():
+        (folder / "profiles" / GPU / f"{name}.json").write_text(profile_text(profile))
+    runs = tuple(_runs())
+    for run in runs:
+        append_run(folder / "profiles" / GPU / "runs" / "made-up.jsonl", run)
+    (folder / "models").mkdir()
+    (folder / "models" / f"{GPU}.json").write_text(model_text(fit(PROFILES, runs, gpu(GPU))))
+    return folder
+
+
+@pytest.fixture
+def advisor(measured, tmp_path, monkeypatch, capsys):
+    """Runs a command line and returns what it said."""
+    monkeypatch.setenv("ADVISOR_PROFILES", str(measured / "profiles"))
+    monkeypatch.setenv("ADVISOR_MODELS", str(measured / "models"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("ADVISOR_GPU", raising=False)
+
+    def run(*words):
+        with pytest.raises(SystemExit) as end:
+            main(list(map(str, words)))
+        printed = capsys.readouterr()
+        return Said(end.value.code or 0, printed.out, printed.err)
+
+    return run
