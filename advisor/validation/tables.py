@@ -7,7 +7,7 @@ from advisor.validation.evaluate import SPLIT, Evaluation
 from advisor.validation.scoreboard import Row, scoreboard
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 HEADINGS = (
     "sharing",
@@ -23,6 +23,15 @@ HEADINGS = (
     "fair share",
     "capacity",
     "replay alone",
+)
+# The same for a terminal of 80 columns, where per cent go without saying; mode and jobs are one.
+_NARROW = (
+    "", "n", "MAPE", "med-\nian", "P90", "in\n90 %", "noise\nfloor", "thr.\nMAPE",
+    "as if\nalone", "fair\nshare", "capa-\ncity", "only\nreplay",
+)  # fmt: skip
+_LEGEND = (
+    "thr.: throughput of a run, as the sum of solo over shared steps; last four: MAPE of answers "
+    "without a fitted model."
 )
 _BASELINES = ("alone", "fair-share", "capacity", "replay")
 _MODE_WORDS = {"naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
@@ -50,16 +59,23 @@ def cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def evaluation_table(evaluation: Evaluation) -> "Table":
+def evaluation_table(evaluation: Evaluation) -> "Group":
     """What ``advisor evaluate`` prints."""
+    from rich.box import SIMPLE
+    from rich.console import Group
     from rich.table import Table
 
-    table = Table(title=f"{evaluation.gpu}, {SPLIT}", caption=" ".join(remarks(evaluation)))
-    for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if place < 2 else "right")
+    title = f"{evaluation.gpu}, {SPLIT}: errors of step times in %"
+    table = Table(title=title, box=SIMPLE, padding=0, pad_edge=False)
+    for heading in _NARROW:
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in scoreboard(evaluation):
-        table.add_row(*cells(row), style="bold" if row.degree is None else None)
-    return table
+        mode, jobs, *numbers = cells(row)
+        if row.degree is None:
+            table.add_section()
+        label = mode if row.degree is None else f"  {jobs}"
+        table.add_row(label, *(number.removesuffix(" %") for number in numbers))
+    return Group(table, _LEGEND, *remarks(evaluation))
 
 
 def remarks(evaluation: Evaluation) -> list[str]:

@@ -83,17 +83,30 @@ def check(validation: Validation) -> None:
 
 
 def validation_table(validation: Validation) -> "Table":
-    """What ``advisor validate`` prints: a line for each job of each run."""
+    """What ``advisor validate`` prints: for each run its throughput, then each job's step."""
+    from rich.box import SIMPLE
     from rich.table import Table
 
-    table = Table(caption="\n".join(f"Left out: {each}." for each in validation.left_out) or None)
-    for place, heading in enumerate(HEADINGS):
-        table.add_column(heading, justify="left" if place < 3 else "right")
-    for comparison in validation.comparisons:
-        for job in comparison.jobs:
-            table.add_row(*cells(comparison, job))
+    left_out = "\n".join(f"Left out: {each}." for each in validation.left_out)
+    table = Table(box=SIMPLE, padding=(0, 1), pad_edge=False, caption=left_out or None)
+    for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for each in validation.comparisons:
+        table.add_row(*_throughput_cells(each), style="bold")
+        for job in each.jobs:
+            _, _, name, predicted, interval, measured, error, _ = cells(each, job)
+            mark = "" if job.inside else "outside"
+            table.add_row(f"  {name}", predicted, interval, f"{measured} ms", error, mark)
         table.add_section()
     return table
+
+
+def _throughput_cells(run: RunComparison) -> tuple[str, ...]:
+    if len(run.jobs) == 1:
+        return ("serial",)
+    predicted, measured = run.predicted_speedup, run.measured_speedup
+    error = percent(predicted / measured - 1)
+    return (run.run.sharing, f"{predicted:.2f}x", "", f"{measured:.2f}x", error)
 
 
 def cells(comparison: RunComparison, job: JobComparison) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from advisor.prediction.answer import Interval
 from advisor.validation.comparison import JobComparison, RunComparison
@@ -79,9 +80,11 @@ def test_a_cell_without_a_number_is_a_dash_and_never_zero():
     assert (shown["noise floor"], shown["fair share"], shown["MAPE"]) == ("-", "-", "0.0 %")
 
 
-def test_the_terminal_shows_every_row():
-    scored = evaluation(job(0.02), job(0.02))
-    assert evaluation_table(scored).row_count == len(scoreboard(scored))
+def test_a_terminal_of_80_columns_shows_every_number_whole(capsys):
+    Console(width=80).print(evaluation_table(evaluation(job(0.022), job(0.014))))
+    shown = capsys.readouterr().out
+    assert "naive 2 20.0 20.0 28.0 50.0 - " in " ".join(shown.split())
+    assert "…" not in shown
 
 
 def test_markdown_has_a_line_for_headings_a_rule_and_each_row():

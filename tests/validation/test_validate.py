@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.gpu.catalogue import gpu
@@ -58,12 +59,15 @@ def validation(*runs):
     return Validation(H200, runs, comparisons(*runs))
 
 
-def test_predicted_stands_beside_measured_for_each_job():
+def test_predicted_stands_beside_measured_for_each_job(capsys):
     validated = validation(advised("mps", 1.9, "v1"))
     (run,) = validated.comparisons
     assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
     assert all(job.inside for job in run.jobs)
-    assert validation_table(validated).row_count == 2
+    Console(width=80).print(validation_table(validated))
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "mps 1.00x 1.05x -5.0 %" in shown
+    assert "bert-base-finetune-bs16 20.00 18.00 to 22.00 19.00 ms 5.3 %" in shown
 
 
 def test_a_serial_plan_is_run_as_each_job_alone_and_predicted_as_such():
