@@ -16,7 +16,7 @@ from advisor.reporting.charts import memory_chart, plans_chart, sm_chart
 from advisor.reporting.drawing import drawing
 from advisor.reporting.page import caution, job_rows, plan_rows
 from advisor.workload.job import MAX_JOBS, Job
-from advisor.workload.store import load_profile, profile_paths
+from advisor.workload.store import load_profile, profile_paths, profiled_gpus
 
 _OBJECTIVES: dict[Objective, str] = {
     "makespan": "all done soonest",
@@ -41,7 +41,7 @@ def main() -> None:
 
 def _question() -> tuple[str, _Chosen, Objective]:
     """What the user asks: the GPU, each job's name, copies and epochs, and the objective."""
-    measured = [key for key in catalogue() if profile_paths(key)]
+    measured = [key for key in profiled_gpus() if key in catalogue()]
     if not measured:
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return DEFAULT_GPU, (), "makespan"

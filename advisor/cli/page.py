@@ -19,6 +19,7 @@ def app(
         "server.port": port,
         "server.headless": "true",  # or it asks a newcomer for an e-mail address
         "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",  # nobody should deploy this somewhere by a stray click
     }
     words = [f"--{name}={value}" for name, value in options.items()]
     raise typer.Exit(subprocess.run([*streamlit, *words], check=False).returncode)

@@ -12,6 +12,7 @@ from typing import Literal, assert_never
 from advisor.gpu.catalogue import Gpu, MigProfile
 from advisor.gpu.layouts import place, profile_of
 from advisor.prediction.answer import MixPrediction
+from advisor.prediction.rehearsal import limit_shares
 from advisor.reporting import figures
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 
@@ -117,7 +118,9 @@ def _sm_spans(sharing: Sharing, gpu: Gpu, jobs: int) -> list[tuple[float, float,
         case Naive():
             return [(0, gpu.sms, "all SMs, in turns")] * jobs
         case Mps(limits) if limits:
-            return [(0, gpu.sms * cap / 100, f"at most {cap:g} % of the SMs") for cap in limits]
+            shares = limit_shares(limits, gpu)
+            hints = (f"at most {cap:g} % of the SMs" for cap in limits)
+            return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
         case Mps():
             return [(0, gpu.sms, "whatever SMs the others leave free")] * jobs
         case Mig():
