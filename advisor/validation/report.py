@@ -90,11 +90,15 @@ def accuracy_text(found: Findings) -> str:
 
 def validation_text(found: Findings) -> str:
     """One line a plan that was run, and how good the first choice was."""
+    if not found.validation:
+        return "No advice has been run yet."
     headings, rows = panel_rows(panels(found.validation))
     jobs = [job for run in found.validation for job in run.jobs]
     inside = sum(job.inside for job in jobs)
-    share = percent(inside / len(jobs)) if jobs else "-"
-    coverage = f"{inside} of {len(jobs)} measured steps ({share}) lie inside their 90 % intervals."
+    coverage = (
+        f"{inside} of {len(jobs)} measured steps ({percent(inside / len(jobs))}) lie inside their "
+        "90 % intervals."
+    )
     return "\n\n".join([markdown(headings, rows), *regret_lines(found.validation), coverage])
 
 
@@ -140,9 +144,9 @@ def report_text(found: Findings) -> str:
         *remarks(found.evaluation),
         "## Advice that was run",
         validation_text(found),
-        "## Each job of it",
-        markdown(RUN_HEADINGS, jobs),
     ]
+    if jobs:
+        parts += ["## Each job of it", markdown(RUN_HEADINGS, jobs)]
     return "\n\n".join(parts) + "\n"
 
 
