@@ -62,7 +62,8 @@ class MpsDaemon:
                 f"{CONTROL} is not installed, so jobs cannot share by MPS here. Install the "
                 f"driver's compute utilities, or choose naive sharing."
             )
-        self.pipes.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.pipes, ignore_errors=True)  # a daemon that was killed left its pipes
+        self.pipes.mkdir(parents=True)
         self._logs.mkdir(exist_ok=True)
         with (self._logs / "output").open("wb") as output:
             self._process = subprocess.Popen(

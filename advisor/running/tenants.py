@@ -31,6 +31,9 @@ _LOAD_S = 300.0
 # Beyond the moment at which a tenant was told to stop: what it had queued must still be done.
 GRACE_S = 120.0
 
+# One that trains for longer does not hear that it should stop.
+_POLITE_S = 3.0
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -177,7 +180,7 @@ def end_all(tenants: Sequence[Tenant]) -> None:
     """End tenants: all are asked first, and those that do not listen are forced."""
     for tenant in tenants:
         tenant.say_stop()
-    deadline = monotonic() + 5
+    deadline = monotonic() + _POLITE_S
     for tenant in tenants:
         tenant.end_by(deadline)
 

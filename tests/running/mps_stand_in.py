@@ -1,0 +1,80 @@
+"""A program that speaks as nvidia-cuda-mps-control does, without a GPU.
+
+With -f it is the daemon; without, it asks the daemon of CUDA_MPS_PIPE_DIRECTORY what stands on
+its standard input. It starts its server when the first client is seen, as the real one does; who
+is a client stands in a file, since nothing here uses CUDA.
+"""
+
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+
+from tests.running.disguise import disguised
+
+
+def install(folder: Path) -> None:
+    """Put the stand-in into `folder`, to be found on PATH."""
+    program = folder / "nvidia-cuda-mps-control"
+    here = Path(__file__).resolve()
+    control = disguised("nvidia-cuda-mps-control", [str(here)])
+    server = disguised("nvidia-cuda-mps-server", ["-c", "'import time; time.sleep(600)'"])
+    # In its disguise, a Python no longer knows where it lies: hence the second command here.
+    environment = f'export PYTHONPATH={here.parents[2]} START_SERVER="{server}"'
+    program.write_text(f'#!/bin/bash\n{environment}\n{control} "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+def become_clients(pipes: Path, pids: list[int]) -> None:
+    """Have the daemon's server list `pids`."""
+    (pipes / "clients").write_text("".join(f"{pid}\n" for pid in pids))
+
+
+def _daemon(pipes: Path) -> None:
+    server = 0
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(pipes / "control"))
+        listener.listen()
+        while True:
+            with listener.accept()[0] as asker:
+                if not server and (pipes / "clients").exists():
+                    server = _start_server()
+                request = asker.recv(100).decode().split()
+                asker.sendall(_answer(request, server, pipes).encode())
+            if request[0] == "quit":
+                if server:
+                    os.kill(server, 15)
+                    os.waitpid(server, 0)
+                return
+
+
+def _start_server() -> int:
+    return os.spawnv(os.P_NOWAIT, "/bin/bash", ["bash", "-c", os.environ["START_SERVER"]])
+
+
+def _answer(request: list[str], server: int, pipes: Path) -> str:
+    match request:
+        case ["get_server_list"]:
+            return f"{server}\n" if server else "\n"
+        case ["get_client_list", pid] if pid == str(server):
+            return (pipes / "clients").read_text()
+        case _:
+            return "\n"
+
+
+def _ask(pipes: Path) -> int:
+    try:
+        with socket.socket(socket.AF_UNIX) as daemon:
+            daemon.connect(str(pipes / "control"))
+            daemon.sendall(sys.stdin.read().encode())
+            print(daemon.recv(10_000).decode(), end="")
+    except OSError:
+        print("Cannot find MPS control daemon process")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    at = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+    sys.exit(_daemon(at) if sys.argv[1:] == ["-f"] else _ask(at))

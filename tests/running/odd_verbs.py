@@ -1,0 +1,53 @@
+"""What tenants of tests can be told: to do what real ones do only on a bad day."""
+
+import os
+import signal
+from time import sleep
+
+import torch
+
+from advisor.errors import AdvisorError, UnknownName
+
+
+def odd_verbs():
+    return {
+        "echo": lambda desk, word: {"word": word, "device": desk.device},
+        "seat": _seat,
+        "exhaust": _exhaust,
+        "alloc_failed": _alloc_failed,
+        "break": _break,
+        "refuse": _refuse,
+        "fail": _fail,
+        "kill": lambda desk: os.kill(os.getpid(), signal.SIGKILL),
+        "exit": lambda desk: os._exit(3),
+        "sleep": lambda desk, seconds: sleep(seconds) or {},
+    }
+
+
+def _seat(desk):
+    return {
+        "cores": tuple(os.sched_getaffinity(0)),
+        "mps": {name: value for name, value in os.environ.items() if "CUDA_MPS" in name},
+        "threads": torch.get_num_threads(),
+        "temporary": os.environ["TMPDIR"],
+    }
+
+
+def _exhaust(desk):
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
+
+
+def _alloc_failed(desk):
+    raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+
+
+def _break(desk):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+def _refuse(desk):
+    raise UnknownName("timm model", "resnet51", ["resnet50"], "See timm's list.")
+
+
+def _fail(desk):
+    raise AdvisorError("this cannot be")
