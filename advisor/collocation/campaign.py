@@ -9,7 +9,6 @@ from time import monotonic
 
 from advisor.collocation.measure import Setting, measure
 from advisor.collocation.plans import Mix, mixes_of, read_plans
-from advisor.collocation.windows import Timing
 from advisor.errors import InvalidInput
 from advisor.running.cores import allowed_cores, cores_of_each, spare_cores
 from advisor.running.device import Device, claimed, device_at_hand
@@ -18,6 +17,7 @@ from advisor.running.scratch import scratch_folder
 from advisor.running.stage import stage_on
 from advisor.running.supervisor import say
 from advisor.running.tenants import warm_up
+from advisor.running.windows import Timing
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run
 

@@ -6,15 +6,15 @@ from time import sleep, time
 from typing import Any
 
 from advisor.collocation.plans import Mix
-from advisor.collocation.windows import Schedule, Timing, schedule, step_s_of, windows_of
 from advisor.errors import AdvisorError
 from advisor.gpu.snapshot import Activity
 from advisor.running.device import Meter
+from advisor.running.memory import memory_record
 from advisor.running.provenance import Origin
 from advisor.running.stage import Stage
 from advisor.running.tenants import GRACE_S, Ended, Tenant, ask_all, tenants_on
+from advisor.running.windows import Schedule, Timing, schedule, step_s_of, windows_of
 from advisor.running.worker import Seat
-from advisor.workload.measured import Memory
 from advisor.workload.run import Run
 from advisor.workload.run import Tenant as Record
 
@@ -176,18 +176,7 @@ def _tenant(mix: Mix, tenants: Sequence[Tenant], course: _Course, index: int) ->
         windows=()
         if isinstance(answer, Ended)
         else windows_of(course.plan, answer["completed_at"]),
-        memory=_on_device(memory, course.on_device_mib.get(tenant.pid)) if memory else None,
+        memory=memory_record(memory, course.on_device_mib.get(tenant.pid)) if memory else None,
         cores=tenant.seat.cores,
         sms=course.sms[index],
-    )
-
-
-def _on_device(memory: Mapping[str, float], on_device_mib: float | None) -> Memory:
-    # A driver that sees less than torch holds counts something else (seen of MPS clients before
-    # Volta): then it has not told.
-    told = on_device_mib is not None and on_device_mib >= memory["reserved_mib"]
-    return Memory(
-        allocated_mib=memory["allocated_mib"],
-        reserved_mib=memory["reserved_mib"],
-        device_mib=on_device_mib if told else None,
     )

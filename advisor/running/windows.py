@@ -10,14 +10,9 @@ from advisor.workload.measured import Window
 # Fewer steps of the slowest tenant than this, and where windows cut shows in its figure.
 _FEWEST_STEPS = 6
 
-# Beyond this, waiting for still more steps costs more than it tells.
-_LONGEST_S = 8.0
-
 # After the last window: so that a step is under way when it ends, whatever clocks disagree by.
 _MARGIN_S = 0.05
 
-# Before the first window: queues fill, and every tenant is in its loop.
-_LEAD_S = 0.2
 _LONGEST_LEAD_S = 2.0
 
 
@@ -29,11 +24,15 @@ class Timing:
         settle_s: Seconds that all tenants train together before anything counts.
         window_s: Length of a window, at least.
         windows: How many.
+        lead_s: Seconds before the first window, at least: queues fill, and all are in their loop.
+        longest_s: Of all windows together. Beyond it, more steps cost more than they tell.
     """
 
     settle_s: float = 0.7
     window_s: float = 1.0
     windows: int = 3
+    lead_s: float = 0.2
+    longest_s: float = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,8 @@ class Schedule:
 def schedule(start_at: float, timing: Timing, slowest_step_s: float) -> Schedule:
     """When to measure, if all start at `start_at` and the slowest takes `slowest_step_s` a step."""
     wanted_s = timing.windows * timing.window_s
-    length_s = max(wanted_s, min(_FEWEST_STEPS * slowest_step_s, _LONGEST_S))
-    first_s = min(max(_LEAD_S, slowest_step_s), _LONGEST_LEAD_S)
+    length_s = max(wanted_s, min(_FEWEST_STEPS * slowest_step_s, timing.longest_s))
+    first_s = min(max(timing.lead_s, slowest_step_s), _LONGEST_LEAD_S)
     bounds_s = np.linspace(first_s, first_s + length_s, timing.windows + 1)
     return Schedule(start_at, tuple(bounds_s.tolist()))
 
