@@ -86,7 +86,8 @@ def _panel(
         )
 
     jobs = [bar for bar in bars if bar.kind == "job"]
-    colour = alt.Color("row:N", sort=list(drawn.rows), legend=None)
+    names = list(dict.fromkeys(bar.job for bar in jobs))
+    colour = alt.Color("job:N", sort=names, legend=None)
     layers = [
         chart([bar for bar in bars if bar.kind == "instance"]).mark_bar(
             filled=False, stroke=_FRAME_COLOUR, strokeWidth=1.5, height={"band": 0.95}

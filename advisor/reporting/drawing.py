@@ -5,7 +5,7 @@ use, and where there is MIG, the instance around either.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, assert_never
 
@@ -25,6 +25,7 @@ class Bar:
 
     Attributes:
         row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``.
+        job: Its name, the same for copies.
         kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in.
         start: Left end, in GiB or SMs.
         end: Right end, likewise.
@@ -34,6 +35,7 @@ class Bar:
     """
 
     row: str
+    job: str
     kind: Literal["job", "instance"]
     start: float
     end: float
@@ -72,7 +74,7 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     return Drawing(
         rows=rows,
         memory=(*memory, *_memory_bars(mix, rows, _memory_starts(mix, gpu))),
-        sms=(*sms, *_sm_bars(mix.sharing, gpu, rows)),
+        sms=(*sms, *_sm_bars(mix, gpu, rows)),
         memory_gib=gpu.memory_mib / _MIB_PER_GIB,
         sm_count=gpu.sms,
         caption=_caption(mix.sharing),
@@ -97,6 +99,7 @@ def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float
         range_mib = job.memory_interval_mib
         yield Bar(
             row=row,
+            job=job.job,
             kind="job",
             start=start_mib / _MIB_PER_GIB,
             end=(start_mib + job.memory_mib) / _MIB_PER_GIB,
@@ -106,9 +109,10 @@ def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float
         )
 
 
-def _sm_bars(sharing: Sharing, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]:
-    for row, (start, end, hint) in zip(rows, _sm_spans(sharing, gpu, len(rows)), strict=True):
-        yield Bar(row=row, kind="job", start=start, end=end, hint=hint)
+def _sm_bars(mix: MixPrediction, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]:
+    spans = _sm_spans(mix.sharing, gpu, len(rows))
+    for job, row, (start, end, hint) in zip(mix.jobs, rows, spans, strict=True):
+        yield Bar(row=row, job=job.job, kind="job", start=start, end=end, hint=hint)
 
 
 def _sm_spans(sharing: Sharing, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
@@ -136,12 +140,14 @@ def _instance_bars(
     if not isinstance(mix.sharing, Mig):
         return [], []
     memory, sms = [], []
-    spans = _instance_sms(mix.sharing, gpu)
-    for row, (start_mib, profile), span in zip(rows, _cuts(mix.sharing, gpu), spans, strict=True):
-        hint = f"{profile.name}: {profile.memory_mib:,} MiB, {span[1] - span[0]:.0f} SMs"
-        left, right = start_mib / _MIB_PER_GIB, (start_mib + profile.memory_mib) / _MIB_PER_GIB
-        memory.append(Bar(row=row, kind="instance", start=left, end=right, hint=hint))
-        sms.append(Bar(row=row, kind="instance", start=span[0], end=span[1], hint=hint))
+    cuts, sm_spans = _cuts(mix.sharing, gpu), _instance_sms(mix.sharing, gpu)
+    for job, row, (start_mib, profile), sm_span in zip(mix.jobs, rows, cuts, sm_spans, strict=True):
+        left, right, _ = sm_span
+        hint = f"{profile.name}: {profile.memory_mib:,} MiB, {right - left:.0f} SMs"
+        frame = Bar(row=row, job=job.job, kind="instance", start=left, end=right, hint=hint)
+        end_mib = start_mib + profile.memory_mib
+        sms.append(frame)
+        memory.append(replace(frame, start=start_mib / _MIB_PER_GIB, end=end_mib / _MIB_PER_GIB))
     return memory, sms
 
 
