@@ -23,8 +23,8 @@ class Mixes:
         return tuple(range(len(self.jobs)))
 
     def whole(self, sharing: Sharing) -> MixPrediction:
-        """What happens while all jobs run."""
-        return self.part(sharing, self.everyone)
+        """What happens while all jobs run; refuses limits for another number of jobs."""
+        return self._ask(self.everyone, sharing)
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """What happens while only the jobs at the positions `running` do.

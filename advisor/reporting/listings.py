@@ -57,10 +57,10 @@ def gpus_document(
 
 
 def workloads_table(workloads: Iterable[Workload]) -> "Table":
-    table = _table("workload", "model", "family", "examples an epoch")
+    table = _table("workload", "model", "examples an epoch")
     for each in workloads:
         examples = _known(each.examples_per_epoch, "")
-        table.add_row(each.name, each.model, each.family, examples)
+        table.add_row(each.name, each.model, examples)
     return table
 
 
@@ -130,7 +130,7 @@ def _table(first: str, *others: str) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first, overflow="fold")
+    table.add_column(first, no_wrap=True)  # a name is copied from here
     for each in others:
         table.add_column(each)
     return table

@@ -1,0 +1,91 @@
+import json
+
+import pytest
+
+RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
+
+
+def test_without_a_job_the_bundled_ones_are_ranked(advisor):
+    said = advisor("recommend")
+    assert said.code == 0
+    assert said.err == ""
+    assert f"A  {RESNET}\n" in said.out
+    assert "gain over serial" in said.out
+
+
+def test_piped_output_has_no_colours(advisor):
+    assert "\x1b" not in advisor("recommend").out
+
+
+def test_jobs_with_counts_are_ranked_as_json_on_stdout_alone(advisor):
+    said = advisor("recommend", f"{RESNET}:2", BERT, "--json", "--top", 2)
+    document = json.loads(said.out)
+    assert said.err == ""
+    assert (document["schema"], document["gpu"]) == (1, "h200-141gb")
+    assert len(document["plans"]) == 2
+    assert [job["job"] for job in document["serial"]["jobs"]] == [RESNET, RESNET, BERT]
+    assert document["serial"]["speedup_vs_serial"] == pytest.approx(1)
+
+
+def test_the_same_question_has_the_same_answer(advisor):
+    assert advisor("recommend", "--json").out == advisor("recommend", "--json").out
+
+
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+def test_every_objective_can_be_asked_for(advisor, objective):
+    document = json.loads(advisor("recommend", "--objective", objective, "--json").out)
+    assert document["ranked_by"] == objective
+
+
+def test_the_commands_of_a_plan_can_be_piped_into_a_shell(advisor):
+    said = advisor("recommend", RESNET, BERT, "--commands", 1)
+    assert f"<your command for {BERT}>" in said.out
+    assert "gain" not in said.out
+
+
+@pytest.mark.parametrize(
+    "sharing", ["serial", "naive", "mps", "mps=43,57", "mig=3g.71gb,4g.71gb@0"]
+)
+def test_every_way_of_sharing_can_be_predicted(advisor, sharing):
+    document = json.loads(advisor("predict", RESNET, BERT, "--sharing", sharing, "--json").out)
+    assert document["sharing"].startswith(sharing.partition(",")[0])
+    assert document["confirmed_on_hardware"] is not sharing.startswith("mig")
+    assert "until all are done" in advisor("predict", RESNET, BERT, "--sharing", sharing).out
+
+
+def test_a_mix_that_does_not_fit_is_predicted_with_its_risk(advisor):
+    document = json.loads(advisor("predict", "dlrm-29gb-bs128:2", "--json").out)
+    assert document["oom_probability"] > 0.99
+
+
+def test_a_job_file_is_read(advisor, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text(f'[[job]]\nprofile = "{BERT}"\ncopies = 2\nepochs = 3\n')
+    assert f"A  {BERT}, 3 epochs\n" in advisor("recommend", "--jobs", file).out
+
+
+def test_a_profile_is_named_by_its_path(advisor, measured):
+    path = measured / "profiles" / "h200-141gb" / f"{BERT}.json"
+    assert f"A  {BERT}\n" in advisor("recommend", f"{path}:2").out
+
+
+def test_the_environment_names_the_gpu(advisor, monkeypatch):
+    monkeypatch.setenv("ADVISOR_GPU", "a30-24gb")
+    assert "no workload was measured on a30-24gb" in advisor("recommend", BERT).err
+
+
+def test_the_library_gives_what_the_command_gives(advisor):
+    from advisor import recommend
+
+    document = json.loads(advisor("recommend", f"{RESNET}:2", BERT, "--json").out)
+    found = recommend([f"{RESNET}:2", BERT], gpu="h200-141gb")
+    assert found.best.makespan_s == pytest.approx(document["plans"][0]["makespan_s"])
+
+
+def test_the_library_exports_what_it_names():
+    import advisor as library
+
+    assert all(getattr(library, name) for name in library.__all__)
+    assert set(library.__all__) <= set(dir(library))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = library.nonsense

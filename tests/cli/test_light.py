@@ -1,0 +1,37 @@
+"""What a command must not import; import time is measured in benchmarks."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba", "pydantic"}
+
+
+def imported_by(*words):
+    code = (
+        "import sys\nfrom advisor.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    )
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["recommend", "--help"], ["validate", "--help"]])
+def test_help_imports_nothing_heavy(words):
+    # typer itself brings pydantic where a command has options.
+    assert not imported_by(*words) & (HEAVY - {"pydantic"} | {"numpy", "rich"})
+
+
+def test_ranking_imports_neither_torch_nor_what_pages_and_fitting_need(measured, monkeypatch):
+    monkeypatch.setenv("ADVISOR_PROFILES", str(measured / "profiles"))
+    monkeypatch.setenv("ADVISOR_MODELS", str(measured / "models"))
+    assert not imported_by("recommend") & (HEAVY - {"numba", "pydantic"})
+
+
+def test_the_package_itself_imports_nothing():
+    code = "import sys, advisor; print('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if name.startswith("advisor")} == {"advisor"}

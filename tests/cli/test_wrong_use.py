@@ -1,0 +1,118 @@
+"""Wrong input: what is said, where, and the exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from advisor.workload.writing import profile_text
+from tests import synthetic
+
+RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
+
+
+def changed(**changes):
+    return json.dumps(json.loads(profile_text(synthetic.profile())) | changes)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["recommend", BERT, "--gpu", "h2000"], 2, "no GPU is called 'h2000'. Near: h200-141gb"),
+        (["recommend", "bert-base-finetune-bs61"], 2, "Near: bert-base-finetune-bs16"),
+        (["recommend", "--gpu", "a100-80gb"], 2, "there are profiles of h200-141gb"),
+        (["recommend", f"{BERT}:0"], 2, "with 0 copies there is no job"),
+        (["recommend", f"{BERT}:-2"], 2, "there cannot be -2 copies"),
+        (["recommend", f"{BERT}:1000000"], 2, "1,000,000 copies are more than MPS has clients"),
+        (["recommend", f"{BERT}:x"], 2, "COPIES is a whole number from 1 to 48"),
+        (["recommend", BERT, "--jobs", "jobs.toml"], 2, "not both"),
+        (["recommend", "--jobs", "none.toml"], 2, "none.toml: No such file or directory"),
+        (["recommend", "./none.json"], 2, "none.json: No such file or directory"),
+        (["recommend", "--objective", "beauty"], 2, "'beauty' is not one of"),
+        (["recommend", "--top", "0"], 2, "--top"),
+        (["recommend", BERT, "--commands", "99"], 2, "there is no plan 99"),
+        (["recommend", "--profiles", "nowhere"], 2, "nowhere: no such folder of profiles"),
+        (["recommend", "--models", "nowhere"], 2, "nowhere: no such folder of models"),
+        (["recommend", "gpt2-medium-pretrain-bs16"], 3, "MiB are missing"),
+        (["predict", BERT, "--sharing", "mps=200"], 2, "per cent in (0, 100]"),
+        (["predict", BERT, "--sharing", "mpss"], 2, "'mpss' is no sharing"),
+        (["predict", BERT, "--sharing", "mps=50,50"], 2, "2 limits for 1 job"),
+        (["predict", BERT, "--sharing", "mig=9g.71gb"], 3, "no MIG profile 9g.71gb"),
+        (["predict", f"{BERT}:2", "--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),
+        (["fly"], 2, "No such command 'fly'"),
+        (["recommend", "--fast"], 2, "No such option: --fast"),
+        (["validate", BERT, "--from", "runs.jsonl"], 2, "takes no job"),
+        (["validate", "--from", "none.jsonl"], 2, "none.jsonl: No such file or directory"),
+        (["fit", "--gpu", "a30-24gb"], 2, "0 usable shared runs on a30-24gb"),
+        (["evaluate", "--gpu", "a30-24gb"], 2, "no run to score"),
+    ],
+)
+def test_a_wrong_word_is_refused_with_its_message_and_exit_code(advisor, words, code, said):
+    answer = advisor(*words)
+    assert said in answer.err
+    assert (answer.code, answer.out) == (code, "")
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "p.json"),
+        ("[]", "p.json"),
+        (changed()[:-30], "p.json"),
+        (changed(step_ms=3), "step_ms"),
+        (changed(gpu_s=-1), "gpu_s is finite and at least 0"),
+        (changed(gpu_s=0.125).replace("0.125", "NaN"), "gpu_s"),
+        (changed(gpu="a100-40gb"), "measured on a100-40gb, but h200-141gb was asked for"),
+    ],
+    ids=["empty", "no object", "truncated", "unknown key", "negative", "NaN", "other GPU"],
+)
+def test_a_profile_that_cannot_be_true_is_refused(advisor, tmp_path, text, said):
+    (tmp_path / "p.json").write_text(text)
+    answer = advisor("recommend", tmp_path / "p.json")
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert answer.err.startswith("error: ")
+
+
+def test_a_gpu_without_a_model_says_how_to_make_one(advisor, tmp_path):
+    answer = advisor("recommend", BERT, "--models", tmp_path)
+    assert answer.code == 2
+    assert "Make one from its runs: `advisor fit`" in answer.err
+
+
+def test_debug_shows_where_it_came_from_wherever_it_stands(advisor):
+    for words in (["--debug", "recommend", "none"], ["recommend", "none", "--debug"]):
+        answer = advisor(*words)
+        assert answer.code == 2
+        assert "Traceback" in answer.err
+        assert "error: no profile is called 'none'" in answer.err
+
+
+def started(*words, **how):
+    command = [sys.executable, "-c", "from advisor.cli import main; main()", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how)
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    process = started("workloads")
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_an_interrupt_ends_quietly_with_130(tmp_path):
+    # Reading the job file blocks until somebody writes to it: there is time to interrupt.
+    pipe = tmp_path / "jobs.toml"
+    os.mkfifo(pipe)
+    process = started("recommend", "--jobs", str(pipe))
+    with pipe.open("w"):  # opens once the command has begun to read
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (130, b"")
