@@ -1,0 +1,50 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+PATIENCE_S = 60
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answer_of(url):
+    """What `url` says, once it says something."""
+    direct = build_opener(ProxyHandler({}))
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        with suppress(URLError, ConnectionError), direct.open(url, timeout=5) as reply:
+            return reply.read().decode()
+        time.sleep(0.1)
+    pytest.fail(f"{url} said nothing in {PATIENCE_S} s")
+
+
+def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
+    port = free_port()
+    command = "from advisor.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "app", "--port", str(port)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert answer_of(f"http://127.0.0.1:{port}/_stcore/health") == "ok"
+    finally:
+        # As a terminal does: the whole foreground group is interrupted.
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert f"http://127.0.0.1:{port}" in out
+    assert "Traceback" not in err
