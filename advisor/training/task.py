@@ -1,5 +1,7 @@
 """A workload as something that runs: one full training step at a call."""
 
+from collections.abc import Callable, Mapping
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ class Step:
         recipe = recipe_of(workload)
         self.workload = workload
         self.loss: Tensor | None = None
+        self._batch: tuple[Tensor, ...] = ()
         self._device = device
         # A loader forks, so it comes before anything touches the GPU.
         loaded: Feed | None = None
@@ -41,13 +44,36 @@ class Step:
         self._optimizer = optimizer_of(self._network)
 
     def __call__(self) -> None:
-        *inputs, target = self.next_batch()
+        for phase in self.phases.values():
+            phase()
+
+    @property
+    def phases(self) -> Mapping[str, Callable[[], None]]:
+        """The parts of a step, by name, to be called in this order."""
+        return {
+            "fetch": self._fetch,
+            "forward": self._forward,
+            "backward": self._backward,
+            "update": self._update,
+        }
+
+    def _fetch(self) -> None:
+        self._batch = self.next_batch()
+
+    def _forward(self) -> None:
+        *inputs, target = self._batch
+        self._batch = ()  # autograd keeps what it needs
         with autocast(self.workload.precision, self._device.type):
-            loss = self._loss_of(self._network(*inputs), target)
-        loss.backward()  # type: ignore[no-untyped-call]
+            self.loss = self._loss_of(self._network(*inputs), target)
+
+    def _backward(self) -> None:
+        assert self.loss is not None
+        self.loss.backward()  # type: ignore[no-untyped-call]
+        self.loss = self.loss.detach()
+
+    def _update(self) -> None:
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
-        self.loss = loss.detach()
 
     def next_batch(self) -> tuple[Tensor, ...]:
         """Take the next batch without training on it: what a step waits for its input."""
