@@ -1,0 +1,75 @@
+"""How fast the advisor answers, each as a ratio to a plain Python start on the same machine.
+
+    python benchmarks/speed.py
+
+prints a table; a loaded machine changes the seconds and hardly the ratios. Nothing here is a test.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.model import load_model
+from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import rehearse
+from advisor.sharing import Mps, Naive
+from advisor.workload.store import load_profile, model_path, profile_paths
+
+GPU = "h200-141gb"
+SEVEN = (
+    "resnet26-cifar10-bs128",
+    "resnet50-imagenet64-bs128",
+    "resnet152-imagenet-bs32",
+    "cait_xxs24_224-cifar10-bs128",
+    "bert-base-finetune-bs16",
+    "gpt2-small-finetune-bs2",
+    "mobilenetv3_large_100-imagenet64-bs32",
+)
+REPEATS = 7
+
+
+def command_s(*words: str) -> float:
+    """Median seconds of a fresh process."""
+    return median(_timed(lambda: subprocess.run(words, check=True, capture_output=True)))
+
+
+def _timed(call) -> list[float]:
+    seconds = []
+    for _ in range(REPEATS):
+        began = perf_counter()
+        call()
+        seconds.append(perf_counter() - began)
+    return seconds
+
+
+def main() -> None:
+    advisor = str(Path(sys.executable).with_name("advisor"))
+    jobs = [name for name in SEVEN if name in profile_paths(GPU)]
+    profiles = [load_profile(name, GPU) for name in jobs]
+    model = load_model(model_path(GPU))
+    predictor = Predictor(gpu(GPU), model)
+    start_s = command_s(sys.executable, "-c", "pass")
+    rows = {
+        "python -c pass": start_s,
+        "advisor --help": command_s(advisor, "--help"),
+        f"advisor recommend, {len(jobs)} different jobs, fresh process": command_s(
+            advisor, "recommend", *jobs
+        ),
+    }
+    for sharing in (Naive(), Mps()):
+        rehearse(profiles, sharing, gpu(GPU), model.physics)  # compiles, or loads what was compiled
+        rows[f"replay of {len(jobs)} under {sharing}, warm"] = median(
+            _timed(lambda sharing=sharing: rehearse(profiles, sharing, gpu(GPU), model.physics))
+        )
+        rows[f"prediction of {len(jobs)} under {sharing}, warm"] = median(
+            _timed(lambda sharing=sharing: predictor.predict(profiles, sharing))
+        )
+    for name, seconds in rows.items():
+        print(f"{name:58} {1000 * seconds:9.1f} ms {seconds / start_s:8.2f} x python")
+
+
+if __name__ == "__main__":
+    main()
