@@ -131,10 +131,10 @@ def _memory(forecast: Forecast) -> str:
 
 
 def _equal(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
-    """Jobs of which the same is predicted, together."""
-    same: dict[tuple[str, Interval], list[JobPrediction]] = {}
+    """Jobs of which the same is said, together."""
+    same: dict[tuple[str, str], list[JobPrediction]] = {}
     for job in jobs:
-        same.setdefault((job.job, job.step_s), []).append(job)
+        same.setdefault((job.job, figures.seconds(job.step_s)), []).append(job)
     return list(same.values())
 
 

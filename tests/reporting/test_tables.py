@@ -88,3 +88,15 @@ def test_the_commands_of_a_plan_are_its_lines():
     assert plan_commands(found, 1) == "\n".join(found.best.commands)
     with pytest.raises(InvalidInput, match=f"plans are 1 to {len(found.plans)}"):
         plan_commands(found, 99)
+
+
+class Jittery(StandIn):
+    """Copies differ in the last digits, as replayed ones do."""
+
+    def _steps(self, profiles, sharing):
+        return [s * (1 + 1e-6 * i) for i, s in enumerate(super()._steps(profiles, sharing))]
+
+
+def test_copies_that_differ_less_than_is_shown_are_one_line():
+    found = ranked([SMALL] * 3, H200, Jittery(), "makespan")
+    assert "A x3  " in printed(plans_report(found, 1))
