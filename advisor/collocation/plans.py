@@ -131,7 +131,7 @@ def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
         )
     if not isinstance(document["plans"], list):
         raise InvalidInput('"plans" must be a list')
-    plans = tuple(_plan(entry, number) for number, entry in enumerate(document["plans"]))
+    plans = tuple(_plan(entry, number, gpu) for number, entry in enumerate(document["plans"]))
     _refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
 
@@ -144,15 +144,21 @@ def _refuse_twins(ids: list[str]) -> None:
         seen.add(each)
 
 
-def _plan(entry: Any, number: int) -> Plan:
-    where = f"plans[{number}]"
+def _plan(entry: Any, number: int, gpu: str) -> Plan:
     try:
         if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
             workloads = enumerate(entry["workloads"])
             entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
-        return _record(Plan, entry)
+        plan = _record(Plan, entry)
+        _refuse_mps_of(gpu, plan)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
+        raise InvalidInput(f"plans[{number}]: {error}") from None
+    return plan
+
+
+def _refuse_mps_of(gpu: str, plan: Plan) -> None:
+    if gpu == "cpu" and isinstance(parse_sharing(plan.sharing), Mps):
+        raise InvalidInput("a CPU is not shared by MPS; use naive or serial with it")
 
 
 def _workload(entry: Any, number: int) -> Workload:

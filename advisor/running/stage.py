@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError
 from advisor.running.device import Device
 from advisor.running.mps import MpsDaemon, prove_absent
 from advisor.sharing import Mps, Naive
@@ -32,8 +32,6 @@ class Stage:
             AdvisorError: MPS should be off and is not.
         """
         if isinstance(sharing, Mps):
-            if self.device.kind == "cpu":
-                raise InvalidInput("a CPU is not shared by MPS. Use naive or serial with it.")
             if not self._daemon.running:
                 self._daemon.start()
             return

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from traceback import print_exc
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.errors import AdvisorError
@@ -116,7 +117,10 @@ def _attempt(verb: Verb, arguments: dict[str, Any]) -> Answer:
     except AdvisorError as error:
         return ("refused", error.exit_code, str(error))
     except Exception as error:  # whatever it is, it ends this tenant and not the run
-        return ("ended", _outcome(error), _one_line(error))
+        outcome = _outcome(error)
+        if outcome == "died":
+            print_exc()  # for whoever must mend it; the record holds one line
+        return ("ended", outcome, _one_line(error))
 
 
 # How CUDA's libraries say that the device has no memory left, where torch does not say it.

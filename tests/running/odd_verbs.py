@@ -18,13 +18,13 @@ def odd_verbs():
         "break": _break,
         "refuse": _refuse,
         "fail": _fail,
-        "kill": lambda desk: os.kill(os.getpid(), signal.SIGKILL),
-        "exit": lambda desk: os._exit(3),
-        "sleep": lambda desk, seconds: sleep(seconds) or {},
+        "kill": lambda **_: os.kill(os.getpid(), signal.SIGKILL),
+        "exit": lambda **_: os._exit(3),
+        "sleep": lambda seconds, **_: sleep(seconds) or {},
     }
 
 
-def _seat(desk):
+def _seat(**_):
     return {
         "cores": tuple(os.sched_getaffinity(0)),
         "mps": {name: value for name, value in os.environ.items() if "CUDA_MPS" in name},
@@ -33,21 +33,21 @@ def _seat(desk):
     }
 
 
-def _exhaust(desk):
+def _exhaust(**_):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
 
 
-def _alloc_failed(desk):
+def _alloc_failed(**_):
     raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
 
-def _break(desk):
+def _break(**_):
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def _refuse(desk):
+def _refuse(**_):
     raise UnknownName("timm model", "resnet51", ["resnet50"], "See timm's list.")
 
 
-def _fail(desk):
+def _fail(**_):
     raise AdvisorError("this cannot be")

@@ -72,7 +72,8 @@ def test_the_lock_file_of_a_killed_run_is_swept_and_a_live_one_is_not(uuid, hold
         assert not theirs.exists()
 
 
-def test_a_lock_that_names_no_owner_is_still_a_lock(uuid, holder):
+@pytest.mark.usefixtures("holder")
+def test_a_lock_that_names_no_owner_is_still_a_lock(uuid):
     with gpu_lock(uuid + "-mine", "mine") as mine:
         theirs = Path(str(mine).replace("-mine", ""))
     os.truncate(theirs, 0)

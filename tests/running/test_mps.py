@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.gpu.mps_processes import mps_processes
 from advisor.running.device import Device
 from advisor.running.mps import MpsDaemon, refuse_strangers
@@ -112,7 +112,8 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
         assert not mps_within(folder)
 
 
-def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(daemon, folder):
+@pytest.mark.usefixtures("daemon")
+def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
     with stage_on(GPU, folder) as stage:
         stage.set_for(Mps())
         pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
@@ -123,19 +124,14 @@ def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(daemon, fol
         assert stage.proved_clients(Naive(), [101, 102]) == 0
 
 
-def test_a_tenant_whom_mps_does_not_serve_stops_the_run(daemon, folder):
+@pytest.mark.usefixtures("daemon")
+def test_a_tenant_whom_mps_does_not_serve_stops_the_run(folder):
     with stage_on(GPU, folder) as stage:
         stage.set_for(Mps())
         pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101])
         with pytest.raises(AdvisorError, match="102"):
             stage.proved_clients(Mps(), [101, 102])
-
-
-def test_a_cpu_is_not_shared_by_mps(folder):
-    cpu = Device("cpu", None, "cpu", "a CPU", None)
-    with stage_on(cpu, folder) as stage, pytest.raises(InvalidInput, match="naive or serial"):
-        stage.set_for(Mps())
 
 
 def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):

@@ -1,0 +1,111 @@
+"""``python -m advisor.collocation`` as a user starts it, and all processes that come of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from uuid import uuid4
+
+
+class Command:
+    """One start of the command; every process that comes of it bears its mark.
+
+    Args:
+        folder: For plans, runs and temporary files; a short path, since sockets go there.
+        plans: What to run, on the CPU.
+    """
+
+    def __init__(self, folder, *plans, gpu="cpu"):
+        self.folder = Path(folder)
+        self.out = self.folder / "runs.jsonl"
+        self.temporary = self.folder / "t"
+        self.temporary.mkdir(exist_ok=True)
+        self._started = []
+        self._mark = f"ADVISOR_TEST_MARK={uuid4()}"
+        self._plans = self.folder / "plans.json"
+        self._plans.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
+
+    def start(self, *words, **environment):
+        """The process, begun; its stderr is a pipe."""
+        name, value = self._mark.split("=")
+        command = [sys.executable, "-m", "advisor.collocation", self._plans]
+        process = subprocess.Popen(
+            [*command, "--out", self.out, "--device", "cpu", *words],
+            env=os.environ | {name: value, "TMPDIR": str(self.temporary)} | environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def finish(self, *words, **environment):
+        """Run to the end: exit code and what it said."""
+        process = self.start(*words, **environment)
+        said = process.communicate(timeout=120)[1]
+        return process.returncode, said
+
+    def runs(self):
+        """What was recorded."""
+        if not self.out.exists():
+            return []
+        return [json.loads(line) for line in self.out.read_text().splitlines()]
+
+    def processes(self):
+        """The pids of all that came of it and still live."""
+        folders = [path for path in Path("/proc").iterdir() if path.name.isdigit()]
+        return {int(path.name) for path in folders if self._is_ours(path)}
+
+    def tenants(self):
+        """The pids of its tenants: forks of the fork server."""
+        ours = self.processes()
+        parents = {pid: _parent_of(pid) for pid in ours}
+        servers = {pid for pid in ours if "multiprocessing.forkserver" in _words_of(pid)}
+        return sorted(pid for pid in servers if parents[pid] in servers)
+
+    def wait_for_tenants(self, count):
+        """Wait until `count` tenants live."""
+        _until(lambda: len(self.tenants()) >= count, 60)
+        return self.tenants()
+
+    def assert_nothing_is_left(self):
+        """See that every process, folder and lock is gone."""
+        _until(lambda: not self.processes(), 30)
+        assert list(self.temporary.iterdir()) == []
+
+    def clear(self):
+        """End what a failed test left."""
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self._started:
+            process.wait()
+            process.stderr.close()
+
+    def _is_ours(self, path):
+        with suppress(OSError):
+            zombie = path.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
+            return not zombie and self._mark.encode() in path.joinpath("environ").read_bytes()
+        return False
+
+
+def _words_of(pid):
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
+def _parent_of(pid):
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+def _until(true, seconds):
+    until = monotonic() + seconds
+    while not true():
+        assert monotonic() < until, "waited in vain"
+        sleep(0.05)

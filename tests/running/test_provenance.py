@@ -1,0 +1,19 @@
+from advisor.running.device import Device
+from advisor.running.provenance import Origin, command_line, host_cpu
+
+
+def test_a_command_is_recorded_without_its_paths():
+    words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--cores", "0-15"]
+    assert command_line("advisor.collocation", words) == (
+        "python -m advisor.collocation plans.json --out runs.jsonl --cores 0-15"
+    )
+
+
+def test_what_nobody_measured_is_none():
+    origin = Origin(Device("cpu", None, "cpu", host_cpu(), None), "python -m x", 2)
+    provenance = origin.provenance({"torch": "2.13.0", "cuda": None, "timm": None}, (None, None))
+    assert provenance.device == host_cpu()
+    assert provenance.driver is None
+    assert provenance.cuda is None
+    assert provenance.sm_clock_mhz is None
+    assert provenance.host_cores == 2
