@@ -7,6 +7,7 @@ prints a table; a loaded machine changes the seconds and hardly the ratios. Noth
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -36,7 +37,7 @@ def command_s(*words: str) -> float:
     return median(_timed(lambda: subprocess.run(words, check=True, capture_output=True)))
 
 
-def _timed(call) -> list[float]:
+def _timed(call: Callable[[], object]) -> list[float]:
     seconds = []
     for _ in range(REPEATS):
         began = perf_counter()

@@ -2,16 +2,25 @@
 
 from dataclasses import dataclass
 
+from advisor.errors import InvalidInput
 from advisor.sharing import Sharing
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median, and the bounds between which nine of ten measurements should fall."""
+    """A median, and the bounds between which nine of ten measurements should fall.
+
+    Raises:
+        InvalidInput: The bounds do not hold the median.
+    """
 
     p05: float
     p50: float
     p95: float
+
+    def __post_init__(self) -> None:
+        if not self.p05 <= self.p50 <= self.p95:
+            raise InvalidInput(f"an interval holds its median, got {self}")
 
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)

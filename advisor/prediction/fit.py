@@ -114,7 +114,7 @@ def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physi
 
 def _plain(log_errors: Floats) -> Plain:
     low, high = np.quantile(log_errors, (0.05, 0.95))
-    return Plain(low=float(low), high=float(high))
+    return Plain(low=min(0.0, float(low)), high=max(0.0, float(high)))
 
 
 def _context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:

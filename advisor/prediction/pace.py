@@ -35,10 +35,19 @@ def step_intervals(
                 for profile, instance in zip(profiles, instances, strict=True)
             ]
             return [_around(step_s, _ON_INSTANCE) for step_s in steps]
-        case Naive() if len(profiles) == 1:
-            return [_around(profiles[0].step_s, _ALONE)]
+        case Naive() | Mps() if len(profiles) == 1:
+            return [_around(_alone_s(profiles[0], sharing, gpu, model), _ALONE)]
         case Naive() | Mps():
             return _shared(profiles, sharing, gpu, model)
+
+
+def _alone_s(profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model) -> float:
+    """Seconds of a step of a job whose mates have left: as replayed, for nobody disturbs it."""
+    replayed = rehearse([profile], sharing, gpu, model.physics)
+    if replayed is not None:
+        return float(replayed[0])
+    steps = capacity_steps([profile], sharing)
+    return profile.step_s if steps is None else steps[0]
 
 
 def _shared(

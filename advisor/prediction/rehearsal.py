@@ -92,7 +92,15 @@ def rehearse(
         powers = [_exponent(*pair, gpu, physics) for pair in zip(profiles, played, strict=True)]
         shared = replay_mps(played, shares, powers, effort)
         solo = [replay_mps([each], [1.0], [1.0], effort)[0] for each in played]
-    return np.asarray(np.maximum(1.0, shared / np.array(solo)) * alone_s)
+    slowdowns = np.maximum(1.0, shared / np.array(solo))
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    return np.asarray(_alike(slowdowns, profiles, limits) * alone_s)
+
+
+def _alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
+    """Copies of a job, which replay starts at different points of a step, get their mean."""
+    kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
+    return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
 
 
 def _exponent(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> float:
