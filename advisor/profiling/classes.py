@@ -1,0 +1,34 @@
+"""Classes of kernels, by the names that cuDNN, cuBLAS, CUTLASS, CUB and ATen give them."""
+
+import re
+
+# The first that matches holds. Layout comes before conv, whose helpers say "convert"; conv before
+# gemm, since convolutions are often implicit matrix products; loss and norm before reduce.
+_RULES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("optimizer", r"multi_tensor_apply|fused_?(adam|sgd|lamb)"),
+        ("attention", r"flash_?(fwd|bwd|fprop|bprop|attention)|fmha|attention|sdpa"),
+        ("softmax", r"softmax"),
+        ("loss", r"nll_loss|cross_entropy"),
+        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"),
+        ("pooling", r"pool"),
+        ("sort", r"sort|thrust.*unique|adjacent_difference"),
+        ("embedding", r"embedding|index|gather|scatter|krn_partial|grad_weight_bags"),
+        ("layout", r"nchwtonhwc|nhwctonchw|converttensor|transpose|permute|tensor_?reorder"),
+        ("conv", r"conv(?!ert)|[fdw]grad|fprop|bprop|winograd|\bfft|im2col|col2im|implicit"),
+        ("gemm", r"gemm|gemv|cutlass|cublas|splitk|nvjet|xmma|dot_kernel|\bmma"),
+        ("reduce", r"reduce|scan|\bsum_"),
+        ("elementwise", r"elementwise|catarray|dropout|fill|copy|distribution|random|triu_tril"
+                        r"|arange|unrolled|pointwise|dot_product|axpy|scal_"),
+    )
+)  # fmt: skip
+
+# Names that say what they do only in their template arguments.
+_WRAPPERS = re.compile(r"cutlass|xmma|cudnn::.*kernel\d?<|cublas|thrust|cub::|device_kernel", re.I)
+
+
+def kernel_class(name: str) -> str:
+    """The class of the kernel called `name`, demangled; ``"other"`` where nothing is known."""
+    told = name if _WRAPPERS.search(name) else name.partition("<")[0]
+    return next((each for each, pattern in _RULES if pattern.search(told)), "other")
