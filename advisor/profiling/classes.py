@@ -14,7 +14,7 @@ _RULES = tuple(
         ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"),
         ("pooling", r"pool"),
         ("sort", r"sort|thrust.*unique|adjacent_difference"),
-        ("embedding", r"embedding|index|gather|scatter|krn_partial|grad_weight_bags"),
+        ("embedding", r"embedding|index(?!ed)|gather|scatter|krn_partial|grad_weight_bags"),
         ("layout", r"nchwtonhwc|nhwctonchw|converttensor|transpose|permute|tensor_?reorder"),
         ("conv", r"conv(?!ert)|[fdw]grad|fprop|bprop|winograd|\bfft|im2col|col2im|implicit"),
         ("gemm", r"gemm|gemv|cutlass|cublas|splitk|nvjet|xmma|dot_kernel|\bmma"),

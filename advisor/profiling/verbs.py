@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.profiling.chrome import MARK, steps_of_trace
@@ -17,7 +17,9 @@ from advisor.profiling.occupancy import sm_limits
 from advisor.profiling.traced import TracedStep
 from advisor.running.verbs import run, synchronise, training_verbs
 from advisor.running.worker import Desk, Verb
-from advisor.training.task import Step
+
+if TYPE_CHECKING:
+    from advisor.training.task import Step
 
 _TRACED_STEPS = 3
 _FEWEST_TIMED, _MOST_TIMED = 3, 40
@@ -73,7 +75,7 @@ def _timed(phase: Callable[[], None], wait: Callable[[], None]) -> float:
     return took_s
 
 
-def _loader_s(step: Step, wait: Callable[[], None], seconds: float) -> float | None:
+def _loader_s(step: "Step", wait: Callable[[], None], seconds: float) -> float | None:
     workers = step.workload.loader_workers
     if workers == 0:
         return None
@@ -105,7 +107,7 @@ def median_step(steps: tuple[TracedStep, ...]) -> TracedStep:
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
-def recorded(step: Step, wait: Callable[[], None]) -> dict[str, Any]:
+def recorded(step: "Step", wait: Callable[[], None]) -> dict[str, Any]:
     """Some steps as torch's profiler saw them, the launch queue empty before each phase."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -129,7 +131,7 @@ def recorded(step: Step, wait: Callable[[], None]) -> dict[str, Any]:
     return document
 
 
-def _loaded(desk: Desk) -> Step:
+def _loaded(desk: Desk) -> "Step":
     if desk.step is None:
         raise AdvisorError("a tenant is profiled only when it has loaded a workload")
     return desk.step
