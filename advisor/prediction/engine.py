@@ -19,7 +19,15 @@ _NEVER = 1e30
 _DUST = 1e-12
 
 
-@njit(cache=True)
+def _compiled(function):
+    """`function` in machine code, kept on disk where numba finds a folder to write to."""
+    try:
+        return njit(cache=True)(function)
+    except RuntimeError:  # installed read-only and no home: compile in each process anew
+        return njit(function)
+
+
+@_compiled
 def _begin(starts, kernels):
     """Tenants start at different points of their steps, as real ones do."""
     tenants = len(starts) - 1
@@ -32,7 +40,7 @@ def _begin(starts, kernels):
     return at, state
 
 
-@njit(cache=True)
+@_compiled
 def _advance(i, now, starts, kernels, paces, at, state):
     """Tenant `i` has finished its kernel: point it at the next one."""
     at[i] += 1
@@ -47,7 +55,7 @@ def _advance(i, now, starts, kernels, paces, at, state):
     state[_READY, i] = max(now + paces[GAP, i], launched)
 
 
-@njit(cache=True)
+@_compiled
 def _done(starts, kernels, at, state):
     """Steps done so far, the started one by the share of its kernels' time, shape (tenants,)."""
     done = state[_STEPS].copy()
@@ -58,16 +66,16 @@ def _done(starts, kernels, at, state):
     return done
 
 
-@njit(cache=True)
+@_compiled
 def _pace(elapsed, done):
     """Seconds a step; endless where a tenant never got on."""
     return elapsed / np.maximum(done, _DUST)
 
 
-@njit(cache=True)
-def _rates(now, kernels, at, state, limits, exponents, order, rate):
+@_compiled
+def _rates(now, kernels, at, state, limits, exponents, ceded, order, rate):
     """Share of its own pace at which each tenant's kernel runs at `now`, into `rate`."""
-    active = 0
+    active, waiting = 0, 0.0
     for i in range(len(at)):
         rate[i] = 0.0
         if state[_READY, i] <= now:
@@ -77,11 +85,13 @@ def _rates(now, kernels, at, state, limits, exponents, order, rate):
                 place -= 1
             order[place] = i
             active += 1
+            waiting += min(kernels[DEMAND, at[i]], limits[i])
     free = 1.0
     for place in range(active):
         i = order[place]
         wanted = kernels[DEMAND, at[i]]
-        share = min(wanted, limits[i], free)
+        waiting -= min(wanted, limits[i])
+        share = min(wanted, limits[i], free - ceded * min(1.0, waiting))
         if wanted <= 0.0 or share == wanted:
             rate[i] = 1.0
         elif share > 1e-9:
@@ -89,9 +99,13 @@ def _rates(now, kernels, at, state, limits, exponents, order, rate):
         free -= share
 
 
-@njit(cache=True)
-def mps(starts, kernels, paces, limits, exponents, horizon_s, max_events):
-    """Seconds a step of each tenant when kernels run side by side, shape (tenants,)."""
+@_compiled
+def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events):
+    """Seconds a step of each tenant when kernels run side by side, shape (tenants,).
+
+    Of the SMs that become free while a kernel still has blocks to start, the share `ceded` goes
+    to kernels that became ready after it.
+    """
     at, state = _begin(starts, kernels)
     tenants = len(at)
     order, rate = np.zeros(tenants, dtype=np.int64), np.zeros(tenants)
@@ -100,7 +114,7 @@ def mps(starts, kernels, paces, limits, exponents, horizon_s, max_events):
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
             began, before = now, _done(starts, kernels, at, state)
-        _rates(now, kernels, at, state, limits, exponents, order, rate)
+        _rates(now, kernels, at, state, limits, exponents, ceded, order, rate)
         pause = _NEVER
         for i in range(tenants):
             if rate[i] > 0:
@@ -117,7 +131,7 @@ def mps(starts, kernels, paces, limits, exponents, horizon_s, max_events):
     return _pace(now - began, _done(starts, kernels, at, state) - before)
 
 
-@njit(cache=True)
+@_compiled
 def _next_owner(owner, now, state):
     """The next tenant in turn that can run now, or else the one that can run first."""
     tenants = state.shape[1]
@@ -131,13 +145,13 @@ def _next_owner(owner, now, state):
     return soonest
 
 
-@njit(cache=True)
+@_compiled
 def naive(starts, kernels, paces, slicing, horizon_s, max_events):
     """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
 
-    `slicing` holds the seconds of a slice, of a switch and of an idle owner's patience.
+    `slicing` holds the seconds of a slice, of a switch and of a switch from an idle owner.
     """
-    slice_s, switch_s, patience_s = slicing
+    slice_s, switch_s, yield_s = slicing
     at, state = _begin(starts, kernels)
     tenants = len(at)
     now, began, events, owner, slice_end = 0.0, -1.0, 0, 0, slice_s
@@ -151,14 +165,14 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events):
             if i != owner:
                 waiting = min(waiting, state[_READY, i])
         begin = max(now, state[_READY, owner])
-        idle = begin - now > patience_s and waiting < begin
-        evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
+        idle = begin > now and waiting < begin
+        evicted = max(now if idle else max(now, slice_end), waiting)
         if begin + state[_LEFT, owner] <= evicted:
             now = begin + state[_LEFT, owner]
             _advance(owner, now, starts, kernels, paces, at, state)
         else:
             state[_LEFT, owner] -= max(0.0, evicted - begin)
             owner = _next_owner(owner, evicted, state)
-            now = evicted + switch_s
+            now = evicted + (yield_s if idle else switch_s)
             slice_end = now + slice_s
     return _pace(now - began, _done(starts, kernels, at, state) - before)
