@@ -1,6 +1,6 @@
 """``advisor app``: the page, for this machine only."""
 
-import subprocess
+import os
 import sys
 from typing import Annotated
 
@@ -19,7 +19,9 @@ def app(
         "server.port": port,
         "server.headless": "true",  # or it asks a newcomer for an e-mail address
         "browser.gatherUsageStats": "false",
+        "server.fileWatcherType": "none",  # it would watch every file near the package
         "client.toolbarMode": "minimal",  # nobody should deploy this somewhere by a stray click
     }
     words = [f"--{name}={value}" for name, value in options.items()]
-    raise typer.Exit(subprocess.run([*streamlit, *words], check=False).returncode)
+    sys.stdout.flush()
+    os.execv(sys.executable, [*streamlit, *words])  # in its place: who ends us ends the page

@@ -34,10 +34,10 @@ def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
     import altair as alt
 
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
-    title = f"gain over one after another, by {advised.ranked_by}"
+    title, axis = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
     base = _chart(rows).encode(
         y=_rows([row["plan"] for row in rows], "plan", labelled=True),
-        x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False)),
+        x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
         color=alt.Color(
             "basis:N",
             title=None,
@@ -47,8 +47,11 @@ def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
         tooltip=["plan:N", "sharing:N", "why:N"],
     )
     spread = base.mark_bar(height=3).encode(x2="high:Q")
-    middle = base.mark_point(filled=True, size=90, opacity=1).encode(x="middle:Q")
-    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], opacity=0.5).encode(x="one:Q")
+    middle = base.mark_point(filled=True, size=90, opacity=1).encode(
+        x=alt.X("middle:Q", title=title, axis=axis)
+    )
+    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], opacity=0.5)
+    equal = equal.encode(x=alt.X("one:Q", title=title, axis=axis))
     return alt.layer(equal, spread, middle).properties(height=alt.Step(_ROW_PX))
 
 

@@ -30,7 +30,8 @@ def answer_of(url):
     pytest.fail(f"{url} said nothing in {PATIENCE_S} s")
 
 
-def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
+@pytest.mark.parametrize("end", [os.killpg, os.kill], ids=["Ctrl-C", "one process alone"])
+def test_the_page_is_served_to_this_machine_until_it_is_interrupted(end):
     port = free_port()
     command = "from advisor.cli import main; main()"
     process = subprocess.Popen(
@@ -43,8 +44,10 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
     try:
         assert answer_of(f"http://127.0.0.1:{port}/_stcore/health") == "ok"
     finally:
-        # As a terminal does: the whole foreground group is interrupted.
-        os.killpg(process.pid, signal.SIGINT)
+        # A terminal interrupts the whole foreground group, others only the process they started.
+        end(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert f"http://127.0.0.1:{port}" in out
     assert "Traceback" not in err
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", port))  # nobody is left who serves it
