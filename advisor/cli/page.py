@@ -20,6 +20,7 @@ def app(
         "server.headless": "true",  # or it asks a newcomer for an e-mail address
         "browser.gatherUsageStats": "false",
         "server.fileWatcherType": "none",  # it would watch every file near the package
+        "client.showErrorDetails": "none",  # a traceback belongs in the terminal
         "client.toolbarMode": "minimal",  # nobody should deploy this somewhere by a stray click
     }
     words = [f"--{name}={value}" for name, value in options.items()]
