@@ -3,18 +3,19 @@ from dataclasses import replace
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.rehearsal import Physics
-from advisor.prediction.replay import TimeSlicing
+from advisor.prediction.fit import fit
 from advisor.sharing import parse_sharing
 from advisor.validation.baselines import as_if_alone, baselines, fair_share
 from tests import synthetic
+from tests.validation.campaign import PROFILES, campaign
 
 H200 = "h200-141gb"
-PHYSICS = Physics(
-    packing=0.5,
-    slicing=TimeSlicing(slice_s=1e-3, switch_s=1e-4, patience_s=0.0),
-    bandwidth=0.5,
-)
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Every baseline, with constants of replay fitted to made-up runs."""
+    return baselines(fit(PROFILES, campaign(), gpu(H200)).physics)
 
 
 def profile(busy_share, name="resnet50-imagenet64-bs128"):
@@ -46,14 +47,16 @@ def test_fair_share_says_nothing_where_the_gpu_path_was_not_measured():
 
 
 @pytest.mark.parametrize("name", ["fair-share", "capacity", "replay"])
-def test_no_baseline_but_alone_speaks_of_mig(name):
+def test_no_baseline_but_alone_speaks_of_mig(known, name):
     mig = parse_sharing("mig=3g.71gb,4g.71gb")
-    assert baselines(PHYSICS)[name]([profile(1.0)] * 2, mig, gpu(H200)) is None
+    assert known[name]([profile(1.0)] * 2, mig, gpu(H200)) is None
 
 
 @pytest.mark.parametrize("name", ["alone", "fair-share", "capacity", "replay"])
 @pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50"])
-def test_by_every_baseline_a_job_that_hardly_uses_the_gpu_is_not_slowed_by_its_like(name, sharing):
+def test_by_every_baseline_a_job_that_hardly_uses_the_gpu_is_not_slowed_by_its_like(
+    known, name, sharing
+):
     idle = [synthetic.profile(host_s=0.010, gpu_s=0.0005, blocks=8, kernels=10)] * 2
-    steps = baselines(PHYSICS)[name](idle, parse_sharing(sharing), gpu(H200))
+    steps = known[name](idle, parse_sharing(sharing), gpu(H200))
     assert steps == pytest.approx((0.010, 0.010), rel=0.1)
