@@ -149,9 +149,9 @@ def _next_owner(owner, now, state):
 def naive(starts, kernels, paces, slicing, horizon_s, max_events):
     """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
 
-    `slicing` holds the seconds of a slice, of a switch and of a switch from an idle owner.
+    `slicing` holds the seconds of a slice, of an idle owner's patience, and of a switch.
     """
-    slice_s, switch_s, yield_s = slicing
+    slice_s, patience_s, switch_s = slicing
     at, state = _begin(starts, kernels)
     tenants = len(at)
     now, began, events, owner, slice_end = 0.0, -1.0, 0, 0, slice_s
@@ -165,14 +165,14 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events):
             if i != owner:
                 waiting = min(waiting, state[_READY, i])
         begin = max(now, state[_READY, owner])
-        idle = begin > now and waiting < begin
-        evicted = max(now if idle else max(now, slice_end), waiting)
+        idle = begin - now > patience_s and waiting < begin
+        evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
         if begin + state[_LEFT, owner] <= evicted:
             now = begin + state[_LEFT, owner]
             _advance(owner, now, starts, kernels, paces, at, state)
         else:
             state[_LEFT, owner] -= max(0.0, evicted - begin)
             owner = _next_owner(owner, evicted, state)
-            now = evicted + (yield_s if idle else switch_s)
+            now = evicted if idle else evicted + switch_s
             slice_end = now + slice_s
     return _pace(now - began, _done(starts, kernels, at, state) - before)

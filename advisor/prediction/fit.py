@@ -5,6 +5,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import product
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +28,19 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
 
-_SLICES_S = (0.5e-3, 1e-3, 2e-3)
-_SWITCHES_S = (0.02e-3, 0.05e-3, 0.1e-3, 0.2e-3)
-_PATIENCES_S = (0.0, 0.05e-3, 0.2e-3)
-_PACKINGS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
-_START = Physics(packing=0.5, slicing=TimeSlicing(
-    slice_s=1e-3, switch_s=0.1e-3, patience_s=0.0), bandwidth=0.5)  # fmt: skip
+# Where the constants are looked for; the best lay inside for the first runs on an H200.
+_SLICES_S = (1e-3, 1.5e-3, 2e-3)
+_PATIENCES_S = (0.015e-3, 0.03e-3, 0.06e-3)
+_SWITCHES_S = (0.1e-3, 0.2e-3, 0.3e-3)
+_PACKINGS = (0.3, 0.45, 0.6)
+_CEDED = (0.0, 0.03, 0.05, 0.08)
+_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75)
+_START = Physics(
+    packing=0.45,
+    slicing=TimeSlicing(slice_s=1e-3, patience_s=0.03e-3, switch_s=0.2e-3),
+    ceded=0.05,
+    bandwidth=0.5,
+)
 _FEWEST_RUNS = 5
 
 
@@ -98,17 +105,18 @@ def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:
 def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physics:
     """The constants under which replay alone comes closest, mode by mode."""
     physics = _START
-    if naive := modes.get("naive"):
-        slicings = [TimeSlicing(slice_s=a, switch_s=b, patience_s=c)
-                    for a, b, c in product(_SLICES_S, _SWITCHES_S, _PATIENCES_S)]  # fmt: skip
-        tried = [replace(physics, slicing=slicing) for slicing in slicings]
-        physics = min(tried, key=lambda each: playback.error(naive, each))
-    if mps := modes.get("mps"):
-        tried = [replace(physics, packing=packing) for packing in _PACKINGS]
-        physics = min(tried, key=lambda each: playback.error(mps, each))
-    if limits := modes.get("mps-limits"):
-        tried = [replace(physics, bandwidth=bandwidth) for bandwidth in _BANDWIDTHS]
-        physics = min(tried, key=lambda each: playback.error(limits, each))
+    slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
+                for a, b, c in product(_SLICES_S, _PATIENCES_S, _SWITCHES_S)]  # fmt: skip
+    choices: dict[str, list[dict[str, Any]]] = {
+        "naive": [{"slicing": slicing} for slicing in slicings],
+        "mps": [{"packing": a, "ceded": b} for a, b in product(_PACKINGS, _CEDED)],
+        "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],
+    }
+    for mode, changes in choices.items():
+        if runs := modes.get(mode):
+            tried = [replace(physics, **change) for change in changes]
+            errors = [playback.error(runs, each) for each in tried]
+            physics = tried[errors.index(min(errors))]
     return physics
 
 

@@ -97,13 +97,13 @@ class Playback:
         return self._replayed[key]
 
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
-        """Median absolute log error of replay alone over the jobs of `runs`."""
+        """Mean absolute log error of replay alone over the jobs of `runs`."""
         logs = [
             np.abs(np.log(shared.measured_s / replayed))
             for shared in runs
             if (replayed := self.replayed_s(shared, physics)) is not None
         ]
-        return float(np.median(np.concatenate(logs))) if logs else float("inf")
+        return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
     def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
         """The jobs of those `runs` whose profiles have traces."""

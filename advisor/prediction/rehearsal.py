@@ -24,12 +24,15 @@ class Physics:
     Attributes:
         packing: How far blocks of different jobs share an SM, 0..1; see `script.demand`.
         slicing: How naive sharing slices time.
+        ceded: Share of the SMs that a running kernel cedes, under MPS, to those that became
+            ready after it, 0..1: blocks of theirs start where blocks of its own end.
         bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
             its limit, 0..1.
     """
 
     packing: float
     slicing: TimeSlicing
+    ceded: float
     bandwidth: float
 
 
@@ -90,8 +93,8 @@ def rehearse(
     else:
         shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
         powers = [_exponent(*pair, gpu, physics) for pair in zip(profiles, played, strict=True)]
-        shared = replay_mps(played, shares, powers, effort)
-        solo = [replay_mps([each], [1.0], [1.0], effort)[0] for each in played]
+        shared = replay_mps(played, shares, powers, physics.ceded, effort)
+        solo = [replay_mps([each], [1.0], [1.0], 0.0, effort)[0] for each in played]
     slowdowns = np.maximum(1.0, shared / np.array(solo))
     limits = sharing.limits if isinstance(sharing, Mps) else ()
     return np.asarray(_alike(slowdowns, profiles, limits) * alone_s)

@@ -1,9 +1,10 @@
 """Replays the kernel traces of all tenants against each other, event by event.
 
 **MPS.** Kernels of different tenants run side by side: in the order in which they became ready
-each takes the SMs it can use, up to its tenant's limit, and later ones take what is left.
-**Naive.** One tenant owns the whole GPU for a slice; changing owners costs time; an owner with
-nothing to run yields. In both the hosts launch on, each at its own pace.
+each takes the SMs it can use, up to its tenant's limit, and later ones take what is left, and a
+little more, since blocks of theirs start where blocks of a running kernel end.
+**Naive.** One tenant owns the whole GPU for a slice; taking it from a busy owner costs time; an
+owner with nothing to run soon yields. In both the hosts launch on, each at its own pace.
 
 `_mps` and `_naive` are compiled; `tests/prediction/slow_replay.py` says the same plainly.
 """
@@ -37,13 +38,14 @@ class TimeSlicing:
 
     Attributes:
         slice_s: How long an owner keeps the GPU while others wait.
-        switch_s: What a change of owner costs.
-        patience_s: How long an idle owner keeps the GPU before it yields.
+        patience_s: How long an owner with nothing to run keeps the GPU.
+        switch_s: What it costs to take the GPU from an owner in the middle of its work; from an
+            owner with nothing to run it costs nothing.
     """
 
     slice_s: float
-    switch_s: float
     patience_s: float
+    switch_s: float
 
 
 @cache
@@ -67,7 +69,11 @@ def _horizon_s(scripts: Sequence[Script], effort: Effort) -> float:
 
 
 def replay_mps(
-    scripts: Sequence[Script], limits: Sequence[float], exponents: Sequence[float], effort: Effort
+    scripts: Sequence[Script],
+    limits: Sequence[float],
+    exponents: Sequence[float],
+    ceded: float,
+    effort: Effort,
 ) -> Floats:
     """Seconds of a step of each tenant under MPS, shape (tenants,).
 
@@ -76,12 +82,14 @@ def replay_mps(
         limits: Share of the SMs that each tenant may use, (0, 1].
         exponents: A kernel on a share x of the SMs it could use runs at ``x ** exponent`` of
             its pace; 1 for a kernel that only computes, less where bandwidth binds.
+        ceded: Share of the SMs that a kernel leaves, while it runs, to those that became ready
+            after it, 0..1.
         effort: How long to replay.
     """
     mps, _ = _compiled()
     steps: Floats = mps(
         *_columns(scripts), np.asarray(limits, dtype=np.float64),
-        np.asarray(exponents, dtype=np.float64), _horizon_s(scripts, effort), effort.events,
+        np.asarray(exponents, dtype=np.float64), ceded, _horizon_s(scripts, effort), effort.events,
     )  # fmt: skip
     return steps
 
@@ -90,7 +98,7 @@ def replay_naive(scripts: Sequence[Script], slicing: TimeSlicing, effort: Effort
     """Seconds of a step of each tenant under time slicing, shape (tenants,)."""
     _, naive = _compiled()
     steps: Floats = naive(
-        *_columns(scripts), (slicing.slice_s, slicing.switch_s, slicing.patience_s),
+        *_columns(scripts), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
         _horizon_s(scripts, effort), effort.events,
     )  # fmt: skip
     return steps

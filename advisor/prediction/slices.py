@@ -19,7 +19,9 @@ def step_on_instance(profile: Profile, instance: MigProfile, gpu: Gpu, physics: 
         return max(profile.step_s, (profile.gpu_s or profile.step_s) / share)
     bandwidth = instance.memory_slices / gpu.memory_slices
     part = on_part(whole, share, bandwidth, _dram_share(profile))
-    alone, there = (float(replay_mps([each], [1.0], [1.0], Effort())[0]) for each in (whole, part))
+    alone, there = (
+        float(replay_mps([each], [1.0], [1.0], 0.0, Effort())[0]) for each in (whole, part)
+    )
     return profile.step_s * max(1.0, there / alone)
 
 

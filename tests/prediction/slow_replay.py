@@ -38,16 +38,18 @@ class SlowTenant:
         return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
 
 
-def slow_mps(tenants, limits, exponents, ticks):
+def slow_mps(tenants, limits, exponents, ceded, ticks):
     """Ticks a step of each tenant, after a quarter of the time to warm up."""
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
         free = 1.0
         queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
-        for i in sorted(queue, key=lambda i: (tenants[i].ready, i)):
+        queue.sort(key=lambda i: (tenants[i].ready, i))
+        wants = [min(tenants[i].demand[tenants[i].at], limits[i]) for i in queue]
+        for place, i in enumerate(queue):
             wanted = tenants[i].demand[tenants[i].at]
-            got = min(wanted, limits[i], free)
+            got = min(wants[place], free - ceded * min(1, sum(wants[place + 1 :])))
             free -= got
             if got > 0:
                 tenants[i].work((got / wanted) ** exponents[i], now + 1)
@@ -65,8 +67,9 @@ def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
             continue
         others = [(owner + k) % len(tenants) for k in range(1, len(tenants))]
         waiting = [i for i in others if tenants[i].ready <= now]
-        if waiting and (tenants[owner].ready > now or held >= slice_ticks):
-            owner, held, switching = waiting[0], 0, switch_ticks
+        idle = tenants[owner].ready > now
+        if waiting and (idle or held >= slice_ticks):
+            owner, held, switching = waiting[0], 0, 0 if idle else switch_ticks
             if switching:
                 switching -= 1
                 continue

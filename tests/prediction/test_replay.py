@@ -9,7 +9,7 @@ from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive
 
 TICK_S = 1e-6
 LONG = Effort(steps=60, events=400_000)
-EAGER = TimeSlicing(slice_s=1e-3, switch_s=0.0, patience_s=0.0)
+EAGER = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=0.0)
 
 
 def script(duration, demand, host=0, launch=None):
@@ -47,30 +47,30 @@ def scripts(draw, most=4):
 
 
 def test_alone_a_job_takes_the_slower_of_its_host_and_its_gpu_path():
-    assert replay_mps([script([100], [1], 250)], [1], [1], LONG) == pytest.approx([250e-6])
-    assert replay_mps([script([300], [1], 250)], [1], [1], LONG) == pytest.approx([300e-6])
+    assert replay_mps([script([100], [1], 250)], [1], [1], 0, LONG) == pytest.approx([250e-6])
+    assert replay_mps([script([300], [1], 250)], [1], [1], 0, LONG) == pytest.approx([300e-6])
 
 
 def test_two_small_kernels_run_side_by_side_under_mps_and_take_turns_without():
     pair = [script([100, 100], [0.4, 0.4]), script([100, 100], [0.4, 0.4])]
-    assert replay_mps(pair, [1, 1], [1, 1], LONG) == pytest.approx([200e-6] * 2, rel=0.02)
+    assert replay_mps(pair, [1, 1], [1, 1], 0, LONG) == pytest.approx([200e-6] * 2, rel=0.02)
     assert replay_naive(pair, EAGER, LONG) == pytest.approx([400e-6] * 2, rel=0.05)
 
 
 def test_long_kernels_make_short_ones_wait_under_mps():
-    short, long = replay_mps([script([10], [1]), script([1000], [1])], [1, 1], [1, 1], LONG)
+    short, long = replay_mps([script([10], [1]), script([1000], [1])], [1, 1], [1, 1], 0, LONG)
     assert short == pytest.approx(1010e-6, rel=0.05)
     assert long == pytest.approx(1010e-6, rel=0.05)
 
 
 def test_a_job_limited_to_half_the_sms_needs_twice_as_long_if_it_only_computes():
-    assert replay_mps([script([100], [1])], [0.5], [1], LONG) == pytest.approx([200e-6])
+    assert replay_mps([script([100], [1])], [0.5], [1], 0, LONG) == pytest.approx([200e-6])
 
 
 def test_switching_between_processes_costs_both_of_them():
     pair = [script([5000], [1])] * 2
     free, dear = (
-        replay_naive(pair, TimeSlicing(slice_s=1e-3, switch_s=cost, patience_s=0), LONG)
+        replay_naive(pair, TimeSlicing(slice_s=1e-3, patience_s=0, switch_s=cost), LONG)
         for cost in (0.0, 0.5e-3)
     )
     assert free == pytest.approx([10e-3] * 2, rel=0.05)
@@ -78,18 +78,18 @@ def test_switching_between_processes_costs_both_of_them():
 
 
 @settings(max_examples=25, deadline=None)
-@given(scripts(), st.sampled_from([(1.0, 1.0), (0.5, 1.0), (0.5, 0.6)]))
-def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit):
+@given(scripts(), st.sampled_from([(1.0, 1.0), (0.5, 1.0), (0.5, 0.6)]), st.sampled_from([0, 0.1]))
+def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded):
     limits, exponents = [[value] * len(tenants) for value in limit]
-    fast = replay_mps(tenants, limits, exponents, LONG)
-    plain = slow_mps([slow(one) for one in tenants], limits, exponents, 60_000)
+    fast = replay_mps(tenants, limits, exponents, ceded, LONG)
+    plain = slow_mps([slow(one) for one in tenants], limits, exponents, ceded, 60_000)
     assert fast == pytest.approx(np.array(plain) * TICK_S, rel=0.12)
 
 
 @settings(max_examples=25, deadline=None)
 @given(scripts(), st.sampled_from([0, 50]))
 def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switch):
-    slicing = TimeSlicing(slice_s=200 * TICK_S, switch_s=switch * TICK_S, patience_s=0.0)
+    slicing = TimeSlicing(slice_s=200 * TICK_S, patience_s=0.0, switch_s=switch * TICK_S)
     fast = replay_naive(tenants, slicing, LONG)
     plain = slow_naive([slow(one) for one in tenants], 200, switch, 60_000)
     assert fast == pytest.approx(np.array(plain) * TICK_S, rel=0.15)
@@ -100,8 +100,8 @@ def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switc
 def test_nobody_gets_faster_by_sharing_and_the_gpu_never_does_more_than_one_second_a_second(
     tenants,
 ):
-    alone = [replay_mps([one], [1], [1], LONG)[0] for one in tenants]
-    shared = replay_mps(tenants, [1] * len(tenants), [1] * len(tenants), LONG)
+    alone = [replay_mps([one], [1], [1], 0, LONG)[0] for one in tenants]
+    shared = replay_mps(tenants, [1] * len(tenants), [1] * len(tenants), 0, LONG)
     assert (shared >= np.array(alone) * 0.97).all()
     work = [float((one.duration_s * one.demand).sum()) for one in tenants]
     assert sum(np.array(work) / shared) <= 1.03
@@ -111,5 +111,5 @@ def test_nobody_gets_faster_by_sharing_and_the_gpu_never_does_more_than_one_seco
 @given(scripts(most=3))
 def test_equal_jobs_slow_down_equally(tenants):
     one = tenants[0]
-    first, second = replay_mps([one, one], [1, 1], [1, 1], LONG)
+    first, second = replay_mps([one, one], [1, 1], [1, 1], 0, LONG)
     assert first == pytest.approx(second, rel=0.1)
