@@ -73,7 +73,7 @@ def data_text(found: Findings) -> str:
     spread = f"busy {100 * min(busy):.0f} to {100 * max(busy):.0f} % of a step" if busy else ""
     how_many = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()))
     return (
-        f"Measured on one {where.device}, driver {where.driver}, torch {where.torch}: "
+        f"Measured on {where.device}, driver {where.driver}, torch {where.torch}: "
         f"{len(found.profiles)} workloads alone, which keep the GPU {spread}, and {len(shared)} "
         f"shared runs ({how_many}) of {', '.join(map(str, degrees))} jobs, {repeated} of them "
         "repeats with fresh workers."

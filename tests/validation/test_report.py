@@ -23,6 +23,15 @@ def test_the_report_comes_from_the_committed_data(found):
     assert (ROOT / "profiles" / "REPORT.md").read_text() == report_text(found)
 
 
+def test_no_set_of_jobs_that_was_validated_is_among_the_fitted_runs(found):
+    def jobs(run):
+        return tuple(sorted(tenant.workload.name for tenant in run.tenants))
+
+    fitted = {jobs(run) for run in found.runs if run.purpose != "validation"}
+    validated = {jobs(each.run) for each in found.validation if len(each.jobs) > 1}
+    assert validated.isdisjoint(fitted)
+
+
 def test_a_marked_block_is_replaced_and_nothing_else():
     text = "before\n<!-- begin: a -->\nold \\1\n<!-- end: a -->\nafter"
     assert filled(text, "a", "new \\2") == (
