@@ -80,18 +80,18 @@ class Rows:
 
 
 class Playback:
-    """Replays runs, each under each physics once, however often it is asked.
+    """Replays runs, each under the constants that bear on it once, however often it is asked.
 
     Evaluation fits again and again on parts of the same runs; replaying is what takes time.
     """
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
-        self._replayed: dict[tuple[str, Physics], Floats | None] = {}
+        self._replayed: dict[tuple[object, ...], Floats | None] = {}
 
     def replayed_s(self, shared: Shared, physics: Physics) -> Floats | None:
         """Steps by replay alone, shape (jobs,); None without traces."""
-        key = (shared.run.id, physics)
+        key = (shared.run.id, *physics.bearing_on(shared.sharing))
         if key not in self._replayed:
             self._replayed[key] = rehearse(shared.profiles, shared.sharing, self._gpu, physics)
         return self._replayed[key]

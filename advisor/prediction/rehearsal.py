@@ -35,6 +35,12 @@ class Physics:
     ceded: float
     bandwidth: float
 
+    def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
+        """The constants that replay looks at under `sharing`; the others change nothing."""
+        if isinstance(sharing, Naive):
+            return (self.slicing,)
+        return (self.packing, self.ceded, self.bandwidth)
+
 
 def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
     """SMs that each limit leaves to its client, as a share of the GPU's.
@@ -75,8 +81,7 @@ def rehearse(
 ) -> Floats | None:
     """Seconds of a step of each job by replay alone, shape (jobs,).
 
-    Each is the measured solo step times how much slower replay finds it among the others than
-    alone, so that what replay misses in both cancels.
+    A script replayed alone takes the step measured alone, so these need no further scaling.
 
     Returns:
         None where a profile has no kernel trace.
@@ -89,15 +94,15 @@ def rehearse(
     alone_s = np.array([each.step_s for each in profiles])
     if isinstance(sharing, Naive):
         shared = replay_naive(played, physics.slicing, effort)
-        solo = [replay_naive([each], physics.slicing, effort)[0] for each in played]
     else:
         shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
-        powers = [_exponent(*pair, gpu, physics) for pair in zip(profiles, played, strict=True)]
+        powers = [1.0] * len(played)
+        if sharing.limits:
+            pairs = zip(profiles, played, strict=True)
+            powers = [_exponent(*pair, gpu, physics) for pair in pairs]
         shared = replay_mps(played, shares, powers, physics.ceded, effort)
-        solo = [replay_mps([each], [1.0], [1.0], 0.0, effort)[0] for each in played]
-    slowdowns = np.maximum(1.0, shared / np.array(solo))
     limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return np.asarray(_alike(slowdowns, profiles, limits) * alone_s)
+    return _alike(np.maximum(shared, alone_s), profiles, limits)
 
 
 def _alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
