@@ -73,30 +73,44 @@ def _pace(elapsed, done):
 
 
 @_compiled
-def _rates(now, kernels, at, state, limits, exponents, ceded, order, rate):
-    """Share of its own pace at which each tenant's kernel runs at `now`, into `rate`."""
-    active, waiting = 0, 0.0
-    for i in range(len(at)):
-        rate[i] = 0.0
-        if state[_READY, i] <= now:
-            place = active
-            while place > 0 and state[_READY, order[place - 1]] > state[_READY, i]:
-                order[place] = order[place - 1]
-                place -= 1
-            order[place] = i
-            active += 1
-            waiting += min(kernels[DEMAND, at[i]], limits[i])
-    free = 1.0
+def _share_out(left, demand, limits, exponents, ceded, queue, active, rate):
+    """Give the SMs out along the queue: fills `rate`, returns seconds until one is done."""
+    waiting = 0.0
     for place in range(active):
-        i = order[place]
-        wanted = kernels[DEMAND, at[i]]
-        waiting -= min(wanted, limits[i])
-        share = min(wanted, limits[i], free - ceded * min(1.0, waiting))
-        if wanted <= 0.0 or share == wanted:
-            rate[i] = 1.0
-        elif share > 1e-9:
-            rate[i] = (share / wanted) ** exponents[i]
+        i = queue[place]
+        waiting += min(demand[i], limits[i])
+    free, pause = 1.0, _NEVER
+    for place in range(active):
+        i = queue[place]
+        most = min(demand[i], limits[i])
+        waiting -= most
+        share = max(0.0, min(most, free - ceded * min(1.0, waiting)))
         free -= share
+        pace = 1.0
+        if share < demand[i]:
+            pace = max(share, _DUST) / demand[i]
+            if exponents[i] != 1.0:
+                pace **= exponents[i]
+        rate[i] = pace
+        if left[i] < pause * pace:
+            pause = left[i] / pace
+    return pause
+
+
+@_compiled
+def _wake(now, ready, queue, active, asleep, sleeping):
+    """Let those that are ready join the queue's end; returns both lengths and when one is next."""
+    next_ready, still = _NEVER, 0
+    for place in range(sleeping):
+        i = asleep[place]
+        if ready[i] <= now:
+            queue[active] = i
+            active += 1
+        else:
+            asleep[still] = i
+            still += 1
+            next_ready = min(next_ready, ready[i])
+    return active, still, next_ready
 
 
 @_compiled
@@ -108,26 +122,32 @@ def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events)
     """
     at, state = _begin(starts, kernels)
     tenants = len(at)
-    order, rate = np.zeros(tenants, dtype=np.int64), np.zeros(tenants)
-    now, began, events = 0.0, -1.0, 0
+    left, ready = state[_LEFT], state[_READY]
+    queue, asleep = np.zeros(tenants, dtype=np.uint64), np.arange(tenants).astype(np.uint64)
+    rate, demand = np.zeros(tenants), kernels[DEMAND, at]
+    now, began, events, active, sleeping = 0.0, -1.0, 0, 0, tenants
     before = state[_STEPS].copy()
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
             began, before = now, _done(starts, kernels, at, state)
-        _rates(now, kernels, at, state, limits, exponents, ceded, order, rate)
-        pause = _NEVER
-        for i in range(tenants):
-            if rate[i] > 0:
-                pause = min(pause, state[_LEFT, i] / rate[i])
-            elif state[_READY, i] > now:
-                pause = min(pause, state[_READY, i] - now)
+        active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
+        pause = _share_out(left, demand, limits, exponents, ceded, queue, active, rate)
+        pause = min(pause, next_ready - now)
         now += pause
-        for i in range(tenants):
-            if rate[i] > 0:
-                state[_LEFT, i] -= rate[i] * pause
-                if state[_LEFT, i] <= _DUST:
-                    events += 1
-                    _advance(i, now, starts, kernels, paces, at, state)
+        running = 0
+        for place in range(active):
+            i = queue[place]
+            left[i] -= rate[i] * pause
+            if left[i] > _DUST:
+                queue[running] = i
+                running += 1
+            else:
+                _advance(i, now, starts, kernels, paces, at, state)
+                demand[i] = kernels[DEMAND, at[i]]
+                asleep[sleeping] = i
+                sleeping += 1
+        events += active - running
+        active = running
     return _pace(now - began, _done(starts, kernels, at, state) - before)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +17,25 @@ from advisor.workload.reading import parse_record, read_bytes
 from advisor.workload.spec import STRICT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Correction:
-    """What replay misses in one mode, as a linear model of the log of measured over replayed.
+    """What replay misses in one mode: a Gaussian process over the features of a job in its mix.
 
-    The columns have shape (features,), in the order of `features`.
+    It predicts the log of measured over replayed step. Far from every job it was fitted to it
+    says nothing, so replay stands as it is, and its spread is widest there.
 
     Attributes:
-        low: 5 % quantile of log(measured / predicted) over jobs of families not fitted on,
-            over the spread that `spread` gives.
+        features: Names of the columns.
+        mean: Of each column, shape (features,).
+        scale: Standard deviation of each column, shape (features,).
+        points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
+        weights: How each point pulls, shape (points,).
+        length: Distance at which points lose sight of each other.
+        signal: Variance of what replay misses.
+        noise: Variance from one run to the next.
+        low: 5 % quantile of log(measured / predicted) over `spread`, for jobs of families that
+            were not fitted on.
         high: 95 % quantile, likewise.
-        spread_base: Spread of a job that the others do not slow.
-        spread_slope: How the spread grows with the log of the predicted slowdown.
-        degrees: Numbers of tenants that the data hold.
     """
 
     __pydantic_config__ = STRICT
@@ -36,30 +43,50 @@ class Correction:
     features: tuple[str, ...]
     mean: tuple[float, ...]
     scale: tuple[float, ...]
-    coefficients: tuple[float, ...]
-    intercept: float
+    points: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    length: float
+    signal: float
+    noise: float
     low: float
     high: float
-    spread_base: float
-    spread_slope: float
-    degrees: tuple[int, ...]
 
     def __post_init__(self) -> None:
         if self.features != FEATURES:
             raise InvalidInput("the model was fitted to other features than this advisor computes")
-        if {len(self.mean), len(self.scale), len(self.coefficients)} != {len(FEATURES)}:
+        widths = {len(self.mean), len(self.scale), *map(len, self.points)}
+        if widths != {len(FEATURES)} or len(self.weights) != len(self.points):
             raise InvalidInput("the model's columns are not as long as its list of features")
-        if min(self.scale) <= 0 or self.low > self.high:
+        if min(*self.scale, self.length, self.signal, self.noise) <= 0 or self.low > self.high:
             raise InvalidInput("a model's scales are above 0 and its quantiles are in order")
 
     def log_correction(self, rows: Floats) -> Floats:
         """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
-        scaled = (rows - np.array(self.mean)) / np.array(self.scale)
-        return np.asarray(scaled @ np.array(self.coefficients) + self.intercept)
+        return np.asarray(self._likeness(self._scaled(rows)) @ np.array(self.weights))
 
-    def spread(self, log_slowdown: Floats) -> Floats:
-        """How wide errors are at a predicted slowdown, shape (jobs,)."""
-        return np.asarray(self.spread_base + self.spread_slope * np.maximum(0, log_slowdown))
+    def spread(self, rows: Floats) -> Floats:
+        """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
+        near = np.linalg.solve(self._root, self._likeness(self._scaled(rows)).T)
+        return np.asarray(np.sqrt(self.signal + self.noise - (near * near).sum(axis=0)))
+
+    @cached_property
+    def _points(self) -> Floats:
+        return np.array(self.points)
+
+    @cached_property
+    def _root(self) -> Floats:
+        """Cholesky factor of the points' covariance, shape (points, points)."""
+        likeness = self._likeness(self._points)
+        return np.asarray(np.linalg.cholesky(likeness + self.noise * np.eye(len(likeness))))
+
+    def _scaled(self, rows: Floats) -> Floats:
+        return np.asarray((rows - np.array(self.mean)) / np.array(self.scale))
+
+    def _likeness(self, scaled: Floats) -> Floats:
+        """Covariance of each row with each point, shape (rows, points)."""
+        squares = (scaled**2).sum(axis=1)[:, None] + (self._points**2).sum(axis=1)[None, :]
+        apart = np.maximum(0.0, squares - 2 * scaled @ self._points.T)
+        return np.asarray(self.signal * np.exp(-0.5 * apart / self.length**2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ def _shared(
     rows = features(profiles, sharing, gpu, replayed)
     alone_s = np.array([each.step_s for each in profiles])
     middle = corrected(replayed, correction.log_correction(rows), alone_s)
-    spread = correction.spread(np.log(middle / alone_s))
+    spread = correction.spread(rows)
     bounds = (middle * np.exp(correction.low * spread), middle * np.exp(correction.high * spread))
     return [Interval(*map(float, each)) for each in zip(bounds[0], middle, bounds[1], strict=True)]
 

@@ -4,6 +4,8 @@ The only importer of scikit-learn; what it finds leaves here as plain numbers.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -13,68 +15,79 @@ from advisor.prediction.observation import Rows, Shared
 from advisor.prediction.pace import corrected
 from advisor.prediction.script import Floats
 
-_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# Where length and signal are looked for. The noise is that of two runs of one mix, which differ
+# by some 7 % on hosts with virtual cores.
+_LENGTHS = (3.0, 4.0, 6.0)
+_SIGNALS = (0.01, 0.03)
+_NOISE = 0.005
 
 
 def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
-    """Ridge on the log of measured over replayed; errors from families it did not see."""
-    errors = {penalty: _unseen_errors(rows, runs, penalty) for penalty in _PENALTIES}
-    penalty = min(errors, key=lambda each: float(np.abs(errors[each][0]).mean()))
-    log_errors, log_slowdowns = errors[penalty]
-    base, slope = _spread(np.abs(log_errors), log_slowdowns)
-    scaled = log_errors / (base + slope * np.maximum(0, log_slowdowns))
-    mean, scale, coefficients, intercept = _ridge(rows.x, _target(rows), penalty)
-    return Correction(
-        features=FEATURES,
-        mean=tuple(map(float, mean)),
-        scale=tuple(map(float, scale)),
-        coefficients=tuple(map(float, coefficients)),
-        intercept=intercept,
-        low=min(0.0, float(np.quantile(scaled, 0.05))),
-        high=max(0.0, float(np.quantile(scaled, 0.95))),
-        spread_base=base,
-        spread_slope=slope,
-        degrees=tuple(sorted({len(shared.profiles) for shared in runs})),
-    )
+    """The Gaussian process that does best on families it has not seen.
+
+    Its interval comes from its errors on those, so it holds for new families as far as they
+    differ from the known ones as these do from each other.
+    """
+    from threadpoolctl import threadpool_limits
+
+    # Hundreds of small systems: threads that wait for each other make them up to 50 times slower.
+    with threadpool_limits(1):
+        return _best(rows, runs)
+
+
+def _best(rows: Rows, runs: Sequence[Shared]) -> Correction:
+    tried = [_unseen(rows, runs, length, signal) for length, signal in product(_LENGTHS, _SIGNALS)]
+    errors = [float(np.abs(log_errors).mean()) for log_errors, _ in tried]
+    best = errors.index(min(errors))
+    length, signal = list(product(_LENGTHS, _SIGNALS))[best]
+    log_errors, spreads = tried[best]
+    low, high = np.quantile(log_errors / spreads, (0.05, 0.95))
+    fitted = _process(rows.x, _target(rows), length, signal)
+    return replace(fitted, low=min(0.0, float(low)), high=max(0.0, float(high)))
 
 
 def _target(rows: Rows) -> Floats:
     return np.asarray(np.log(rows.measured_s / rows.replayed_s))
 
 
-def _ridge(x: Floats, y: Floats, penalty: float) -> tuple[Floats, Floats, Floats, float]:
-    """Mean, scale and coefficients, shape (features,), and the intercept."""
-    from sklearn.linear_model import Ridge
+def _process(x: Floats, y: Floats, length: float, signal: float) -> Correction:
+    """A Gaussian process through `y`, shape (points,), at `x`, shape (points, features)."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(x)
-    ridge = Ridge(alpha=penalty).fit(scaler.transform(x), y)
-    return scaler.mean_, scaler.scale_, ridge.coef_, float(ridge.intercept_)
+    points = scaler.transform(x)
+    kernel = ConstantKernel(signal) * RBF(length) + WhiteKernel(_NOISE)
+    process = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(points, y)
+    return Correction(
+        features=FEATURES,
+        mean=tuple(map(float, scaler.mean_)),
+        scale=tuple(map(float, scaler.scale_)),
+        points=tuple(tuple(map(float, point)) for point in points),
+        weights=tuple(map(float, process.alpha_)),
+        length=length,
+        signal=signal,
+        noise=_NOISE,
+        low=0.0,
+        high=0.0,
+    )
 
 
-def _unseen_errors(rows: Rows, runs: Sequence[Shared], penalty: float) -> tuple[Floats, Floats]:
-    """Log errors and predicted log slowdowns of each family's jobs, fitted on runs without it."""
-    y = _target(rows)
-    families = np.array(rows.family)
-    holds = np.array([[name in shared.families for shared in runs]
-                      for name in sorted(set(rows.family))])  # fmt: skip
-    errors, slowdowns = np.zeros(len(y)), np.zeros(len(y))
-    for family, runs_with in zip(sorted(set(rows.family)), holds, strict=True):
-        scored, known = families == family, ~runs_with[rows.of_run.astype(int)]
-        fallback = known if known.sum() > len(FEATURES) else ~scored
-        mean, scale, coefficients, intercept = _ridge(rows.x[fallback], y[fallback], penalty)
-        log_correction = (rows.x[scored] - mean) / scale @ coefficients + intercept
-        alone_s = rows.alone_s[scored]
-        middle = corrected(rows.replayed_s[scored], log_correction, alone_s)
+def _unseen(
+    rows: Rows, runs: Sequence[Shared], length: float, signal: float
+) -> tuple[Floats, Floats]:
+    """Log errors and spreads of each family's jobs, fitted on the runs without that family."""
+    y, families, of_run = _target(rows), np.array(rows.family), rows.of_run.astype(int)
+    errors, spreads = np.zeros(len(y)), np.ones(len(y))
+    for family in sorted(set(rows.family)):
+        with_it = np.array([family in shared.families for shared in runs])
+        scored, known = families == family, ~with_it[of_run]
+        if not known.any():  # a family in every run can only be held out by itself
+            known = ~scored
+        process = _process(rows.x[known], y[known], length, signal)
+        log_correction = process.log_correction(rows.x[scored])
+        middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
         errors[scored] = np.log(rows.measured_s[scored] / middle)
-        slowdowns[scored] = np.log(middle / alone_s)
-    return errors, slowdowns
-
-
-def _spread(absolute: Floats, log_slowdowns: Floats) -> tuple[float, float]:
-    """Base and slope of a line through the absolute errors, neither below a floor."""
-    columns = np.column_stack([np.ones_like(absolute), np.maximum(0, log_slowdowns)])
-    (base, slope), *_ = np.linalg.lstsq(columns, absolute, rcond=None)
-    slope = max(0.0, float(slope))
-    base = float(absolute.mean() - slope * columns[:, 1].mean()) if base < 0.01 else float(base)
-    return max(0.01, base), slope
+        spreads[scored] = process.spread(rows.x[scored])
+    return errors, spreads
