@@ -1,6 +1,6 @@
 """Profiles one workload alone on a device."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -25,6 +25,11 @@ from advisor.workload.spec import Workload
 # A loader starts with batches in stock, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
 _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
+
+# A virtual core can be slow for seconds. Where windows differ by this much, more are taken, so
+# that their median tells of the workload and not of such a spell.
+_RESTLESS = 1.1
+_MORE_LOOKS = 2
 
 _ISSUE_S = 1.0
 
@@ -77,7 +82,7 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
         loaded = asked(tenant, "load", workload=workload)
         step_s = settled_step_s(tenant, loaded["warm_step_s"])
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        pace = measured_pace(tenant, Meter(stage.device), timing, step_s)
+        pace = _calm_pace(tenant, Meter(stage.device), timing, step_s)
         inside = _inside(tenant, setting) if stage.device.kind == "cuda" else _Inside()
         versions = tenant.versions
     _tell(pace, inside)
@@ -101,6 +106,19 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
         trace=inside.trace,
         provenance=setting.origin.provenance(versions, pace.clocks_mhz),
     )
+
+
+def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> Pace:
+    """The pace, looked at again where the windows disagree; every window is kept."""
+    pace = measured_pace(tenant, meter, timing, step_s)
+    for _ in range(_MORE_LOOKS):
+        paces = [window.step_s for window in pace.windows]
+        if max(paces) <= _RESTLESS * min(paces):
+            break
+        say("  its windows disagree; measuring some more")
+        more = measured_pace(tenant, meter, timing, step_s)
+        pace = replace(more, windows=pace.windows + more.windows)
+    return pace
 
 
 def cores_for(workload: Workload, setting: Setting) -> tuple[int, ...]:
