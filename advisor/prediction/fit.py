@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction import activity
 from advisor.prediction.memory import Context, need
-from advisor.prediction.model import Data, Model, Plain
+from advisor.prediction.model import Alone, Data, Model, Plain, is_gpu_bound
 from advisor.prediction.observation import (
     Playback,
     Shared,
@@ -85,6 +85,7 @@ def fit(
         corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
                      for mode, chosen in modes.items()},
         capacity={mode: _plain(capacity_log_errors(chosen)) for mode, chosen in modes.items()},
+        alone=_alone(profiles, runs),
         context=context,
         memory_sigma=_sigma(np.concatenate(held)),
         power_gain=gain,
@@ -118,6 +119,22 @@ def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physi
             errors = [playback.error(runs, each) for each in tried]
             physics = tried[errors.index(min(errors))]
     return physics
+
+
+def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
+    """From solo runs of profiled workloads; 5 % and 10 % where there are too few."""
+    pairs = [
+        (profiles[tenant.workload.name], tenant)
+        for run in runs
+        for tenant in run.tenants
+        if run.ok and len(run.tenants) == 1 and tenant.workload.name in profiles
+    ]
+    far = [(is_gpu_bound(p), abs(float(np.log(tenant.step_s / p.step_s)))) for p, tenant in pairs]
+    busy, idle = ([each for bound, each in far if bound is kind] for kind in (True, False))
+    return Alone(
+        gpu_bound=float(np.quantile(busy, 0.9)) if len(busy) >= _FEWEST_RUNS else 0.05,
+        host_bound=float(np.quantile(idle, 0.9)) if len(idle) >= _FEWEST_RUNS else 0.10,
+    )
 
 
 def _plain(log_errors: Floats) -> Plain:

@@ -13,6 +13,7 @@ from advisor.prediction.memory import Context
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record, read_bytes
 from advisor.workload.spec import STRICT
 
@@ -100,6 +101,34 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """How far a step alone lies from its profile on another day: 90 % of runs are nearer.
+
+    Attributes:
+        gpu_bound: Log distance where the GPU is busy nearly all of the step.
+        host_bound: Log distance where the host is the slower side: virtual cores vary.
+    """
+
+    __pydantic_config__ = STRICT
+
+    gpu_bound: float
+    host_bound: float
+
+    def spread(self, profile: Profile) -> float:
+        """Log distance for `profile`."""
+        return self.gpu_bound if is_gpu_bound(profile) else self.host_bound
+
+
+# Share of a step from which on the GPU, and not the host, sets the pace.
+_GPU_BOUND = 0.9
+
+
+def is_gpu_bound(profile: Profile) -> bool:
+    """Whether the GPU is busy nearly all of the step."""
+    return (profile.busy_share or 0.0) >= _GPU_BOUND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
     """What a model was fitted to: names of the runs' tenants' profiles, and a digest of all."""
 
@@ -117,6 +146,7 @@ class Model:
     Attributes:
         corrections: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
         capacity: Likewise, for profiles without a trace.
+        alone: How steps alone vary.
         context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
         power_gain: Measured over summed power above idle.
@@ -130,6 +160,7 @@ class Model:
     physics: Physics
     corrections: dict[str, Correction]
     capacity: dict[str, Plain]
+    alone: Alone
     context: Context
     memory_sigma: float
     power_gain: float
@@ -157,4 +188,4 @@ def load_model(path: Path) -> Model:
     """
     if not path.is_file():
         raise InvalidInput(f"{path}: no model of this GPU. Make one from its runs: `advisor fit`.")
-    return parse_record(Model, read_bytes(path), str(path))
+    return parse_record(Model, read_bytes(path), str(path), "Fit it anew: `advisor fit`.")

@@ -15,9 +15,8 @@ from advisor.prediction.slices import step_on_instance
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 
-# Log spread of a step alone from one day to another, and of an estimate for a MIG instance,
-# which nothing measured stands behind: wide on purpose.
-_ALONE = 0.05
+# Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
+# purpose.
 _ON_INSTANCE = 0.4
 
 
@@ -27,7 +26,7 @@ def step_intervals(
     """Seconds of a step of each job, in the jobs' order."""
     match sharing:
         case Serial():
-            return [_around(each.step_s, _ALONE) for each in profiles]
+            return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
         case Mig(instances):
             known = {each.name: each for each in gpu.mig}
             steps = [
@@ -36,7 +35,8 @@ def step_intervals(
             ]
             return [_around(step_s, _ON_INSTANCE) for step_s in steps]
         case Naive() | Mps() if len(profiles) == 1:
-            return [_around(_alone_s(profiles[0], sharing, gpu, model), _ALONE)]
+            left = profiles[0]
+            return [_around(_alone_s(left, sharing, gpu, model), model.alone.spread(left))]
         case Naive() | Mps():
             return _shared(profiles, sharing, gpu, model)
 
