@@ -8,6 +8,7 @@ prints a table; a loaded machine changes the seconds and hardly the ratios. Noth
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -15,7 +16,8 @@ from time import perf_counter
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.replay import Effort, replay_mps, replay_naive
+from advisor.prediction.script import script
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import load_profile, model_path, profile_paths
 
@@ -60,14 +62,22 @@ def main() -> None:
             advisor, "recommend", *jobs
         ),
     }
-    for sharing in (Naive(), Mps()):
-        rehearse(profiles, sharing, gpu(GPU), model.physics)  # compiles, or loads what was compiled
-        rows[f"replay of {len(jobs)} under {sharing}, warm"] = median(
-            _timed(lambda sharing=sharing: rehearse(profiles, sharing, gpu(GPU), model.physics))
-        )
-        rows[f"prediction of {len(jobs)} under {sharing}, warm"] = median(
-            _timed(lambda sharing=sharing: predictor.predict(profiles, sharing))
-        )
+    physics = model.physics
+    scripts = [script(each, gpu(GPU).sms, physics.packing) for each in profiles]
+    whole = [1.0] * len(scripts)
+    calls = {
+        "replay": {
+            Naive(): lambda: replay_naive(scripts, physics.slicing, Effort()),
+            Mps(): lambda: replay_mps(scripts, whole, whole, physics.ceded, Effort()),
+        },
+        "prediction": {
+            sharing: partial(predictor.predict, profiles, sharing) for sharing in (Naive(), Mps())
+        },
+    }
+    for what, of in calls.items():
+        for sharing, call in of.items():
+            call()  # compiles, or loads what was compiled
+            rows[f"{what} of {len(jobs)} under {sharing}, warm"] = median(_timed(call))
     for name, seconds in rows.items():
         print(f"{name:58} {1000 * seconds:9.1f} ms {seconds / start_s:8.2f} x python")
 

@@ -3,6 +3,7 @@
 Whatever is heavy is imported inside the command that needs it, so that help is instant.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The words after the command's name; None: this process's own.
     """
+    # The systems solved here are small: a second thread makes them slower, on a busy machine much.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:

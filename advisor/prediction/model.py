@@ -67,7 +67,7 @@ class Correction:
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
-        near = np.linalg.solve(self._root, self._likeness(self._scaled(rows)).T)
+        near = self._unmixing @ self._likeness(self._scaled(rows)).T
         return np.asarray(np.sqrt(self.signal + self.noise - (near * near).sum(axis=0)))
 
     @cached_property
@@ -75,10 +75,12 @@ class Correction:
         return np.array(self.points)
 
     @cached_property
-    def _root(self) -> Floats:
-        """Cholesky factor of the points' covariance, shape (points, points)."""
+    def _unmixing(self) -> Floats:
+        """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
         likeness = self._likeness(self._points)
-        return np.asarray(np.linalg.cholesky(likeness + self.noise * np.eye(len(likeness))))
+        return np.asarray(
+            np.linalg.inv(np.linalg.cholesky(likeness + self.noise * np.eye(len(likeness))))
+        )
 
     def _scaled(self, rows: Floats) -> Floats:
         return np.asarray((rows - np.array(self.mean)) / np.array(self.scale))
