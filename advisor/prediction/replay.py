@@ -29,7 +29,7 @@ class Effort:
     """
 
     steps: float = 4.0
-    events: int = 16_000
+    events: int = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
