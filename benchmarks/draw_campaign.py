@@ -44,9 +44,11 @@ WORKLOADS = (
 # They fill the GPU's memory, or its host's cores, in sevens.
 UP_TO_THREE = ("resnet152-imagenet-bs128", "dlrm-29gb-bs128", "resnet50-imagenet64-bs128-loader4")
 LIMITS = (14, 28, 43, 57, 71, 86)
-EQUAL_LIMITS = {2: (43, 50, 71), 3: (28, 33, 57), 7: (14, 28, 43)}
+EQUAL_LIMITS = {
+    2: (43, 50, 71), 3: (28, 33, 57), 4: (28, 43, 57), 5: (20, 28, 43), 7: (14, 28, 43),
+}  # fmt: skip
 # Degree -> how many runs of each mode, equal jobs and mixed ones.
-COUNTS = {2: (6, 14), 3: (5, 13), 7: (4, 12)}
+COUNTS = {2: (6, 14), 3: (5, 13), 4: (4, 16), 5: (4, 16), 7: (4, 12)}
 SOLO_EVERY = 5
 REPEATS = 24
 
@@ -60,10 +62,11 @@ def limits(random: Random, degree: int) -> str:
     return "mps=" + ",".join(map(str, drawn))
 
 
-def shared_runs(random: Random) -> list[tuple[str, list[str]]]:
+def shared_runs(random: Random, degrees: list[int]) -> list[tuple[str, list[str]]]:
     """Sharing and workloads of every run, in random order."""
     runs = []
-    for degree, (same, mixed) in COUNTS.items():
+    for degree in degrees:
+        same, mixed = COUNTS[degree]
         pool = WORKLOADS if degree > 3 else WORKLOADS + UP_TO_THREE
         for mode in ("naive", "mps", "limits"):
             jobs = [[name] * degree for name in random.sample(pool, same)]
@@ -73,14 +76,14 @@ def shared_runs(random: Random) -> list[tuple[str, list[str]]]:
     return runs
 
 
-def plans(random: Random) -> list[dict]:
+def plans(random: Random, degrees: list[int], prefix: str) -> list[dict]:
     """All plans of a campaign: drawn runs, solo runs between them, then repeats."""
     drawn, solos = [], list(WORKLOADS + UP_TO_THREE)
     random.shuffle(solos)
-    for number, (sharing, jobs) in enumerate(shared_runs(random)):
-        drawn.append(plan(f"drawn-{number:03}", sharing, "drawn", jobs))
+    for number, (sharing, jobs) in enumerate(shared_runs(random, degrees)):
+        drawn.append(plan(f"{prefix}drawn-{number:03}", sharing, "drawn", jobs))
         if number % SOLO_EVERY == 0 and solos:
-            drawn.append(plan(f"solo-{number:03}", "naive", "solo", [solos.pop()]))
+            drawn.append(plan(f"{prefix}solo-{number:03}", "naive", "solo", [solos.pop()]))
     shared = [each for each in drawn if each["purpose"] == "drawn"]
     again = [
         plan(f"repeat-of-{each['id']}", each["sharing"], "repeat", each["workloads"], each["id"])
@@ -103,9 +106,11 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--gpu", default="h200-141gb")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--degrees", type=int, nargs="+", default=[2, 3, 7])
+    parser.add_argument("--prefix", default="", help="of the runs' ids, which must be unique")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    everything = plans(Random(asked.seed))
+    everything = plans(Random(asked.seed), asked.degrees, asked.prefix)
     for shard in range(asked.shards):
         document = {"schema": 1, "gpu": asked.gpu, "plans": everything[shard :: asked.shards]}
         path = asked.out / f"plans-{shard}.json"
