@@ -1,8 +1,10 @@
 """The device that a run asked for: what it is, and that nobody else uses it."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from advisor.errors import GpuUnavailable, InvalidInput
@@ -40,8 +42,6 @@ def device_at_hand(asked: str) -> Device:
         InvalidInput: The catalogue does not list it.
     """
     if asked == "cpu":
-        from advisor.running.provenance import host_cpu
-
         return Device("cpu", None, "cpu", host_cpu(), None)
     from advisor.gpu.live import live_gpu
 
@@ -57,6 +57,14 @@ def device_at_hand(asked: str) -> Device:
             f"GPU {asked} is a {gpu.product}, which the catalogue lacks. `advisor gpus` lists all."
         )
     return Device("cuda", gpu.uuid, known.key, gpu.product, gpu.driver)
+
+
+def host_cpu() -> str:
+    """The host CPU's model name."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):  # absent on Arm
+            return line.partition(":")[2].strip()
+    return platform.machine()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from advisor.running.device import Device
+from advisor.running.device import Device, host_cpu
 from advisor.workload.measured import Provenance
 
 
@@ -49,14 +49,6 @@ class Origin:
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             command=self.command,
         )
-
-
-def host_cpu() -> str:
-    """The host CPU's model name."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):  # absent on Arm
-            return line.partition(":")[2].strip()
-    return platform.machine()
 
 
 def command_line(module: str, argv: Sequence[str]) -> str:

@@ -49,5 +49,5 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted(end):
         out, err = process.communicate(timeout=PATIENCE_S)
     assert f"http://127.0.0.1:{port}" in out
     assert "Traceback" not in err
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", port))  # nobody is left who serves it
+    with pytest.raises(ConnectionRefusedError):  # nobody is left who serves it
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
