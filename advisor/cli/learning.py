@@ -21,7 +21,8 @@ def fit(
     from advisor.gpu.catalogue import gpu as known
     from advisor.prediction.fit import fit as fitted
     from advisor.prediction.model import model_text
-    from advisor.workload.store import load_profiles, load_runs, user_folder
+    from advisor.workload.folders import user_folder
+    from advisor.workload.store import load_profiles, load_runs
     from advisor.workload.writing import write_whole
 
     model = fitted(load_profiles(gpu, profiles), load_runs(gpu, profiles), known(gpu))

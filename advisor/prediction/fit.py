@@ -64,14 +64,7 @@ def fit(
     if strangers := {run.gpu for run in runs} - {gpu.key}:
         raise InvalidInput(f"runs of {', '.join(sorted(strangers))} cannot teach about {gpu.key}")
     usable = shared_runs(profiles, runs)
-    modes = {mode: [each for each in usable if each.mode == mode]
-             for mode in ("naive", "mps", "mps-limits")}  # fmt: skip
-    modes = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
-    if not modes:
-        raise InvalidInput(
-            f"{len(usable)} usable shared runs on {gpu.key}; at least {_FEWEST_RUNS} of one mode "
-            "are needed. Run some: `advisor validate JOB...`."
-        )
+    modes = _modes(usable, gpu)
     playback = playback or Playback(gpu)
     physics = _physics(modes, playback)
     context = _context(profiles, usable, gpu)
@@ -91,6 +84,19 @@ def fit(
         power_gain=gain,
         power_sigma=power_sigma,
     )  # fmt: skip
+
+
+def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[str, list[Shared]]:
+    """The runs of each mode that has enough of them."""
+    modes = {mode: [each for each in usable if each.mode == mode]
+             for mode in ("naive", "mps", "mps-limits")}  # fmt: skip
+    enough = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
+    if not enough:
+        raise InvalidInput(
+            f"{len(usable)} usable shared runs on {gpu.key}; at least {_FEWEST_RUNS} of one mode "
+            "are needed. Run some: `advisor validate JOB...`."
+        )
+    return enough
 
 
 def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:

@@ -18,6 +18,7 @@ from advisor.running.scratch import scratch_folder
 from advisor.running.stage import stage_on
 from advisor.running.supervisor import say
 from advisor.running.tenants import warm_up
+from advisor.workload.folders import user_folder
 from advisor.workload.spec import Workload
 from advisor.workload.writing import profile_text, write_whole
 from advisor.workload.zoo import workload
@@ -38,9 +39,9 @@ def profile_all(request: Request) -> int:
         GpuUnavailable: There is no such GPU, or somebody else uses it.
         InvalidInput: The request makes no sense as a whole, or its only workload does not.
     """
-    batch = _Batch(request)
     device = device_at_hand(request.device)
     _refuse_other(device, request.gpu)
+    batch = _Batch(request, request.out or user_folder("profiles") / device.key)
     if batch.todo:
         with _setting(device, request) as setting:
             batch.measure(setting)
@@ -91,12 +92,17 @@ def _idle_power_w(device: Device) -> float | None:
 class _Batch:
     """The workloads still to do, and what went wrong with those that failed.
 
+    Args:
+        request: What the user asked for.
+        out: Folder of profiles.
+
     Attributes:
         todo: Those to measure, in order.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, out: Path) -> None:
         self._request = request
+        self._out = out
         self._failures: list[tuple[str, AdvisorError]] = []
         self._seconds: list[float] = []
         self._asked = len(request.workloads)
@@ -156,7 +162,7 @@ class _Batch:
         return self._request.skip_existing and self._path(each).exists()
 
     def _path(self, each: Workload) -> Path:
-        return self._request.out / f"{each.name}.json"
+        return self._out / f"{each.name}.json"
 
     def _too_late(self, passed_s: float) -> bool:
         first_s = _FIRST_WITH_PROBE_S if self._request.probe else _FIRST_S

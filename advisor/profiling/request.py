@@ -19,7 +19,7 @@ class Request:
     Attributes:
         workloads: Names in the zoo, or workloads already described.
         device: GPU index or UUID, or ``"cpu"``.
-        out: Folder of profiles.
+        out: Folder of profiles; None: the user's own, for the device's GPU model.
         gpu: Catalogue key that the device must have; None: whatever it has.
         probe: Whether to measure under MPS too.
         cores: Host cores for tenants, e.g. ``"0-7"``; None: all.
@@ -30,7 +30,7 @@ class Request:
 
     workloads: tuple[str | Workload, ...]
     device: str
-    out: Path
+    out: Path | None
     gpu: str | None = None
     probe: bool = True
     cores: str | None = None
@@ -78,14 +78,14 @@ def _timm(words: argparse.Namespace) -> tuple[Workload, ...]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile",
-        description="Measures each workload alone on a GPU and writes OUT/NAME.json. Also starts "
+        description="Measures each workload alone on a GPU and writes DIR/NAME.json. Also starts "
         "as `python -m advisor.profiling`, which needs torch, timm and nvidia-ml-py only.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder of profiles")
+    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")

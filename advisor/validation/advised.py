@@ -16,9 +16,10 @@ from advisor.planning.advice import predictor_of
 from advisor.planning.plan import Recommendation
 from advisor.sharing import Mig
 from advisor.validation.validate import Validation, compared
+from advisor.workload.folders import user_folder
 from advisor.workload.reading import read_runs
 from advisor.workload.run import Run
-from advisor.workload.store import load_profile, user_folder
+from advisor.workload.store import load_profile
 from advisor.workload.writing import append_run, write_whole
 
 

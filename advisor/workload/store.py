@@ -7,14 +7,12 @@ the user's data folder and is read beside the shipped data.
 
 import os
 from pathlib import Path
-from typing import Literal
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.workload.folders import Kind, user_folder
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_profile, read_runs
 from advisor.workload.run import Run
-
-Kind = Literal["profiles", "models"]
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -38,12 +36,6 @@ def beside_package(name: str) -> Path:
     # In a checkout the packaged copy is stale: an editable install leaves one behind.
     in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
     return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
-
-
-def user_folder(kind: Kind) -> Path:
-    """The user's own folder of `kind`, after the XDG base directory specification."""
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "advisor" / kind
 
 
 def _folders(gpu: str, given: Path | None) -> list[Path]:

@@ -24,7 +24,7 @@ def temporary():
 
 def start(out, temporary, *words, **environment):
     return subprocess.Popen(
-        [sys.executable, "-m", "advisor.profiling", *words, "--out", out],
+        [sys.executable, "-m", "advisor.profiling", *words, *(("--out", out) if out else ())],
         env=os.environ | {"TMPDIR": temporary} | environment,
         stderr=subprocess.PIPE,
         text=True,
@@ -53,7 +53,8 @@ def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_
     assert [each.name for each in out.iterdir()] == ["mlp-toy-bs32.json"]
 
     profile = read_profile(out / "mlp-toy-bs32.json")
-    assert (profile.name, profile.gpu, len(profile.windows)) == ("mlp-toy-bs32", "cpu", 5)
+    assert (profile.name, profile.gpu) == ("mlp-toy-bs32", "cpu")
+    assert len(profile.windows) in (5, 10, 15), "more where they disagree"
     assert profile.memory.allocated_mib > 0
     assert profile.host_cpu_share is not None
     assert 0 < profile.host_cpu_share < 1.5
@@ -64,6 +65,13 @@ def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_
 
     again_code, again = finish(out, temporary, "mlp-toy-bs32", "--skip-existing", *QUICK)
     assert (again_code, again) == (0, "")
+
+
+def test_a_profile_goes_to_the_users_own_folder_unless_told_otherwise(tmp_path, temporary):
+    words = ("cnn-cifar10-bs2", *QUICK)
+    assert finish(None, temporary, *words, XDG_DATA_HOME=str(tmp_path))[0] == 0
+    written = tmp_path / "advisor" / "profiles" / "cpu" / "cnn-cifar10-bs2.json"
+    assert read_profile(written).name == "cnn-cifar10-bs2"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

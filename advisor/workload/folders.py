@@ -1,0 +1,13 @@
+"""Where a user's own measurements and models go; needs the standard library only."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["profiles", "models"]
+
+
+def user_folder(kind: Kind) -> Path:
+    """The user's own folder of `kind`, after the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "advisor" / kind
