@@ -1,0 +1,29 @@
+from itertools import chain, repeat
+
+import pytest
+
+from advisor.profiling import alone
+from advisor.profiling.pace import Pace
+from advisor.workload.measured import Memory, Window
+
+CALM = (Window(0.5, 50.0), Window(0.5, 51.0))
+RESTLESS = (Window(0.5, 50.0), Window(0.5, 25.0))
+
+
+def pace(windows):
+    memory = Memory(allocated_mib=1.0, reserved_mib=2.0)
+    return Pace(windows, 1.0, None, (None, None), memory)
+
+
+@pytest.mark.parametrize(
+    ("looks", "kept"),
+    [
+        ([CALM], CALM),
+        ([RESTLESS, CALM], RESTLESS + CALM + CALM),
+        ([RESTLESS], RESTLESS * 3),
+    ],
+)
+def test_where_windows_disagree_more_are_taken_and_every_one_is_kept(monkeypatch, looks, kept):
+    seen = chain(map(pace, looks), repeat(pace(looks[-1])))
+    monkeypatch.setattr(alone, "measured_pace", lambda *_: next(seen))
+    assert alone._calm_pace(None, None, None, 0.01).windows == kept
