@@ -42,6 +42,8 @@ class Gpu:
         key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
         products: Names by which NVML calls it.
         memory_mib: Memory that the driver reports in all.
+        reserved_mib: What of it the driver keeps for itself while nothing runs; None where
+            nobody looked.
         bandwidth_gb_s: Peak DRAM bandwidth, 1e9 bytes a second.
         memory_slices: Memory slices in MIG mode; 0 where it has no MIG.
         threads_per_sm: Threads that one SM holds at once.
@@ -55,6 +57,7 @@ class Gpu:
     compute_capability: str
     sms: int
     memory_mib: int
+    reserved_mib: int | None
     bandwidth_gb_s: float | None
     l2_mib: float | None
     power_limit_w: float | None
@@ -64,6 +67,11 @@ class Gpu:
     memory_slices: int
     mig: tuple[MigProfile, ...]
     sources: dict[str, str]
+
+    @property
+    def usable_mib(self) -> int:
+        """Memory that processes can have; all of it where the driver's own share is unknown."""
+        return self.memory_mib - (self.reserved_mib or 0)
 
 
 def _gpu(key: str, entry: dict[str, Any]) -> Gpu:

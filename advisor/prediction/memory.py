@@ -13,6 +13,9 @@ from math import erf, sqrt
 from advisor.prediction.answer import Interval
 from advisor.workload.profile import Profile
 
+# What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
+MPS_SERVER_MIB = 66
+
 _Z95 = 1.645  # standard normal quantile
 
 

@@ -8,11 +8,11 @@ from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import place
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
-from advisor.prediction.memory import Need, interval_mib, need, overflow_probability
-from advisor.prediction.model import Model
+from advisor.prediction.memory import MPS_SERVER_MIB, Need, interval_mib, need, overflow_probability
+from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.rehearsal import check_count, limit_shares
-from advisor.sharing import Mig, Mps, Serial, Sharing
+from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 
 _Z95 = 1.645  # standard normal quantile
@@ -64,8 +64,18 @@ class Predictor:
             power_w=self._power_w(profiles, speeds),
             gract=activity.gract(profiles, speeds),
             smact=activity.smact(profiles, speeds),
-            confirmed_on_hardware=not isinstance(sharing, Mig),
+            confirmed_on_hardware=self._confirmed(sharing),
         )
+
+    def _confirmed(self, sharing: Sharing) -> bool:
+        """Whether real runs of this mode stand behind the model; a job alone was profiled."""
+        match sharing:
+            case Serial():
+                return True
+            case Naive() | Mps():
+                return mode_of(sharing) in self.model.corrections
+            case Mig():
+                return False
 
     def _needs(self, profiles: Sequence[Profile], sharing: Sharing) -> list[Need]:
         mps = isinstance(sharing, Mps)
@@ -83,9 +93,12 @@ class Predictor:
                 size = {each.name: float(each.memory_mib) for each in self.gpu.mig}
                 return _Pools(alone, [size[each.profile] for each in instances])
             case Serial():
-                return _Pools(alone, [float(self.gpu.memory_mib)] * jobs)
-            case _:
-                return _Pools([list(range(jobs))], [float(self.gpu.memory_mib)])
+                return _Pools(alone, [float(self.gpu.usable_mib)] * jobs)
+            case Naive():
+                return _Pools([list(range(jobs))], [float(self.gpu.usable_mib)])
+            case Mps():
+                left_mib = self.gpu.usable_mib - MPS_SERVER_MIB
+                return _Pools([list(range(jobs))], [float(left_mib)])
 
     def _risks(self, needs: Sequence[Need], pools: _Pools) -> list[float]:
         """Chance that each job's pool overflows, in the jobs' order."""

@@ -7,8 +7,8 @@ from advisor.gpu.catalogue import catalogue, gpu, gpu_of_product
 
 GPUS = sorted(catalogue().values(), key=lambda each: each.key)
 NUMBERS = (
-    "sms", "memory_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w", "power_limit_min_w",
-    "threads_per_sm", "max_mps_clients",
+    "sms", "memory_mib", "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w",
+    "power_limit_min_w", "threads_per_sm", "max_mps_clients",
 )  # fmt: skip
 
 

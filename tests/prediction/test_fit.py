@@ -199,3 +199,18 @@ def test_a_smaller_slice_never_makes_a_job_faster(model):
         .predict([big], parse_sharing("mig=3g.71gb"))
         .confirmed_on_hardware
     )
+
+
+def test_what_the_driver_and_the_mps_server_keep_is_nobodys(model):
+    pair = [PROFILES[name] for name in NAMES[:2]]
+    naive, mps = (Predictor(H200, model).predict(pair, each) for each in (Naive(), Mps()))
+    assert naive.memory_capacity_mib == 143_771 - 615
+    assert mps.memory_capacity_mib == naive.memory_capacity_mib - 66
+
+
+def test_a_mode_of_which_no_run_is_known_is_not_called_confirmed(model):
+    pair = [PROFILES[name] for name in NAMES[:2]]
+    without = {mode: each for mode, each in model.corrections.items() if mode != "mps"}
+    predictor = Predictor(H200, replace(model, corrections=without))
+    assert predictor.predict(pair, Naive()).confirmed_on_hardware
+    assert not predictor.predict(pair, Mps()).confirmed_on_hardware
