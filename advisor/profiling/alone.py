@@ -30,6 +30,8 @@ _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
 # that their median tells of the workload and not of such a spell.
 _RESTLESS = 1.1
 _MORE_LOOKS = 2
+# ... unless a look takes so long that settling, three looks and the trace would pass 20 s.
+_LONGEST_LOOK_S = 4.0
 
 _ISSUE_S = 1.0
 
@@ -111,9 +113,10 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
 def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """The pace, looked at again where the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s)
-    for _ in range(_MORE_LOOKS):
+    for looks in range(_MORE_LOOKS):
         paces = [window.step_s for window in pace.windows]
-        if max(paces) <= _RESTLESS * min(paces):
+        looked_s = sum(window.seconds for window in pace.windows)
+        if max(paces) <= _RESTLESS * min(paces) or looked_s > _LONGEST_LOOK_S * (looks + 1):
             break
         say("  its windows disagree; measuring some more")
         more = measured_pace(tenant, meter, timing, step_s)
