@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 from advisor.gpu.catalogue import catalogue
 from advisor.planning.advice import DEFAULT_GPU, example_jobs, recommend
 from advisor.planning.plan import Objective, Plan, Recommendation
-from advisor.reporting.answer import answer
+from advisor.reporting.answer import answer, bounds_note
 from advisor.reporting.charts import memory_chart, plans_chart, sm_chart
 from advisor.reporting.drawing import drawing
 from advisor.reporting.page import caution, job_rows, plan_rows
@@ -99,10 +99,7 @@ def _show(advised: Recommendation) -> None:
     _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")
     _ranking(advised)
-    st.caption(
-        "In parentheses: between these bounds, nine of ten measurements should fall. "
-        f"{advised.considered} ways to share were considered."
-    )
+    st.caption(f"{bounds_note(advised)} {advised.considered} ways to share were considered.")
     if advised.left_out:
         with st.expander("Considered and left out"):
             for each in advised.left_out:

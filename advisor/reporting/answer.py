@@ -30,6 +30,14 @@ def answer(advised: Recommendation) -> str:
     return " ".join(parts)
 
 
+def bounds_note(advised: Recommendation) -> str:
+    """What the ranges in parentheses mean."""
+    note = "In parentheses: between these, nine of ten measurements should fall."
+    if all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
+        return note
+    return f"{note} Of estimated plans none was measured: their ranges are wide by choice."
+
+
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
     """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
     if isinstance(plan.sharing, Serial):

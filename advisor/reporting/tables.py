@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import answer, gain
+from advisor.reporting.answer import answer, bounds_note, gain
 from advisor.sharing import Mig, Serial, Sharing
 from advisor.workload.job import Job
 
@@ -172,5 +172,5 @@ def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
         yield f"{len(advised.plans) - shown} more plans: --top {len(advised.plans)}."
     for each in advised.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
-    yield "In parentheses: between these, nine of ten measurements should fall."
+    yield bounds_note(advised)
     yield "`--commands 1` prints the shell commands of plan 1."
