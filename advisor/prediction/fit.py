@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import product
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction import activity
-from advisor.prediction.memory import Context, need
+from advisor.prediction.memory_fit import fit_context, log_memory, memory_sigma
 from advisor.prediction.model import Alone, Data, Model, Plain, is_gpu_bound
 from advisor.prediction.observation import (
     Playback,
@@ -20,6 +18,7 @@ from advisor.prediction.observation import (
     capacity_log_errors,
     shared_runs,
 )
+from advisor.prediction.power_fit import fit_power
 from advisor.prediction.regression import fit_correction
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.replay import TimeSlicing
@@ -67,10 +66,9 @@ def fit(
     modes = _modes(usable, gpu)
     playback = playback or Playback(gpu)
     physics = _physics(modes, playback)
-    context = _context(profiles, usable, gpu)
-    held = [_log_memory(shared, context, gpu) for shared in usable]
-    power = [_power(shared, gpu) for shared in usable]
-    gain, power_sigma = _power_gain([each for each in power if each])
+    context = fit_context(profiles, usable, gpu)
+    held = [log_memory(shared, context, gpu) for shared in usable]
+    gain, power_sigma = fit_power(usable, gpu)
     return Model(
         gpu=gpu.key,
         data=_data(profiles, usable),
@@ -80,7 +78,7 @@ def fit(
         capacity={mode: _plain(capacity_log_errors(chosen)) for mode, chosen in modes.items()},
         alone=_alone(profiles, runs),
         context=context,
-        memory_sigma=_sigma(np.concatenate(held)),
+        memory_sigma=memory_sigma(np.concatenate(held)),
         power_gain=gain,
         power_sigma=power_sigma,
     )  # fmt: skip
@@ -146,55 +144,3 @@ def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
 def _plain(log_errors: Floats) -> Plain:
     low, high = np.quantile(log_errors, (0.05, 0.95))
     return Plain(low=min(0.0, float(low)), high=max(0.0, float(high)))
-
-
-def _context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:
-    """The usual context, and what each SM that a limit takes away saves of it."""
-    contexts = [each.memory.context_mib for each in profiles.values()]
-    saved = [
-        (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
-        for shared in usable
-        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
-        if profile.mps and profile.mps.memory.context_mib and tenant.memory
-        and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
-    ]  # fmt: skip
-    return Context(
-        usual_mib=median([each for each in contexts if each is not None] or [600.0]),
-        per_sm_mib=max(0.0, median(saved or [0.0])),
-    )
-
-
-def _log_memory(shared: Shared, context: Context, gpu: Gpu) -> Floats:
-    """Log of measured over predicted memory of each tenant, where the driver said."""
-    return np.array([
-        np.log(tenant.memory.device_mib / need(
-            profile, context, under_mps=shared.mode != "naive",
-            sms_taken=gpu.sms - (tenant.sms or gpu.sms),
-        ).held_mib)
-        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
-        if tenant.memory and tenant.memory.device_mib
-    ])  # fmt: skip
-
-
-def _sigma(log_errors: Floats) -> float:
-    """Relative standard error; 2 % where nothing was measured, never below half a per cent."""
-    return max(0.005, float(np.sqrt(np.mean(log_errors**2)))) if len(log_errors) else 0.02
-
-
-def _power(shared: Shared, gpu: Gpu) -> tuple[float, float, float] | None:
-    """Idle, predicted and measured power of a run; None where any is missing."""
-    speeds = shared.alone_s / shared.measured_s
-    predicted = activity.power_w(shared.profiles, list(speeds), gpu, gain=1.0)
-    idle = max(each.idle_power_w or 0.0 for each in shared.profiles)
-    measured = shared.run.power_w
-    return None if predicted is None or measured is None else (idle, predicted, measured)
-
-
-def _power_gain(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Measured over predicted power above idle, and what relative error remains."""
-    if not rows:
-        return 1.0, 0.15
-    idle, predicted, measured = np.array(rows).T
-    gain = float(np.median((measured - idle) / np.maximum(predicted - idle, 1.0)))
-    remaining = np.log(measured / (idle + gain * (predicted - idle)))
-    return gain, max(0.02, float(np.sqrt(np.mean(remaining**2))))
