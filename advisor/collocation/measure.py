@@ -48,6 +48,7 @@ class _Course:
     plan: Schedule
     answers: tuple[dict[str, Any] | Ended, ...]
     memory: tuple[dict[str, float] | None, ...]
+    host_check_s: tuple[float | None, ...]
     on_device_mib: Mapping[int, float]
     activity: Activity | None
     clocks_mhz: tuple[int | None, int | None]
@@ -85,20 +86,34 @@ def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:
     clients = setting.stage.proved_clients(mix.sharing, alive)
     slowest_step_s = _rehearse(tenants, setting.timing.settle_s)
     meter = Meter(setting.stage.device)
+    before = _check_hosts(tenants)
     plan = schedule(time() + _NOTICE_S, setting.timing, slowest_step_s)
     _tell(tenants, plan.start_at, plan.stop_at)
     activity, clocks_mhz = _watch(meter, plan) if alive else (None, (None, None))
     answers = tuple(tenant.receive(_patience(plan.stop_at)) for tenant in tenants)
+    after = _check_hosts(tenants)
     return _Course(
         sms=tuple(None if isinstance(each, Ended) else each["sms"] for each in loaded),
         clients=clients,
         plan=plan,
         answers=answers,
         memory=tuple(map(_memory, loaded, answers)),
+        host_check_s=tuple(map(_both, before, after)),
         on_device_mib=meter.memory_mib(),
         activity=activity,
         clocks_mhz=clocks_mhz,
     )
+
+
+def _check_hosts(tenants: Sequence[Tenant]) -> tuple[dict[str, Any] | Ended, ...]:
+    """All at once, for cores that work slow each other."""
+    return ask_all(tenants, "check_host", [{} for _ in tenants])
+
+
+def _both(before: dict[str, Any] | Ended, after: dict[str, Any] | Ended) -> float | None:
+    if isinstance(before, Ended) or isinstance(after, Ended):
+        return None
+    return float(before["check_s"] + after["check_s"]) / 2
 
 
 def _rehearse(tenants: Sequence[Tenant], seconds: float) -> float:
@@ -179,4 +194,5 @@ def _tenant(mix: Mix, tenants: Sequence[Tenant], course: _Course, index: int) ->
         memory=memory_record(memory, course.on_device_mib.get(tenant.pid)) if memory else None,
         cores=tenant.seat.cores,
         sms=course.sms[index],
+        host_check_s=course.host_check_s[index],
     )

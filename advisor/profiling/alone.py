@@ -107,6 +107,7 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
         mps=probe,
         trace=inside.trace,
         provenance=setting.origin.provenance(versions, pace.clocks_mhz),
+        host_check_s=pace.host_check_s,
     )
 
 
@@ -120,7 +121,11 @@ def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> P
             break
         say("  its windows disagree; measuring some more")
         more = measured_pace(tenant, meter, timing, step_s)
-        pace = replace(more, windows=pace.windows + more.windows)
+        pace = replace(
+            more,
+            windows=pace.windows + more.windows,
+            host_check_s=(pace.host_check_s * (looks + 1) + more.host_check_s) / (looks + 2),
+        )
     return pace
 
 

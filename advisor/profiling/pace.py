@@ -37,6 +37,7 @@ class Pace:
         activity: Of the whole GPU over the windows; None without one.
         clocks_mhz: Of SMs and memory while it ran.
         memory: Of the tenant at its most.
+        host_check_s: How fast its core was, before and after, on average.
     """
 
     windows: tuple[Window, ...]
@@ -44,6 +45,7 @@ class Pace:
     activity: Activity | None
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
+    host_check_s: float
 
 
 def asked(tenant: Tenant, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -90,6 +92,7 @@ def _stretch_step_s(tenant: Tenant, seconds: float) -> float:
 
 def measured_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """What `tenant` does in windows after `timing.lead_s`, while `meter` watches the device."""
+    before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
     _sleep_until(plan.begin_at)
@@ -98,12 +101,14 @@ def measured_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -
     activity, clocks_mhz = meter.end(), meter.clocks_mhz()
     told = _lively(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
     wall_s = told["completed_at"][-1] - plan.start_at
+    after = asked(tenant, "check_host")["check_s"]
     return Pace(
         windows=windows_of(plan, told["completed_at"]),
         host_cpu_share=told["cpu_s"] / (wall_s * len(tenant.seat.cores)),
         activity=activity,
         clocks_mhz=clocks_mhz,
         memory=memory_record(told["memory"], _on_device_mib(tenant, meter)),
+        host_check_s=(before + after) / 2,
     )
 
 

@@ -10,6 +10,7 @@ from time import perf_counter, sleep, time
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.running.host_check import host_check_s
 from advisor.running.worker import Desk, Verb
 from advisor.workload.spec import Workload
 
@@ -20,8 +21,8 @@ _UNREAD_STEPS = 4096
 
 
 def training_verbs() -> Mapping[str, Verb]:
-    """`load` and `run`."""
-    return {"load": load, "run": run}
+    """`load`, `run` and `check_host`."""
+    return {"load": load, "run": run, "check_host": check_host}
 
 
 def load(desk: Desk, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
@@ -71,6 +72,12 @@ def run(desk: Desk, start_at: float, stop_at: float) -> dict[str, Any]:
         if time() >= stop_at:
             break
     return {"completed_at": clock.marked_at(), "memory": memory(desk)}
+
+
+def check_host(desk: Desk) -> dict[str, Any]:
+    """``check_s``: how fast this tenant's core is now, its GPU work done."""
+    synchronise(desk)
+    return {"check_s": host_check_s()}
 
 
 def synchronise(desk: Desk) -> None:

@@ -96,6 +96,8 @@ class Profile:
         cores: Host cores the process was pinned to.
         mps: None where MPS was not probed.
         trace: None where no kernel was traced.
+        host_check_s: Seconds of `advisor.running.host_check` on its core, mean of before and after
+            the windows; None in profiles older than that check.
 
     Raises:
         InvalidInput: No run can have had these numbers.
@@ -118,6 +120,7 @@ class Profile:
     mps: MpsProbe | None
     trace: KernelTrace | None
     provenance: Provenance
+    host_check_s: float | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -125,7 +128,15 @@ class Profile:
             raise InvalidInput(f"{self.name}: its schema is {self.schema}, this advisor reads 1")
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
-        for field in ("host_s", "gpu_s", "power_w", "energy_j", "idle_power_w", "host_cpu_share"):
+        for field in (
+            "host_s",
+            "gpu_s",
+            "power_w",
+            "energy_j",
+            "idle_power_w",
+            "host_cpu_share",
+            "host_check_s",
+        ):
             value = getattr(self, field)
             if value is not None and not (isfinite(value) and value >= 0):
                 raise InvalidInput(f"{self.name}: {field} is finite and at least 0, got {value}")

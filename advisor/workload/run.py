@@ -22,6 +22,8 @@ class Tenant:
         memory: None where it ended before it had run.
         cores: Host cores it was pinned to.
         sms: SMs its CUDA context could use, as the context reported; None without a GPU.
+        host_check_s: Seconds of `advisor.running.host_check` on its core, with all tenants at it
+            together, mean of before and after the windows; None in runs older than that check.
     """
 
     __pydantic_config__ = STRICT
@@ -33,6 +35,7 @@ class Tenant:
     memory: Memory | None
     cores: tuple[int, ...]
     sms: int | None
+    host_check_s: float | None = None
 
     def __post_init__(self) -> None:
         if (self.outcome == "ok") != bool(self.windows):
