@@ -12,7 +12,7 @@ RESTLESS = (Window(0.5, 50.0), Window(0.5, 25.0))
 
 def pace(windows):
     memory = Memory(allocated_mib=1.0, reserved_mib=2.0)
-    return Pace(windows, 1.0, None, (None, None), memory)
+    return Pace(windows, 1.0, None, (None, None), memory, host_check_s=0.001)
 
 
 @pytest.mark.parametrize(
