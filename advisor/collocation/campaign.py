@@ -2,27 +2,24 @@
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
-from advisor.collocation.measure import Setting, measure
+from advisor.collocation.bench import Bench, bench_on, cores_of_tenants
 from advisor.collocation.plans import Mix, mixes_of, read_plans
 from advisor.errors import InvalidInput
-from advisor.running.cores import allowed_cores, cores_of_each, spare_cores
-from advisor.running.device import Device, claimed, device_at_hand
+from advisor.running.cores import allowed_cores
+from advisor.running.device import device_at_hand
 from advisor.running.provenance import command_line
-from advisor.running.scratch import scratch_folder
-from advisor.running.stage import stage_on
 from advisor.running.supervisor import say
-from advisor.running.tenants import warm_up
 from advisor.running.windows import Timing
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run
 
 # What a run is taken to need before one has been seen.
-_FIRST_RUN_S = 15.0
+FIRST_RUN_S = 15.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,22 +31,12 @@ def main(argv: Sequence[str]) -> int:
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     todo = _without_done(wanted, asked.out, resume=asked.resume)
     allowed = allowed_cores(asked.cores)
-    cores = [_cores(mix, allowed, device) for mix in todo]
+    for mix in todo:
+        cores_of_tenants(mix, allowed, device.kind)  # refused before anything starts
     command = command_line("advisor.collocation", argv)
-    with claimed(device, command), scratch_folder() as folder:
-        warm_up(folder)
-        with stage_on(device, folder) as stage:
-            setting = Setting(stage=stage, timing=timing, command=command, cores=allowed_cores())
-            _Campaign(todo, cores, asked.deadline).run(setting, asked.out)
+    with bench_on(device, allowed, timing, command) as bench:
+        _Campaign(todo, asked.deadline).run(bench, asked.out)
     return 0
-
-
-def _cores(mix: Mix, allowed: Sequence[int], device: Device) -> tuple[tuple[int, ...], ...]:
-    needs = [workload.cores for workload in mix.workloads]
-    try:
-        return cores_of_each(needs, allowed, share=device.kind == "cpu")
-    except InvalidInput as error:
-        raise InvalidInput(f"run {mix.id}: {error}") from None
 
 
 class _Campaign:
@@ -57,31 +44,23 @@ class _Campaign:
 
     Args:
         todo: What to run.
-        cores: For each run the cores of each tenant.
         deadline_s: No run is begun that would end later than this after the start; None: all are.
     """
 
-    def __init__(
-        self,
-        todo: Sequence[Mix],
-        cores: Sequence[tuple[tuple[int, ...], ...]],
-        deadline_s: float | None,
-    ) -> None:
-        self._todo = list(zip(todo, cores, strict=True))
+    def __init__(self, todo: Sequence[Mix], deadline_s: float | None) -> None:
+        self._todo = list(todo)
         self._deadline_s = deadline_s
         self._began = monotonic()
         self._done = 0
 
-    def run(self, setting: Setting, out: Path) -> None:
+    def run(self, bench: Bench, out: Path) -> None:
         """Do what is to do, until it is done or the deadline is near."""
-        for number, (mix, cores) in enumerate(self._todo):
+        for number, mix in enumerate(self._todo):
             if self._too_late():
                 say(f"{len(self._todo) - number} runs left at the deadline; --resume does them")
                 return
-            # What watches must not disturb what is watched.
-            os.sched_setaffinity(0, spare_cores(cores, setting.cores))
             began = monotonic()
-            run = measure(mix, cores, setting)
+            run = bench.measure(mix)
             append_run(out, run)
             self._done += 1
             self._tell(run, monotonic() - began)
@@ -92,16 +71,20 @@ class _Campaign:
 
     def _run_s(self) -> float:
         """Seconds of a run, so far on average."""
-        return (monotonic() - self._began) / self._done if self._done else _FIRST_RUN_S
+        return (monotonic() - self._began) / self._done if self._done else FIRST_RUN_S
 
     def _tell(self, run: Run, seconds: float) -> None:
         left_s = self._run_s() * (len(self._todo) - self._done)
-        failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
-        what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
         say(
-            f"{self._done}/{len(self._todo)} {run.id} {run.sharing} x{len(run.tenants)} "
-            f"{seconds:.1f} s, {what}; about {left_s:.0f} s left"
+            f"{self._done}/{len(self._todo)} {told(run)} {seconds:.1f} s; about {left_s:.0f} s left"
         )
+
+
+def told(run: Run) -> str:
+    """`run` in a few words: what it was, and how its tenants ended."""
+    failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
+    what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
+    return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
 
 
 def _without_done(wanted: Sequence[Mix], out: Path, *, resume: bool) -> list[Mix]:
@@ -117,17 +100,26 @@ def _without_done(wanted: Sequence[Mix], out: Path, *, resume: bool) -> list[Mix
 
 def _ids_in(out: Path) -> frozenset[str]:
     """The ids of the runs in a JSON Lines file, if it exists."""
-    if not out.exists():
-        return frozenset()
-    ids = set()
-    for number, line in enumerate(out.read_bytes().splitlines(), start=1):
+    return frozenset(record["id"] for record in records_in(out)) if out.exists() else frozenset()
+
+
+def records_in(path: Path) -> list[dict[str, Any]]:
+    """The runs in a JSON Lines file as they are written there; only that each has an id is seen to.
+
+    Raises:
+        InvalidInput: A line is no run.
+    """
+    records = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            ids.add(json.loads(line)["id"])
+            record = json.loads(line)
+            hash(record["id"])
         except (ValueError, TypeError, KeyError):
             raise InvalidInput(
-                f"{out}:{number}: no run. Mend the file, or choose another --out."
+                f"{path}:{number}: no run. Mend the file, or choose another --out."
             ) from None
-    return frozenset(ids)
+        records.append(record)
+    return records
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -68,7 +68,6 @@ def fit(
     physics = _physics(modes, playback)
     context = fit_context(profiles, usable, gpu)
     held = [log_memory(shared, context, gpu) for shared in usable]
-    gain, power_sigma = fit_power(usable, gpu)
     return Model(
         gpu=gpu.key,
         data=_data(profiles, usable),
@@ -79,8 +78,7 @@ def fit(
         alone=_alone(profiles, runs),
         context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
-        power_gain=gain,
-        power_sigma=power_sigma,
+        power=fit_power(usable, _solo(profiles, runs), gpu, physics, playback),
     )  # fmt: skip
 
 
@@ -127,18 +125,19 @@ def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physi
 
 def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
     """From solo runs of profiled workloads; 5 % and 10 % where there are too few."""
-    pairs = [
-        (profiles[tenant.workload.name], tenant)
-        for run in runs
-        for tenant in run.tenants
-        if run.ok and len(run.tenants) == 1 and tenant.workload.name in profiles
-    ]
+    pairs = [(profile, run.tenants[0]) for profile, run in _solo(profiles, runs)]
     far = [(is_gpu_bound(p), abs(float(np.log(tenant.step_s / p.step_s)))) for p, tenant in pairs]
     busy, idle = ([each for bound, each in far if bound is kind] for kind in (True, False))
     return Alone(
         gpu_bound=float(np.quantile(busy, 0.9)) if len(busy) >= _FEWEST_RUNS else 0.05,
         host_bound=float(np.quantile(idle, 0.9)) if len(idle) >= _FEWEST_RUNS else 0.10,
     )
+
+
+def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Profile, Run]]:
+    """The runs of one tenant that ran to the end, each beside its profile."""
+    named = [(run.tenants[0].workload.name, run) for run in runs if len(run.tenants) == 1]
+    return [(profiles[name], run) for name, run in named if run.ok and name in profiles]
 
 
 def _plain(log_errors: Floats) -> Plain:

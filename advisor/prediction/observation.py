@@ -8,6 +8,7 @@ import numpy as np
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
+from advisor.prediction.host import profiles_on_host
 from advisor.prediction.model import mode_of
 from advisor.prediction.rehearsal import Physics, rehearse
 from advisor.prediction.script import Floats
@@ -23,7 +24,8 @@ class Shared:
     Attributes:
         families: Of its tenants, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
-        alone_s: Step of each tenant's profile, shape (jobs,).
+        profiles: Of its tenants, each as on the core that the tenant had.
+        alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
     run: Run
@@ -52,13 +54,14 @@ def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[S
 def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
     names = [tenant.workload.name for tenant in run.tenants]
     sharing = parse_sharing(run.sharing)
-    usable = run.ok and len(names) > 1 and all(name in profiles for name in names)
+    teaches = run.ok and run.purpose != "control"
+    usable = teaches and len(names) > 1 and all(name in profiles for name in names)
     if not usable or not isinstance(sharing, Naive | Mps):
         return None
     return Shared(
         run=run,
         sharing=sharing,
-        profiles=tuple(profiles[name] for name in names),
+        profiles=profiles_on_host(run, profiles),
         measured_s=np.array([tenant.step_s for tenant in run.tenants]),
     )
 

@@ -42,12 +42,7 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
         argv: The words of the command line after its name.
     """
     sweep()
-    lifeline, ours = os.pipe()
-    command = [sys.executable, "-m", "advisor.running", entry, *argv]
-    inner = subprocess.Popen(
-        command, stdin=lifeline, env=os.environ | _ONE_THREAD, start_new_session=True
-    )
-    os.close(lifeline)
+    inner, ours = started_inner(entry, argv, start_new_session=True)
     try:
         _interrupt_on_signals()
         code = inner.wait()
@@ -61,6 +56,30 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
         print(f"error: the run was killed by {name}. Look for the cause in dmesg.", file=sys.stderr)
         return AdvisorError.exit_code
     return code
+
+
+def started_inner(
+    entry: str, argv: Sequence[str], *, start_new_session: bool = False, keep: Sequence[int] = ()
+) -> "tuple[subprocess.Popen[bytes], int]":
+    """A process that does ``entry(argv)``, and the descriptor of ours that is its lifeline.
+
+    Args:
+        entry: As `supervised` has it.
+        argv: The words it gets.
+        start_new_session: Whether it leaves this process's session, so that a terminal's Ctrl-C
+            does not reach it.
+        keep: Descriptors that it inherits.
+    """
+    lifeline, ours = os.pipe()
+    inner = subprocess.Popen(
+        [sys.executable, "-m", "advisor.running", entry, *argv],
+        stdin=lifeline,
+        env=os.environ | _ONE_THREAD,
+        start_new_session=start_new_session,
+        pass_fds=keep,
+    )
+    os.close(lifeline)
+    return inner, ours
 
 
 def _after_teardown(inner: "subprocess.Popen[bytes]") -> int:

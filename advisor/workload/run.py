@@ -8,7 +8,7 @@ from advisor.workload.measured import Counters, Memory, Provenance, Window, medi
 from advisor.workload.spec import STRICT, Workload
 
 Outcome = Literal["ok", "out-of-memory", "died"]
-Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation"]
+Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation", "control"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,9 @@ class Run:
         gpu: Catalogue key, or ``"cpu"``.
         sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
         purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
-            ``"solo"`` between others, ``"repeat"`` of another with fresh workers, or
-            ``"validation"`` of advice.
+            ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
+            ``"validation"`` of advice, or ``"control"`` of what the other GPUs of the host do to
+            a run: never fitted, never scored.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
         power_w: Mean power of the whole GPU in the window.
