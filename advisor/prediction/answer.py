@@ -41,6 +41,11 @@ class JobPrediction:
         memory_min_mib: What it needs at least; suffices only if the process is capped to it.
         memory_interval_mib: Around `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
+        energy_step_j: Its share of the GPU's energy in one of its steps, by the rule of
+            `advisor.prediction.power`: no meter tells one job's energy from another's. None
+            where a profile of the mix has no power.
+        energy_epoch_j: Of one pass, training steps only; None likewise, or without a pass.
+        energy_example_j: Of one example; None likewise.
     """
 
     job: str
@@ -51,6 +56,9 @@ class JobPrediction:
     memory_min_mib: float
     memory_interval_mib: Interval
     oom_probability: float
+    energy_step_j: Interval | None = None
+    energy_epoch_j: Interval | None = None
+    energy_example_j: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

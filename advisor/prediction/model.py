@@ -10,6 +10,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.prediction.features import FEATURES
 from advisor.prediction.memory import Context
+from advisor.prediction.power import Power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
@@ -151,8 +152,7 @@ class Model:
         alone: How steps alone vary.
         context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
-        power_gain: Measured over summed power above idle.
-        power_sigma: Relative standard error of predicted power.
+        power: How power and activity of jobs that share add up.
     """
 
     __pydantic_config__ = STRICT
@@ -165,8 +165,7 @@ class Model:
     alone: Alone
     context: Context
     memory_sigma: float
-    power_gain: float
-    power_sigma: float
+    power: Power
     schema: int = 1
 
 

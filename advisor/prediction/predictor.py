@@ -8,14 +8,14 @@ from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import place
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.prediction.energy import Drawn, drawn_in_turn, drawn_together, with_energy
 from advisor.prediction.memory import MPS_SERVER_MIB, Need, interval_mib, need, overflow_probability
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
+from advisor.prediction.power import Law
 from advisor.prediction.rehearsal import check_count, limit_shares
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
-
-_Z95 = 1.645  # standard normal quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,11 @@ class Predictor:
         pools = self._pools(len(profiles), sharing)
         risks = self._risks(needs, pools)
         serial = isinstance(sharing, Serial)
-        answers = tuple(map(self._job, profiles, steps, needs, risks))
+        drawn = self._drawn(profiles, steps, sharing)
+        plain = map(self._job, profiles, steps, needs, risks)
+        answers = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
         held = [each.held_mib for each in needs]
+        law = self._law(profiles, sharing)
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
         return MixPrediction(
             gpu=self.gpu.key,
@@ -61,9 +64,9 @@ class Predictor:
             memory_capacity_mib=max(pools.capacity_mib) if serial else sum(pools.capacity_mib),
             oom_probability=1 - prod(1 - risks[jobs[0]] for jobs in pools.jobs),
             weighted_speedup=1.0 if serial else sum(speeds),
-            power_w=self._power_w(profiles, speeds),
-            gract=activity.gract(profiles, speeds),
-            smact=activity.smact(profiles, speeds),
+            power_w=drawn.power_w,
+            gract=activity.gract(profiles, speeds, law),
+            smact=activity.smact(profiles, speeds, law),
             confirmed_on_hardware=self._confirmed(sharing),
         )
 
@@ -125,9 +128,15 @@ class Predictor:
             oom_probability=risk,
         )
 
-    def _power_w(self, profiles: Sequence[Profile], speeds: Sequence[float]) -> Interval | None:
-        middle = activity.power_w(profiles, speeds, self.gpu, self.model.power_gain)
-        if middle is None:
-            return None
-        margin = _Z95 * self.model.power_sigma * middle
-        return Interval(max(0.0, middle - margin), middle, middle + margin)
+    def _law(self, profiles: Sequence[Profile], sharing: Sharing) -> Law:
+        """How power and activity add up; jobs in turn are each alone."""
+        mode = mode_of(sharing) if isinstance(sharing, Naive | Mps) else None
+        return self.model.power.law(mode, 1 if isinstance(sharing, Serial) else len(profiles))
+
+    def _drawn(
+        self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Sharing
+    ) -> Drawn:
+        if isinstance(sharing, Serial):
+            return drawn_in_turn(profiles, steps, self.gpu, self.model.power)
+        law = self._law(profiles, sharing)
+        return drawn_together(profiles, steps, self.gpu, self.model.power, law)

@@ -1,0 +1,121 @@
+"""Power of the whole GPU while a mix runs, and whose energy it is, from what each job drew alone.
+
+A GPU that runs anything is awake: it draws more than one that sleeps, whoever runs, once. On top
+of that each job draws what it drew alone above the awake GPU, times how fast it runs beside the
+others, plus a part that it draws whatever its pace, since its warps wait on SMs that are on.
+
+**Whose energy it is** cannot be measured: a meter sees the whole GPU. The rule here: the awake
+GPU's power is shared equally by the jobs that run at that moment, the rest goes to each job in
+proportion to what it adds by the law above. The shares add up to the whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.script import Floats
+from advisor.workload.profile import Profile
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Law:
+    """How power and activity add up in one mode of sharing; the plain sum where nothing is known.
+
+    Attributes:
+        waiting: Share of its own power that a job draws whatever its pace, at least 0.
+        working: Share of it that follows the job's pace, at least 0.
+        working_half: The same for jobs in 16 bit precision, which take limits otherwise: the
+            libraries choose their kernels by the SMs that they see.
+        gract: Factor on the jobs' summed engine activity.
+        gract_least: Engine activity that any two jobs come to: time slices count as activity.
+        smact: Factor on the jobs' summed SM activity.
+        low: 5 % quantile of log(measured / predicted power), for families not fitted on.
+        high: 95 % quantile, likewise.
+    """
+
+    __pydantic_config__ = STRICT
+
+    waiting: float = 0.0
+    working: float = 1.0
+    working_half: float = 1.0
+    gract: float = 1.0
+    gract_least: float = 0.0
+    smact: float = 1.0
+    low: float = -0.25
+    high: float = 0.25
+
+    def __post_init__(self) -> None:
+        if min(self.waiting, self.working, self.working_half, self.gract, self.smact) < 0:
+            raise InvalidInput(f"shares and factors of a power law are at least 0, got {self}")
+        if not self.low <= 0 <= self.high:
+            raise InvalidInput(f"the bounds of a power law hold its middle, got {self}")
+
+
+# Of a job that nobody shares the GPU with: what its profile says, from one day to the next.
+_ALONE = Law(low=-0.1, high=0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """The laws of one GPU.
+
+    Attributes:
+        awake_w: What the GPU draws while processes hold it and none has work for it.
+        laws: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+        alone: Of a job alone.
+    """
+
+    __pydantic_config__ = STRICT
+
+    awake_w: float
+    laws: dict[str, Law] = field(default_factory=dict)
+    alone: Law = _ALONE
+
+    def law(self, mode: str | None, jobs: int) -> Law:
+        """What holds for so many jobs at once; `mode` is None for other ways to share."""
+        if jobs == 1:
+            return self.alone
+        return self.laws.get(mode or "", Law())
+
+    def added_w(
+        self, profiles: Sequence[Profile], speeds: Sequence[float], law: Law
+    ) -> Floats | None:
+        """Watts that each job adds to the awake GPU, shape (jobs,); None without their power.
+
+        Args:
+            profiles: The jobs, each measured alone.
+            speeds: Solo step over shared step of each, 0..1, shape (jobs,).
+            law: Of the way they share.
+        """
+        drawn = [profile.power_w for profile in profiles]
+        known = [watts for watts in drawn if watts is not None]
+        if len(known) < len(drawn):
+            return None
+        own = np.maximum(0.0, np.array(known) - self.awake_w)
+        half = np.array([is_half(profile) for profile in profiles])
+        working = np.where(half, law.working_half, law.working)
+        return np.asarray(own * (law.waiting + working * np.asarray(speeds)))
+
+    def shares_w(
+        self, profiles: Sequence[Profile], speeds: Sequence[float], gpu: Gpu, law: Law
+    ) -> Floats | None:
+        """Watts of each job by the rule above, shape (jobs,); their sum is the whole GPU's power.
+
+        Never below the awake GPU's power nor above the GPU's limit; None without the jobs' power.
+        Where the limit binds, what the jobs add is cut in proportion.
+        """
+        added = self.added_w(profiles, speeds, law)
+        if added is None:
+            return None
+        room_w = max(0.0, (gpu.power_limit_w or float("inf")) - self.awake_w)
+        cut = min(1.0, room_w / max(float(added.sum()), 1e-9))
+        return np.asarray(self.awake_w / len(profiles) + cut * added)
+
+
+def is_half(profile: Profile) -> bool:
+    """Whether the job computes in 16 bit precision."""
+    return profile.workload.precision == "amp"
