@@ -4,12 +4,15 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.spec import Workload
+from advisor.workload.spec import Execution, Precision, Workload
 from advisor.workload.zoo import timm_workload
 
-_OF_TIMM = ("resolution", "classes", "batch", "precision", "loader_workers", "examples")
+_OF_TIMM = (
+    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,8 @@ def _add_timm(group: "argparse._ArgumentGroup") -> None:
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
     add("--classes", type=int, help="outputs of the classifier")
     add("--batch", type=int, help="images a step")
-    add("--precision", choices=("default", "tf32", "amp"), help="[default]")
+    add("--precision", choices=get_args(Precision), help="[default]")
+    add("--execution", choices=get_args(Execution), help="[eager]")
     add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]")
     add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
 

@@ -2,14 +2,15 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
 
 # For pydantic, which is absent where measuring runs: a misspelt key or a NaN is refused.
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
-Precision = Literal["default", "tf32", "amp"]
+Precision = Literal["default", "tf32", "amp", "fp16"]
+Execution = Literal["eager", "compiled", "graph"]
 Source = Literal["timm", "plain"]
 
 _COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
@@ -28,12 +29,14 @@ class Workload:
             leaves whole families out.
         batch: Examples a step.
         precision: ``"default"`` as torch does, ``"tf32"`` with both switches on, ``"amp"`` under
-            bf16 autocast.
+            bf16 autocast, ``"fp16"`` under fp16 autocast with scaled gradients.
+        execution: ``"eager"``, ``"compiled"`` by `torch.compile`, or ``"graph"``: the whole step
+            captured once as a CUDA graph, then replayed.
         loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input lies
             on the GPU already.
         resolution: Pixels of an image's side; None where the input is no image.
         classes: Outputs of the classifier; None where there is none.
-        sequence_length: Tokens an example; None where the input is no text.
+        sequence_length: Tokens or frames an example; None where the input is no sequence.
         table_mib: Size of the embedding tables; None where there are none.
         examples_per_epoch: Examples of one pass; None where the user never said.
 
@@ -49,6 +52,7 @@ class Workload:
     family: str
     batch: int
     precision: Precision = "default"
+    execution: Execution = "eager"
     loader_workers: int = 0
     resolution: int | None = None
     classes: int | None = None
@@ -59,10 +63,10 @@ class Workload:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise InvalidInput(f"{self.name!r} names no workload: letters, digits and ._+- only")
-        if self.precision not in ("default", "tf32", "amp"):
-            raise InvalidInput(
-                f"{self.name}: precision is default, tf32 or amp, got {self.precision!r}"
-            )
+        for field, allowed in (("precision", Precision), ("execution", Execution)):
+            if (given := getattr(self, field)) not in get_args(allowed):
+                known = ", ".join(get_args(allowed))
+                raise InvalidInput(f"{self.name}: {field} is one of {known}, got {given!r}")
         if self.loader_workers < 0:
             raise InvalidInput(f"{self.name}: loader_workers={self.loader_workers} is below 0")
         for field in _COUNTS:
