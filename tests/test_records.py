@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,22 @@ def test_a_profile_that_was_written_reads_back_equal():
 def test_a_run_that_was_written_reads_back_equal():
     run = synthetic.run([synthetic.profile()])
     assert parse_record(Run, run_line(run), "here") == run
+
+
+def test_a_run_on_a_card_made_smaller_reads_back_equal_and_shows_no_pace():
+    whole = synthetic.run([synthetic.profile()])
+    run = replace(whole, purpose="memory", capacity_mib=24576, free_mib=23961.0)
+    assert parse_record(Run, run_line(run), "here") == run
+    assert whole.shows_pace
+    assert not run.shows_pace
+
+
+@pytest.mark.parametrize(
+    "change", [{"capacity_mib": 24576}, {"purpose": "memory"}, {"free_mib": 23961.0}]
+)
+def test_a_smaller_card_without_its_size_or_purpose_is_refused(change):
+    with pytest.raises(InvalidInput, match="if and only if its purpose is memory"):
+        replace(synthetic.run([synthetic.profile()]), **change)
 
 
 def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):

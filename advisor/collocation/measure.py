@@ -1,13 +1,14 @@
 """One real shared run: fresh tenants, a rehearsal, then the windows in which all of them run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import sleep, time
 from typing import Any
 
 from advisor.collocation.plans import Mix
 from advisor.errors import AdvisorError
 from advisor.gpu.snapshot import Activity
+from advisor.running.ballast import ballast_on
 from advisor.running.device import Meter
 from advisor.running.memory import memory_record
 from advisor.running.provenance import Origin
@@ -20,6 +21,9 @@ from advisor.workload.run import Tenant as Record
 
 # From telling tenants when to start to that moment: they must have heard by then.
 _NOTICE_S = 0.1
+
+# Of a run that asks only whether its tenants fit: some steps each, so that caches have grown.
+_WHETHER_IT_FITS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +64,7 @@ def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
     Raises:
-        InvalidInput: A workload cannot be built.
+        InvalidInput: A workload cannot be built, or the GPU cannot look like the card asked for.
         GpuUnavailable: MPS does not start.
         AdvisorError: MPS is not in the state it should be in.
     """
@@ -71,9 +75,14 @@ def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run
         Seat(stage.device.kind, each, environment)
         for each, environment in zip(cores, environments, strict=True)
     ]
-    with tenants_on(seats, stage.folder) as tenants:
+    if mix.capacity_mib is not None:
+        setting = replace(setting, timing=_WHETHER_IT_FITS)
+    with (
+        ballast_on(stage, mix.capacity_mib) as free_mib,
+        tenants_on(seats, stage.folder) as tenants,
+    ):
         course = _course(mix, tenants, setting)
-        run = _record(mix, tenants, course, setting)
+        run = _record(mix, tenants, course, setting, free_mib)
     if not run.ok:
         stage.close()  # a client that dies can leave an MPS server that serves nobody anew
     return run
@@ -159,7 +168,13 @@ def _memory(
     return None
 
 
-def _record(mix: Mix, tenants: Sequence[Tenant], course: _Course, setting: Setting) -> Run:
+def _record(
+    mix: Mix,
+    tenants: Sequence[Tenant],
+    course: _Course,
+    setting: Setting,
+    free_mib: float | None,
+) -> Run:
     versions = next((tenant.versions for tenant in tenants if tenant.versions), None)
     if versions is None:
         detail = tenants[0].ended.detail if tenants[0].ended else "it never said anything"
@@ -177,6 +192,8 @@ def _record(mix: Mix, tenants: Sequence[Tenant], course: _Course, setting: Setti
         power_w=activity.power_w if activity else None,
         counters=activity.counters if activity else None,
         provenance=origin.provenance(versions, course.clocks_mhz),
+        capacity_mib=mix.capacity_mib,
+        free_mib=free_mib,
     )
 
 

@@ -35,6 +35,7 @@ class Plan:
         sharing: How, in words that `advisor.sharing.parse_sharing` reads.
         purpose: See `advisor.workload.run.Run`.
         repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
+        capacity_mib: Size of the card that the GPU shall look like, with purpose ``"memory"``.
         workloads: In the order of the limits in `sharing`.
     """
 
@@ -42,6 +43,7 @@ class Plan:
     sharing: str
     purpose: Purpose
     repeats: str | None = None
+    capacity_mib: int | None = None
     workloads: tuple[Workload, ...]
 
     def __post_init__(self) -> None:
@@ -53,6 +55,10 @@ class Plan:
             )
         if (self.purpose == "repeat") != (self.repeats is not None):
             raise InvalidInput('"repeats" names a run if and only if purpose is "repeat"')
+        if (self.purpose == "memory") != (self.capacity_mib is not None):
+            raise InvalidInput('a "capacity_mib" is given if and only if purpose is "memory"')
+        if self.capacity_mib is not None and self.capacity_mib < 1:
+            raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
         self._check_sharing()
 
     def _check_sharing(self) -> None:
@@ -75,6 +81,7 @@ class Mix:
     sharing: Naive | Mps
     purpose: Purpose
     repeats: str | None
+    capacity_mib: int | None = None
     workloads: tuple[Workload, ...]
 
 
@@ -95,7 +102,7 @@ def _mix(plan: Plan, sharing: Naive | Mps, workloads: tuple[Workload, ...], suff
     repeats = None if plan.repeats is None else plan.repeats + suffix
     return Mix(
         id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
-        workloads=workloads,
+        capacity_mib=plan.capacity_mib, workloads=workloads,
     )  # fmt: skip
 
 
@@ -131,12 +138,19 @@ def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
         )
     if not isinstance(document["plans"], list):
         raise InvalidInput('"plans" must be a list')
-    plans = tuple(_plan(entry, number, gpu) for number, entry in enumerate(document["plans"]))
-    _refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
+    plans = tuple(
+        plan_of(entry, f"plans[{number}]", gpu) for number, entry in enumerate(document["plans"])
+    )
+    refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
 
 
-def _refuse_twins(ids: list[str]) -> None:
+def refuse_twins(ids: list[str]) -> None:
+    """See that no id comes twice.
+
+    Raises:
+        InvalidInput: One does.
+    """
     seen: set[str] = set()
     for each in ids:
         if each in seen:
@@ -144,28 +158,44 @@ def _refuse_twins(ids: list[str]) -> None:
         seen.add(each)
 
 
-def _plan(entry: Any, number: int, gpu: str) -> Plan:
+def plan_of(entry: Any, where: str, gpu: str) -> Plan:
+    """The plan that `entry` of a file holds; messages call it `where`.
+
+    Raises:
+        InvalidInput: It holds none, or one that `gpu` cannot run.
+    """
     try:
         if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
             workloads = enumerate(entry["workloads"])
             entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
         plan = _record(Plan, entry)
-        _refuse_mps_of(gpu, plan)
+        _refuse_of_cpu(gpu, plan)
     except InvalidInput as error:
-        raise InvalidInput(f"plans[{number}]: {error}") from None
+        raise InvalidInput(f"{where}: {error}") from None
     return plan
 
 
-def _refuse_mps_of(gpu: str, plan: Plan) -> None:
+def _refuse_of_cpu(gpu: str, plan: Plan) -> None:
+    if gpu == "cpu" and plan.capacity_mib is not None:
+        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
     if gpu == "cpu" and isinstance(parse_sharing(plan.sharing), Mps):
         raise InvalidInput("a CPU is not shared by MPS; use naive or serial with it")
 
 
 def _workload(entry: Any, number: int) -> Workload:
     try:
-        return zoo.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
+        return workload_of(entry)
     except InvalidInput as error:
         raise InvalidInput(f"workloads[{number}]: {error}") from None
+
+
+def workload_of(entry: Any) -> Workload:
+    """The workload that `entry` of a file names, or describes field by field.
+
+    Raises:
+        InvalidInput: It does neither.
+    """
+    return zoo.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
 
 
 def _record(kind: type[_Record], entry: Any) -> _Record:

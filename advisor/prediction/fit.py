@@ -136,8 +136,9 @@ def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
 
 def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Profile, Run]]:
     """The runs of one tenant that ran to the end, each beside its profile."""
-    named = [(run.tenants[0].workload.name, run) for run in runs if len(run.tenants) == 1]
-    return [(profiles[name], run) for name, run in named if run.ok and name in profiles]
+    alone = [run for run in runs if len(run.tenants) == 1 and run.shows_pace]
+    named = [(run.tenants[0].workload.name, run) for run in alone]
+    return [(profiles[name], run) for name, run in named if name in profiles]
 
 
 def _plain(log_errors: Floats) -> Plain:

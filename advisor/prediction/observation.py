@@ -54,8 +54,7 @@ def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[S
 def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
     names = [tenant.workload.name for tenant in run.tenants]
     sharing = parse_sharing(run.sharing)
-    teaches = run.ok and run.purpose != "control"
-    usable = teaches and len(names) > 1 and all(name in profiles for name in names)
+    usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
     if not usable or not isinstance(sharing, Naive | Mps):
         return None
     return Shared(

@@ -8,7 +8,7 @@ from advisor.workload.measured import Counters, Memory, Provenance, Window, medi
 from advisor.workload.spec import STRICT, Workload
 
 Outcome = Literal["ok", "out-of-memory", "died"]
-Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation", "control"]
+Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation", "control", "memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +57,17 @@ class Run:
         sharing: As `advisor.sharing.parse_sharing` reads it; a solo run is ``"naive"``.
         purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
             ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
-            ``"validation"`` of advice, or ``"control"`` of what the other GPUs of the host do to
-            a run: never fitted, never scored.
+            ``"validation"`` of advice, ``"control"`` of what the other GPUs of the host do to
+            a run: never fitted, never scored; or ``"memory"``: whether the tenants fit on a
+            smaller card. Its windows are too short to tell of pace.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
         power_w: Mean power of the whole GPU in the window.
         counters: Of the whole GPU in the window, never of one tenant.
+        capacity_mib: Size of the card that this one was made to look like, with purpose
+            ``"memory"``; None where tenants had all of it.
+        free_mib: Device memory that tenants, and the MPS server under MPS, found free on that
+            smaller card; None likewise.
     """
 
     __pydantic_config__ = STRICT
@@ -77,6 +82,8 @@ class Run:
     power_w: float | None
     counters: Counters | None
     provenance: Provenance
+    capacity_mib: int | None = None
+    free_mib: float | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -86,8 +93,19 @@ class Run:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):
             raise InvalidInput(f"run {self.id}: a repeat names the run that it repeats")
+        smaller = {self.capacity_mib is not None, self.free_mib is not None}
+        if smaller != {self.purpose == "memory"}:
+            raise InvalidInput(
+                f"run {self.id}: capacity_mib and free_mib are known if and only if its purpose "
+                f"is memory"
+            )
 
     @property
     def ok(self) -> bool:
         """Whether every tenant ran to the end of the window."""
         return all(tenant.outcome == "ok" for tenant in self.tenants)
+
+    @property
+    def shows_pace(self) -> bool:
+        """Whether its steps may be learnt from: all ran, on a whole card, beside no experiment."""
+        return self.ok and self.purpose not in ("control", "memory")

@@ -66,6 +66,10 @@ def test_copies_in_a_serial_plan_run_once(read):
         ({"purpose": "fun"}, "'purpose' cannot be 'fun'"),
         ({"repeats": "p0"}, 'if and only if purpose is "repeat"'),
         ({"purpose": "repeat"}, 'if and only if purpose is "repeat"'),
+        ({"purpose": "memory"}, 'if and only if purpose is "memory"'),
+        ({"capacity_mib": 24576}, 'if and only if purpose is "memory"'),
+        ({"purpose": "memory", "capacity_mib": 0}, "a card has at least 1 MiB"),
+        ({"purpose": "memory", "capacity_mib": 24.5}, "'capacity_mib' cannot be 24.5"),
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"workloads": []}, "1 to 48 workloads, got 0"),
         ({"workloads": ["mlp-toy-bs32"] * 49, "sharing": "mps"}, "got 49"),
@@ -98,6 +102,20 @@ def test_a_workload_that_cannot_be_meant_is_refused(read, field, value, said):
     entry = asdict(workload("mlp-toy-bs32")) | {field: value}
     with pytest.raises(InvalidInput, match=said):
         read(PLAN | {"workloads": [entry], "sharing": "naive"})
+
+
+def test_a_plan_may_ask_for_a_smaller_card(read):
+    (plan,) = read(PLAN | {"purpose": "memory", "capacity_mib": 24576})
+    (mix,) = mixes_of(plan)
+    assert (mix.purpose, mix.capacity_mib) == ("memory", 24576)
+
+
+def test_a_cpu_cannot_look_like_a_smaller_card(tmp_path):
+    file = tmp_path / "plans.json"
+    entry = PLAN | {"purpose": "memory", "capacity_mib": 24576, "sharing": "naive"}
+    file.write_text(json.dumps({"schema": 1, "gpu": "cpu", "plans": [entry]}))
+    with pytest.raises(InvalidInput, match="drop capacity_mib"):
+        read_plans(file, "cpu")
 
 
 def test_a_missing_key_is_named(read):
