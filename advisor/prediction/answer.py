@@ -76,6 +76,7 @@ class MixPrediction:
         gract: Share of time in which the GPU's engine is active, 0..1; None likewise.
         smact: Mean share of SMs with work, 0..1; None likewise.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
+        power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: GPU from whose data this was translated; None: measured on this one.
     """
 
@@ -91,3 +92,4 @@ class MixPrediction:
     smact: float | None
     confirmed_on_hardware: bool
     estimated_from: str | None = None
+    power_cap_w: float | None = None

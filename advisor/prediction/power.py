@@ -118,4 +118,4 @@ class Power:
 
 def is_half(profile: Profile) -> bool:
     """Whether the job computes in 16 bit precision."""
-    return profile.workload.precision == "amp"
+    return profile.workload.precision in ("amp", "fp16")

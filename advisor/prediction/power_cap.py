@@ -1,0 +1,157 @@
+"""What a power cap below the GPU's limit does to pace and energy: not measured on this GPU.
+
+Both laws look at one number: how far the mean power that the mix would draw lies above the cap.
+They were fitted to epochs of five networks under caps of 100 W to 300 W on a V100 and an A40
+(the traces of Zeus, "Understanding and Optimizing GPU Energy Consumption of DNN Training",
+NSDI 2023, github.com/ml-energy/zeus, Apache-2.0) by `benchmarks/fit_power_cap.py`, which also
+says how far they are off for a network, and for a GPU, that was left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, hypot, isfinite, log
+from statistics import fmean
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.prediction.script import Floats
+from advisor.sharing import Serial
+
+CAP_NOTE = "not measured on this GPU: translated from V100 and A40"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapLaw:
+    """Log of a ratio as ``first * h + second * h**2``, less the same at the GPU's limit.
+
+    h is how far power lies above the cap, log(power / cap) less `offset`, as a soft maximum with
+    0: a load whose mean lies under the cap has moments that do not.
+
+    Attributes:
+        softness: Width of the soft maximum's bend, above 0.
+        low: 5 % quantile of log(measured / predicted) over networks and GPUs left out.
+        high: 95 % quantile, likewise.
+    """
+
+    first: float
+    second: float
+    offset: float
+    softness: float
+    low: float
+    high: float
+
+    def log_ratio(self, power_w: Floats, cap_w: Floats, limit_w: Floats) -> Floats:
+        """For mean powers without a cap, caps and limits of the GPU, each of shape (rows,)."""
+        columns = columns_of(power_w, cap_w, limit_w, self.offset, self.softness)
+        return np.asarray(columns @ np.array([self.first, self.second]))
+
+
+def columns_of(
+    power_w: Floats, cap_w: Floats, limit_w: Floats, offset: float, softness: float
+) -> Floats:
+    """What a cap law is linear in, shape (rows, 2)."""
+
+    def above(watts: Floats) -> Floats:
+        return np.asarray(
+            softness * np.logaddexp(0.0, (np.log(power_w / watts) - offset) / softness)
+        )
+
+    capped, free = above(cap_w), above(limit_w)
+    return np.column_stack([capped - free, capped**2 - free**2])
+
+
+# As `benchmarks/fit_power_cap.py` prints them: time goes up, power goes down.
+TIME = CapLaw(
+    first=0.3986, second=1.2046, offset=0.1, softness=0.2, low=-0.225, high=0.304
+)  # fmt: skip
+POWER = CapLaw(
+    first=-0.9256, second=0.0, offset=-0.1, softness=0.05, low=-0.131, high=0.065
+)  # fmt: skip
+
+
+def check_cap(cap_w: float, gpu: Gpu) -> None:
+    """Refuse a cap that `gpu` cannot be set to.
+
+    Raises:
+        InvalidInput: It is above the GPU's limit, or below the least that can be set.
+    """
+    limit_w, least_w = gpu.power_limit_w, gpu.power_limit_min_w
+    if limit_w is None:
+        raise InvalidInput(f"{gpu.key}: its power limit is not known, so no cap can be judged.")
+    least = "above 0 W (the least that it takes is not known)" if least_w is None else (
+        f"at least {least_w:g} W"
+    )  # fmt: skip
+    if not (isfinite(cap_w) and (least_w or 0.0) <= cap_w <= limit_w and cap_w > 0):
+        raise InvalidInput(
+            f"a power cap of {cap_w:g} W cannot be set on {gpu.key}. "
+            f"Use {least} and at most {limit_w:g} W."
+        )
+
+
+def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu) -> MixPrediction:
+    """`mix` under a cap, marked as not confirmed.
+
+    Args:
+        mix: Without a cap; its power is known.
+        alone_w: The power by which each job is slowed, shape (jobs,): the mix's own where jobs
+            run at once, each job's where they take turns.
+        cap_w: As `check_cap` allows.
+        gpu: Of the prediction.
+    """
+    if mix.power_w is None:
+        raise InvalidInput("a power cap needs the power of every job, which was not measured")
+    limit_w = gpu.power_limit_w or cap_w
+    slower = [_ratio(TIME, watts, cap_w, limit_w) for watts in alone_w]
+    weaker = [_ratio(POWER, watts, cap_w, limit_w) for watts in alone_w]
+    jobs = tuple(map(_capped_job, mix.jobs, slower, weaker))
+    speeds = [1 / job.slowdown for job in jobs]
+    return replace(
+        mix,
+        jobs=jobs,
+        power_w=_times(mix.power_w, _mean(weaker, alone_w)),
+        weighted_speedup=fmean(speeds) if isinstance(mix.sharing, Serial) else sum(speeds),
+        power_cap_w=cap_w,
+        confirmed_on_hardware=False,
+    )
+
+
+def _mean(ratios: Sequence[Interval], weights: Sequence[float]) -> Interval:
+    levels = ((each.p05, each.p50, each.p95) for each in ratios)
+    return Interval(*(fmean(level, weights) for level in zip(*levels, strict=True)))
+
+
+def _ratio(law: CapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
+    """Capped over uncapped; no cap at all has no error."""
+    if cap_w >= limit_w:
+        return Interval(1.0, 1.0, 1.0)
+    rows = (np.array([watts]) for watts in (power_w, cap_w, limit_w))
+    middle = exp(float(law.log_ratio(*rows)[0]))
+    return Interval(middle * exp(law.low), middle, middle * exp(law.high))
+
+
+def _capped_job(job: JobPrediction, slower: Interval, weaker: Interval) -> JobPrediction:
+    energy = _times(slower, weaker)
+    return replace(
+        job,
+        step_s=_times(job.step_s, slower),
+        epoch_s=_maybe(job.epoch_s, slower),
+        slowdown=job.slowdown * slower.p50,
+        energy_step_j=_maybe(job.energy_step_j, energy),
+        energy_epoch_j=_maybe(job.energy_epoch_j, energy),
+        energy_example_j=_maybe(job.energy_example_j, energy),
+    )
+
+
+def _maybe(value: Interval | None, factor: Interval) -> Interval | None:
+    return None if value is None else _times(value, factor)
+
+
+def _times(value: Interval, factor: Interval) -> Interval:
+    """The product of two independent numbers."""
+    down = hypot(*(log(each.p50 / each.p05) for each in (value, factor)))
+    up = hypot(*(log(each.p95 / each.p50) for each in (value, factor)))
+    middle = value.p50 * factor.p50
+    return Interval(middle * exp(-down), middle, middle * exp(up))
