@@ -110,5 +110,65 @@ class Clicks:
         return _row(self.batch(1))
 
 
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Sequences of `length` frames, each of `width` numbers, with a label."""
+
+    length: int
+    width: int
+    classes: int
+
+    def batch(self, count: int) -> tuple[Tensor, ...]:
+        frames = torch.randn(count, self.length, self.width)
+        return frames, torch.randint(self.classes, (count,))
+
+    def one(self) -> tuple[Tensor, ...]:
+        return _row(self.batch(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Sequences of `source` token ids below `vocabulary`; what is to be told of each is `target`.
+
+    Inputs are the source and the target so far; the target is each of its tokens' successor.
+    """
+
+    vocabulary: int
+    source: int
+    target: int
+
+    def batch(self, count: int) -> tuple[Tensor, ...]:
+        tokens = torch.randint(self.vocabulary, (count, self.source))
+        return tokens, *Continuations(self.vocabulary, self.target).batch(count)
+
+    def one(self) -> tuple[Tensor, ...]:
+        return _row(self.batch(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Graphs of `nodes` nodes with `features` each, and `edges` random edges between them.
+
+    Inputs are features (nodes, features) and edges (2, edges), from the first row to the second;
+    the target is a label of each node, or one of the graph.
+    """
+
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    per_node: bool
+
+    def batch(self, count: int) -> tuple[Tensor, ...]:
+        return (
+            torch.randn(count, self.nodes, self.features),
+            torch.randint(self.nodes, (count, 2, self.edges)),
+            torch.randint(self.classes, (count, self.nodes) if self.per_node else (count,)),
+        )
+
+    def one(self) -> tuple[Tensor, ...]:
+        return _row(self.batch(1))
+
+
 def _row(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(tensor[0] for tensor in batch)

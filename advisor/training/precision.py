@@ -1,4 +1,4 @@
-"""Number formats of a step: torch's own, TF32 where torch would use FP32, or bf16 autocast."""
+"""Number formats of a step: torch's own, TF32 where torch would use FP32, bf16 or fp16 autocast."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,6 +13,8 @@ _CUDNN: Any = torch.backends.cudnn
 _SWITCHES = (torch.backends.cuda.matmul, _CUDNN.conv, _CUDNN.rnn)
 _TORCH_OWN = tuple(switch.fp32_precision for switch in _SWITCHES)
 
+_AUTOCAST = {"amp": torch.bfloat16, "fp16": torch.float16}
+
 
 def set_switches(precision: Precision) -> None:
     """Set torch's process-wide TF32 switches for `precision`.
@@ -26,6 +28,6 @@ def set_switches(precision: Precision) -> None:
 
 def autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
     """The context in which forward pass and loss run, fresh for each step."""
-    if precision == "amp":
-        return torch.autocast(device, dtype=torch.bfloat16)
+    if precision in _AUTOCAST:
+        return torch.autocast(device, dtype=_AUTOCAST[precision])
     return nullcontext()

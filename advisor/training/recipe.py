@@ -1,21 +1,26 @@
-"""What each model is trained with: its network, examples, loss and optimizer."""
+"""What each model is trained with: its network, examples and loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.training.diffusion import Diffusion, check_side
+from advisor.training.encoder_decoder import T5_VOCABULARY, T5Small
 from advisor.training.examples import (
     Clicks,
     Continuations,
     Examples,
+    Frames,
+    Graphs,
     Images,
     Sentences,
+    Spans,
     Vectors,
 )
+from advisor.training.graph_network import ARXIV, MOLECULES, GraphNetwork, GraphShape
 from advisor.training.language import (
     BERT_BASE,
     GPT2_MEDIUM,
@@ -30,6 +35,12 @@ from advisor.training.recommender import (
     SPARSE_FEATURES,
     Recommender,
     rows_of_tables,
+)
+from advisor.training.recurrent import (
+    LSTM_VOCABULARY,
+    SPEECH_BANDS,
+    GruClassifier,
+    LstmLanguageModel,
 )
 from advisor.training.toys import MLP_INPUTS, Cnn, mlp
 from advisor.training.vision import timm_network
@@ -55,25 +66,6 @@ class Recipe:
 def classification_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross entropy of `logits` (..., classes) and class numbers `targets` (...)."""
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
-
-
-def optimizer_of(network: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer such networks are usually trained with, at torch's defaults for its kind.
-
-    Plain SGD where gradients are sparse; AdamW where layers are normalised, which is transformers
-    and ConvNeXt; SGD with momentum for the rest, the convolutional networks. Rates are low, since
-    the data is random and a step that diverged to NaN would draw less power.
-    """
-    parameters = list(network.parameters())
-    if _has(network, nn.EmbeddingBag):
-        return torch.optim.SGD(parameters, lr=0.01)
-    if _has(network, nn.LayerNorm):
-        return torch.optim.AdamW(parameters, lr=1e-4)
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
-
-
-def _has(network: nn.Module, kind: type[nn.Module]) -> bool:
-    return any(isinstance(module, kind) for module in network.modules())
 
 
 def recipe_of(workload: Workload) -> Recipe:
@@ -132,6 +124,43 @@ def _recommender(workload: Workload) -> Recipe:
     return Recipe(lambda: Recommender(rows), clicks, functional.binary_cross_entropy_with_logits)
 
 
+def _lstm(workload: Workload) -> Recipe:
+    text = Continuations(LSTM_VOCABULARY, _needed(workload, "sequence_length"))
+    return Recipe(LstmLanguageModel, text, classification_loss)
+
+
+def _gru(workload: Workload) -> Recipe:
+    classes = _needed(workload, "classes")
+    frames = Frames(_needed(workload, "sequence_length"), SPEECH_BANDS, classes)
+    return Recipe(lambda: GruClassifier(classes), frames, classification_loss)
+
+
+def _t5(workload: Workload) -> Recipe:
+    source = _needed(workload, "sequence_length")
+    # 15 % of the tokens are hidden, in spans of three with a mark before each (Raffel et al. 2020,
+    # section 3.1.4): 114 of 512, here the quarter to which that is padded.
+    spans = Spans(T5_VOCABULARY, source, max(1, source // 4))
+    return Recipe(T5Small, spans, classification_loss)
+
+
+def _unet(workload: Workload) -> Recipe:
+    resolution = _needed(workload, "resolution")
+    check_side(resolution)
+    # The network tells its own errors: there is nothing to compare them with.
+    return Recipe(
+        lambda: Diffusion(resolution), Images(resolution, 1), lambda errors, _: errors.mean()
+    )
+
+
+def _graph_network(shape: GraphShape) -> Callable[[Workload], Recipe]:
+    def recipe(workload: Workload) -> Recipe:
+        classes = _needed(workload, "classes")
+        graphs = Graphs(shape.nodes, shape.edges, shape.features, classes, shape.per_node)
+        return Recipe(lambda: GraphNetwork(shape, classes), graphs, classification_loss)
+
+    return recipe
+
+
 _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "mlp": _mlp,
     "cnn": _cnn,
@@ -139,7 +168,13 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "bert-base": _classifier(BERT_BASE),
     "gpt2-small": _language_model(GPT2_SMALL),
     "gpt2-medium": _language_model(GPT2_MEDIUM),
+    "t5-small": _t5,
+    "lstm": _lstm,
+    "gru": _gru,
     "dlrm": _recommender,
+    "unet": _unet,
+    "gcn-arxiv": _graph_network(ARXIV),
+    "gcn-molecules": _graph_network(MOLECULES),
 }
 
 

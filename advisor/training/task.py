@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from advisor.training.execution import captured, check_device, compiled
 from advisor.training.feed import Feed, Loaded, Resident
+from advisor.training.optimizers import optimizer_for
 from advisor.training.precision import autocast, set_switches
-from advisor.training.recipe import optimizer_of, recipe_of
+from advisor.training.recipe import recipe_of
 from advisor.workload.spec import Workload
 
 
@@ -34,14 +36,17 @@ class Step:
             loaded = Loaded(recipe.examples, workload.batch, workers, device)
         try:
             with device:
-                self._network = recipe.network().train()
+                network = recipe.network().train()
                 self._feed = loaded or Resident(recipe.examples, workload.batch)
+            self._optimizer = optimizer_for(workload, network)
         except BaseException:
             if loaded is not None:
                 loaded.close()
             raise
+        self._network = compiled(network) if workload.execution == "compiled" else network
         self._loss_of = recipe.loss
-        self._optimizer = optimizer_of(self._network)
+        # Switched off, it hands on loss and optimizer as they are.
+        self._scaler = torch.amp.GradScaler(device.type, enabled=workload.precision == "fp16")
 
     def __call__(self) -> None:
         for phase in self.phases.values():
@@ -68,11 +73,12 @@ class Step:
 
     def _backward(self) -> None:
         assert self.loss is not None
-        self.loss.backward()  # type: ignore[no-untyped-call]
+        self._scaler.scale(self.loss).backward()  # type: ignore[no-untyped-call]
         self.loss = self.loss.detach()
 
     def _update(self) -> None:
-        self._optimizer.step()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
 
     def next_batch(self) -> tuple[Tensor, ...]:
@@ -82,6 +88,34 @@ class Step:
     def close(self) -> None:
         """End the loader's workers, if any. The step cannot be called afterwards."""
         self._feed.close()
+
+
+class GraphStep(Step):
+    """A step that is one CUDA graph: its input is copied to where the graph reads it."""
+
+    def __init__(self, workload: Workload, device: torch.device) -> None:
+        super().__init__(workload, device)
+        try:
+            self._read = tuple(torch.clone(each) for each in self.next_batch())
+            self._graph = captured(self._record)
+        except BaseException:
+            self.close()
+            raise
+
+    def _record(self) -> None:
+        self._batch = self._read
+        self._forward()
+        self._backward()
+        self._update()
+
+    @property
+    def phases(self) -> Mapping[str, Callable[[], None]]:
+        """The parts of a step, by name, to be called in this order."""
+        return {"fetch": self._fetch, "replay": self._graph.replay}
+
+    def _fetch(self) -> None:
+        for place, tensor in zip(self._read, self.next_batch(), strict=True):
+            place.copy_(tensor, non_blocking=True)
 
 
 def build(workload: Workload, device: str) -> Step:
@@ -96,8 +130,11 @@ def build(workload: Workload, device: str) -> Step:
 
     Raises:
         UnknownName: There is no such model.
-        InvalidInput: Its numbers do not suffice or do not fit the model.
+        InvalidInput: Its numbers do not suffice or do not fit the model, or the device cannot run
+            it in this precision or execution.
         torch.OutOfMemoryError: The device has no room for it.
     """
+    where = torch.device(device)
+    check_device(workload, where)
     set_switches(workload.precision)
-    return Step(workload, torch.device(device))
+    return (GraphStep if workload.execution == "graph" else Step)(workload, where)

@@ -8,11 +8,13 @@ import torch
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.training.examples import Clicks, Continuations, Images, Sentences, Vectors
+from advisor.training.optimizers import optimizer_of
 from advisor.training.precision import autocast, set_switches
-from advisor.training.recipe import optimizer_of, recipe_of
+from advisor.training.recipe import recipe_of
 from advisor.training.recommender import Recommender, rows_of_tables
 from advisor.training.task import build
-from advisor.workload.zoo import _TIMM, timm_workload, workload
+from advisor.workload.tasks import TIMM
+from advisor.workload.zoo import timm_workload, workload
 
 
 def losses(name: str, steps: int) -> list[float]:
@@ -33,7 +35,7 @@ def test_a_toy_learns_the_batches_it_sees_again_and_again(name):
     assert sum(seen[-4:]) < sum(seen[:4])
 
 
-@pytest.mark.parametrize("model", _TIMM)
+@pytest.mark.parametrize("model", TIMM)
 def test_every_image_model_of_the_zoo_trains_at_32_pixels(model):
     step = build(workload(f"{model}-cifar10-bs2"), "cpu")
     weight = next(iter(step._network.parameters()))
