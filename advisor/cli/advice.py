@@ -14,6 +14,7 @@ from advisor.cli.options import (
     JobFile,
     Jobs,
     Models,
+    PowerCap,
     Profiles,
     Top,
 )
@@ -29,6 +30,7 @@ def recommend(
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",
+    power_cap: PowerCap = None,
     top: Top = 5,
     commands: Annotated[
         int | None,
@@ -44,7 +46,7 @@ def recommend(
     from advisor.reporting.tables import plan_commands, plans_report
 
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
-    advised = rank(chosen, gpu, objective, models=models)
+    advised = rank(chosen, gpu, objective, models=models, power_cap_w=power_cap)
     if commands is not None:
         typer.echo(plan_commands(advised, commands))
     elif as_json:
@@ -60,6 +62,7 @@ def predict(
     ] = "mps",
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
+    power_cap: PowerCap = None,
     profiles: Profiles = None,
     models: Models = None,
     as_json: AsJson = False,
@@ -70,7 +73,7 @@ def predict(
     from advisor.reporting.tables import forecast_report
 
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
-    forecast = foresee(chosen, sharing, gpu, models=models)
+    forecast = foresee(chosen, sharing, gpu, models=models, power_cap_w=power_cap)
     if as_json:
         show_json(forecast_document(forecast))
     else:

@@ -37,8 +37,12 @@ Models = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 By = Annotated[
-    Literal["makespan", "throughput", "energy", "fairness"],
+    Literal["makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"],
     typer.Option("--objective", help="What the best plan is best at."),
+]
+PowerCap = Annotated[
+    float | None,
+    typer.Option("--power-cap", metavar="W", help="Watts that the GPU may draw at most."),
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]

@@ -17,13 +17,14 @@ from advisor.workload.store import model_path
 DEFAULT_GPU = "h200-141gb"
 
 
-def recommend(
+def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     jobs: Iterable[str | Profile | Job],
     gpu: str = DEFAULT_GPU,
     objective: Objective = "makespan",
     *,
     profiles: Path | None = None,
     models: Path | None = None,
+    power_cap_w: float | None = None,
 ) -> Recommendation:
     """The ways in which `jobs` can share one `gpu`, best first.
 
@@ -33,28 +34,30 @@ def recommend(
         objective: What the best plan is best at.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
         models: Folder of models; None: the user's refit, else the shipped one.
+        power_cap_w: What the GPU may draw at most; None: its own limit.
 
     Raises:
-        InvalidInput: A name, count or file is wrong.
+        InvalidInput: A name, count or file is wrong, or the GPU cannot be set to that cap.
         NothingFits: A job is too big for the GPU.
     """
-    predictor = predictor_of(gpu, models)
+    predictor = predictor_of(gpu, models, power_cap_w)
     return ranked(_jobs(jobs, gpu, profiles), known_gpu(gpu), predictor, objective)
 
 
-def predict(
+def predict(  # noqa: PLR0913 - likewise
     jobs: Iterable[str | Profile | Job],
     sharing: str | Sharing,
     gpu: str = DEFAULT_GPU,
     *,
     profiles: Path | None = None,
     models: Path | None = None,
+    power_cap_w: float | None = None,
 ) -> Forecast:
     """What happens to `jobs` under one `sharing`; arguments and errors as for `recommend`.
 
     A mix that does not fit is answered all the same: its `oom_probability` is near 1.
     """
-    predictor = predictor_of(gpu, models)
+    predictor = predictor_of(gpu, models, power_cap_w)
     asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
     return forecast(Mixes(_jobs(jobs, gpu, profiles), predictor), asked)
 
@@ -65,17 +68,21 @@ def example_jobs(gpu: str = DEFAULT_GPU, profiles: Path | None = None) -> tuple[
         return read_jobs(path, gpu, profiles)
 
 
-def predictor_of(gpu: str, models: Path | None = None) -> Predicts:
+def predictor_of(
+    gpu: str, models: Path | None = None, power_cap_w: float | None = None
+) -> Predicts:
     """What answers for mixes on `gpu`.
 
     Raises:
         UnknownName: The catalogue has no such GPU.
-        InvalidInput: No model was fitted for it.
+        InvalidInput: No model was fitted for it, or it cannot be set to that cap.
     """
+    from advisor.planning.power_cap import UnderCap
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
 
-    return Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
+    predictor = Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
+    return predictor if power_cap_w is None else UnderCap(predictor, known_gpu(gpu), power_cap_w)
 
 
 def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) -> tuple[Job, ...]:

@@ -19,7 +19,8 @@ def best_layouts(mixes: Mixes, gpu: Gpu, objective: Objective, most: int) -> lis
 
     Jobs on instances of their own do not slow each other, so each is predicted alone on each
     kind of instance and the assignment is exact. Energy is ranked as makespan is: the GPU draws
-    its idle power until the last job ends.
+    its idle power until the last job ends. Energy of an epoch or an example is ranked by the
+    job that slows most, since jobs pay for the idle power by the time they take.
     """
     roomy = [layout for layout in layouts(gpu) if len(layout) >= len(mixes.jobs)]
     costs = {
@@ -43,6 +44,8 @@ def _cost(mixes: Mixes, job: int, name: str, objective: Objective) -> float:
     match objective:
         case "throughput":
             return -answer.weighted_speedup
+        case "energy-epoch" | "energy-example":
+            return answer.jobs[0].slowdown
         case "fairness":
             return answer.jobs[0].slowdown
         case "makespan" | "energy":

@@ -6,28 +6,37 @@ from advisor.planning.plan import Forecast, Objective
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.sharing import Serial
 
+_LEVELS = ("p05", "p50", "p95")
+
 
 def cost(forecast: Forecast, objective: Objective) -> Interval | None:
     """What `forecast` costs; None where it cannot be said.
 
     Returns:
-        makespan: seconds until the last job ends. energy: joules until then. throughput: time
-        to do what serial does in a unit of time. fairness: the same for the job that fares
-        worst, if serial gives each an equal share of the time.
+        makespan: seconds until the last job ends. energy: joules until then. energy-epoch and
+        energy-example: joules of one epoch, or one example, of each job while all run, together.
+        throughput: time to do what serial does in a unit of time. fairness: the same for the job
+        that fares worst, if serial gives each an equal share of the time.
     """
     match objective:
         case "makespan":
             return forecast.makespan_interval_s
         case "energy":
             return forecast.energy_j
+        case "energy-epoch" | "energy-example":
+            whole = objective == "energy-epoch"
+            jobs = forecast.prediction.jobs
+            return _summed([job.energy_epoch_j if whole else job.energy_example_j for job in jobs])
         case "throughput" | "fairness":
-            if isinstance(forecast.sharing, Serial):
+            if isinstance(forecast.sharing, Serial) and forecast.prediction.power_cap_w is None:
                 return Interval(1.0, 1.0, 1.0)
             jobs = forecast.prediction.jobs
-            slowdowns = [_slowdowns(jobs, level) for level in ("p05", "p50", "p95")]
+            slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
+            # In turn, each job has its whole speed for its part of the time.
+            turns = len(jobs) if isinstance(forecast.sharing, Serial) else 1
             if objective == "throughput":
-                return Interval(*(1 / sum(1 / each for each in level) for level in slowdowns))
-            return Interval(*(max(level) / len(jobs) for level in slowdowns))
+                return Interval(*(turns / sum(1 / each for each in level) for level in slowdowns))
+            return Interval(*(turns * max(level) / len(jobs) for level in slowdowns))
 
 
 def tied(one: Interval, other: Interval) -> bool:
@@ -43,9 +52,19 @@ def possible(forecasts: Sequence[Forecast], objective: Objective) -> tuple[Objec
 
     if known(objective):
         return objective, None
+    if objective in ("energy", "energy-epoch") and known("energy-example"):
+        return "energy-example", f"{objective} needs to know how long an epoch of every job is"
     if known("makespan"):
         return "makespan", f"{objective} needs the power of every job, which was not measured"
     return "throughput", f"{objective} needs to know how long an epoch of every job is"
+
+
+def _summed(values: Sequence[Interval | None]) -> Interval | None:
+    """The sum, all errors going the same way; None where one is not known."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return Interval(*(sum(getattr(each, level) for each in known) for level in _LEVELS))
 
 
 def _slowdowns(jobs: Sequence[JobPrediction], level: str) -> list[float]:

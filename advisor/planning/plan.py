@@ -10,7 +10,9 @@ from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
-Objective = Literal["makespan", "throughput", "energy", "fairness"]
+Objective = Literal[
+    "makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"
+]
 
 
 class Predicts(Protocol):

@@ -3,6 +3,7 @@
 from advisor.planning.objectives import cost
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval
+from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting import figures
 from advisor.sharing import Mig, Mps, Serial, Sharing
 
@@ -25,9 +26,16 @@ def answer(advised: Recommendation) -> str:
         parts.append(f"Equal within our error: {named}{more}.")
     if not best.prediction.confirmed_on_hardware:
         parts.append("This is estimated, not confirmed on hardware.")
+    if best.prediction.power_cap_w is not None:
+        parts.append(cap_note(best.prediction.power_cap_w))
     if advised.note:
         parts.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     return " ".join(parts)
+
+
+def cap_note(cap_w: float) -> str:
+    """What stands behind predictions under a power cap."""
+    return f"Under a power cap of {figures.number(cap_w)} W: {CAP_NOTE}."
 
 
 def bounds_note(advised: Recommendation) -> str:
@@ -86,5 +94,9 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
             return f"{better} the throughput of one after another"
         case "energy":
             return f"{figures.joules(plan.energy_j)}, {better} as frugal as one after another"
+        case "energy-epoch" | "energy-example":
+            what = advised.ranked_by.removeprefix("energy-")
+            energy = figures.joules(cost(plan, advised.ranked_by))
+            return f"{energy} for an {what} of each job, {better} as frugal as one after another"
         case "fairness":
             return f"the job that fares worst runs {better} as fast as its share of the time gives"

@@ -6,6 +6,7 @@ from typing import Any
 
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
+from advisor.prediction.power_cap import CAP_NOTE
 
 SCHEMA = 1
 
@@ -63,6 +64,8 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
         "speedup_vs_serial": forecast.speedup_vs_serial,
         "power_w": _interval(mix.power_w),
         "energy_j": _interval(forecast.energy_j),
+        "power_cap_w": mix.power_cap_w,
+        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
         "gract": mix.gract,
         "smact": mix.smact,
         "estimated_from": mix.estimated_from,

@@ -31,8 +31,14 @@ def joules(value: Interval | None) -> str:
     """Energy, in the unit that reads well."""
     if value is None:
         return NOT_MEASURED
-    unit, size_j = ("Wh", 3.6e3) if value.p50 < 3.6e6 else ("kWh", 3.6e6)
-    return _with_interval(value, unit, size_j)
+    return _with_interval(value, *energy_unit(value.p50))
+
+
+def energy_unit(energy_j: float) -> tuple[str, float]:
+    """The unit in which an amount of energy reads best, and its joules."""
+    if energy_j < 360:
+        return ("J", 1.0) if energy_j >= 0.1 else ("mJ", 1e-3)
+    return ("Wh", 3.6e3) if energy_j < 3.6e6 else ("kWh", 3.6e6)
 
 
 def watts(value: Interval | None) -> str:

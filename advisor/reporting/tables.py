@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import answer, bounds_note, gain
+from advisor.reporting.answer import answer, bounds_note, cap_note, gain
 from advisor.sharing import Mig, Serial, Sharing
 from advisor.workload.job import Job
 
@@ -65,6 +65,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         f"memory              {_memory(forecast)}; "
         f"risk to run out {figures.share(mix.oom_probability)}",
         f"power, energy       {figures.watts(mix.power_w)}; {figures.joules(forecast.energy_j)}",
+        *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
         f"GPU busy            {figures.share(mix.gract)}; SMs busy {figures.share(mix.smact)}",
     )
     return Group(*(Text(line) for line in lines), Text(), *map(Text, _job_lines(mix.jobs)))
@@ -81,6 +82,17 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
             f"    memory  {figures.gib(job.memory_interval_mib)}; "
             f"{figures.number(job.memory_min_mib / 1024)} GiB if capped"
         )
+        if job.energy_step_j is not None:
+            yield f"    energy  {_energy(job)}"
+
+
+def _energy(job: JobPrediction) -> str:
+    """A job's part of the GPU's energy, which a rule gives it: no meter tells jobs apart."""
+    amounts = ((job.energy_step_j, "a step"), (job.energy_example_j, "an example"))
+    said = [f"{figures.joules(value)} {per}" for value, per in amounts if value is not None]
+    if job.energy_epoch_j is not None:
+        said.append(f"{figures.joules(job.energy_epoch_j)} an epoch")
+    return "\n            ".join([*said, "its part of the GPU's, by a rule"])
 
 
 _Letters = dict[str, tuple[str, Job]]

@@ -17,12 +17,12 @@ JOBS = [
 INTERVAL = {"p05", "p50", "p95"}
 JOB = {
     "job", "step_s", "epoch_s", "slowdown", "memory_mib", "memory_min_mib",
-    "memory_interval_mib", "oom_probability",
+    "memory_interval_mib", "oom_probability", "energy_step_j", "energy_epoch_j", "energy_example_j",
 }  # fmt: skip
 PREDICTION = {
     "gpu", "sharing", "jobs", "memory_total_mib", "memory_capacity_mib", "oom_probability",
     "weighted_speedup", "makespan_s", "makespan_interval_s", "speedup_vs_serial", "power_w",
-    "energy_j", "gract", "smact", "estimated_from", "confirmed_on_hardware",
+    "energy_j", "power_cap_w", "power_cap_note", "gract", "smact", "estimated_from", "confirmed_on_hardware",
 }  # fmt: skip
 
 
