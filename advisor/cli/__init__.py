@@ -26,6 +26,7 @@ _app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog
 _app.command()(advice.recommend)
 _app.command()(advice.predict)
 _app.command(context_settings=measuring.AS_GIVEN)(measuring.profile)
+_app.command(context_settings=measuring.AS_GIVEN)(measuring.campaign)
 _app.command()(measuring.validate)
 _app.command()(learning.fit)
 _app.command()(learning.evaluate)

@@ -1,4 +1,4 @@
-"""``advisor profile`` and ``advisor validate``: what needs a GPU."""
+"""``advisor profile``, ``campaign`` and ``validate``: what needs a GPU."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +30,13 @@ AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 def profile(context: typer.Context) -> None:
     """Measure workloads alone; --help says more."""
     from advisor.profiling import main
+
+    raise typer.Exit(main(context.args))
+
+
+def campaign(context: typer.Context) -> None:
+    """Measure a plan of many mixes on one or more GPUs; --help says more."""
+    from advisor.campaign import main
 
     raise typer.Exit(main(context.args))
 

@@ -60,7 +60,7 @@ def _refuse_other(device: Device, key: str | None) -> None:
 def _setting(device: Device, request: Request) -> Iterator[Setting]:
     ours, allowed = allowed_cores(), allowed_cores(request.cores)
     with claimed(device, request.command), scratch_folder() as folder:
-        idle_power_w = _idle_power_w(device)
+        idle_w = idle_power_w(device)
         os.sched_setaffinity(0, spare_cores([allowed[:1]], ours))
         warm_up(folder)
         with stage_on(device, folder) as stage:
@@ -71,11 +71,11 @@ def _setting(device: Device, request: Request) -> Iterator[Setting]:
                 host_cores=ours,
                 cores=allowed,
                 probe=request.probe,
-                idle_power_w=idle_power_w,
+                idle_power_w=idle_w,
             )
 
 
-def _idle_power_w(device: Device) -> float | None:
+def idle_power_w(device: Device) -> float | None:
     """Power of a claimed device on which nothing has run yet; None where not metered."""
     if device.uuid is None:
         return None

@@ -1,0 +1,82 @@
+"""The drawn list beside the results: what was fixed before anything was measured."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from advisor.collocation.plans import Plan
+from advisor.errors import InvalidInput, UnknownName
+from advisor.sharing import Mps, parse_sharing
+from advisor.workload.spec import Workload
+from advisor.workload.writing import write_whole
+from advisor.workload.zoo import workload
+
+
+def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
+    """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.collocation`` reads.
+
+    Raises:
+        InvalidInput: The file is there already, and its drawn runs are others.
+    """
+    entries = [plan_entry(plan) for plan in plans]
+    if path.exists():
+        _refuse_other_draw(path, entries)
+    document = {"schema": 1, "gpu": gpu, "plans": entries}
+    write_whole(path, json.dumps(document, indent=1) + "\n")
+
+
+def plan_entry(plan: Plan) -> dict[str, Any]:
+    """`plan` as a file of plans has it; a workload of the zoo by its name."""
+    return {
+        "id": plan.id,
+        "sharing": plan.sharing,
+        "purpose": plan.purpose,
+        "repeats": plan.repeats,
+        "workloads": [_entry(each) for each in plan.workloads],
+    }
+
+
+def _entry(each: Workload) -> str | dict[str, Any]:
+    try:
+        return each.name if workload(each.name) == each else asdict(each)
+    except UnknownName:
+        return asdict(each)
+
+
+def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    try:
+        before = json.loads(path.read_bytes())["plans"]
+        lost = [each["id"] for each in _drawn(before) if each not in entries]
+        lost += [each["id"] for each in _drawn(entries) if each not in before]
+    except (ValueError, TypeError, KeyError):
+        raise InvalidInput(f"{path}: no list of runs. Choose another --out.") from None
+    if lost:
+        raise InvalidInput(
+            f"{path}: drawn otherwise before ({lost[0]} differs), and what is scored is fixed "
+            f"beforehand. Restore the plan's seed, workloads, counts and limits, or choose another "
+            f"name or --out."
+        )
+
+
+def _drawn(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in entries if each["purpose"] == "drawn"]
+
+
+def counts(plans: Iterable[Plan]) -> str:
+    """How many runs of which purpose, mode and number of tenants; a line each."""
+    found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
+    lines = [
+        f"  {purpose:10} {mode:12} x{tenants}: {number}"
+        for (purpose, mode, tenants), number in sorted(found.items())
+    ]
+    return "\n".join([f"{found.total()} runs", *lines])
+
+
+def _mode(plan: Plan) -> str:
+    sharing = parse_sharing(plan.sharing)
+    if not isinstance(sharing, Mps) or not sharing.limits:
+        return str(sharing)
+    return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

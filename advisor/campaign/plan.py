@@ -1,0 +1,263 @@
+"""What a campaign measures, as a user writes it down: a TOML file, read strictly.
+
+gpu = "h200-141gb"
+seed = 2028
+include = "workloads.toml"     # or the arrays `small` and `large` themselves
+large_up_to = 3                # `large` workloads are drawn up to this degree
+limits = [14, 28, 43, 57, 71, 86]
+equal_limits = {2 = [43, 50, 71], 3 = [28, 33, 57]}
+solo_every = 5                 # a solo run after every so many others
+repeats = 60                   # of the drawn runs, with fresh workers
+
+[degrees.2]                    # tenants
+naive = {same = 6, mixed = 14}
+mps = {same = 6, mixed = 14}
+equal = {same = 3, mixed = 7}  # MPS, one limit for all
+unequal = {mixed = 10}         # MPS, a limit drawn for each
+limits = {mixed = 4}           # MPS, one or the other with even odds
+
+[[runs]]                       # chosen, not drawn
+id = "chosen-1"
+sharing = "mps=43,57"
+purpose = "chosen"
+workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
+
+[[control]]                    # measured while other GPUs are busy, again while they are idle
+id = "pair"
+sharing = "naive"
+workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
+copies = 3
+
+[profile]
+missing = true                 # profile first what has no profile
+probe = true                   # under MPS too
+known = ["../profiles/h200-141gb"]
+
+[timing]
+settle_s = 0.7
+window_s = 1.0
+windows = 3
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from advisor.campaign.table import Table
+from advisor.collocation.plans import Plan, plan_of, workload_of
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import gpu
+from advisor.running.windows import Timing
+from advisor.workload.spec import Workload
+
+Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
+MODES: tuple[Mode, ...] = ("naive", "mps", "limits", "equal", "unequal")
+
+_MOST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many runs to draw: of copies of one workload, and of different ones."""
+
+    same: int
+    mixed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """All that a plan file says; the module's first lines show one.
+
+    Attributes:
+        name: Of its files: the plan file's stem.
+        prefix: Of the ids of drawn, solo and control runs.
+        seed: What is drawn follows from it.
+        small: Workloads that any mix may have.
+        large: Workloads of mixes of up to `large_up_to`.
+        degrees: For each number of tenants, in the file's order, the counts by mode.
+        limits: Per cent, from which each tenant's is drawn.
+        equal_limits: For each number of tenants, per cent, from which all tenants' is drawn.
+        solo_every: Of the others, between two solo runs; 0: no solo runs.
+        solos_of_each: How often a workload runs alone at most; 0: as often as there is room.
+        repeats: How many drawn runs are repeated.
+        runs: Those not drawn.
+        controls: Each is measured twice: other GPUs busy, other GPUs idle.
+        profile_missing: Whether to profile first what has no profile.
+        probe: Whether profiles have an MPS probe.
+        known: Folders of profiles.
+    """
+
+    name: str
+    prefix: str
+    gpu: str
+    seed: int
+    small: tuple[Workload, ...]
+    large: tuple[Workload, ...]
+    large_up_to: int
+    degrees: Mapping[int, Mapping[Mode, Count]]
+    limits: tuple[float, ...]
+    equal_limits: Mapping[int, tuple[float, ...]]
+    solo_every: int
+    solos_of_each: int
+    repeats: int
+    runs: tuple[Plan, ...]
+    controls: tuple[Plan, ...]
+    profile_missing: bool
+    probe: bool
+    known: tuple[Path, ...]
+    timing: Timing
+
+
+def read_campaign(path: Path) -> Campaign:
+    """The campaign in the TOML file `path`.
+
+    Raises:
+        InvalidInput: It is none; says which key is wrong.
+    """
+    top = Table("", _toml(path))
+    try:
+        return _campaign(top, path)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+
+
+def _campaign(top: Table, path: Path) -> Campaign:
+    key = top.text("gpu")
+    if key != "cpu":
+        gpu(key)
+    name = top.text("name", path.stem)
+    small, large = _workloads(top, path.parent)
+    profile = top.table("profile")
+    campaign = Campaign(
+        name=name,
+        prefix=top.text("prefix", f"{name}-"),
+        gpu=key,
+        seed=top.whole("seed", 0, 2**63),
+        small=small,
+        large=large,
+        large_up_to=top.whole("large_up_to", 1, 48, 3),
+        degrees=_degrees(top.table("degrees")),
+        limits=top.limits("limits"),
+        equal_limits=_equal_limits(top.table("equal_limits")),
+        solo_every=top.whole("solo_every", 0, _MOST, 5),
+        solos_of_each=top.whole("solos_of_each", 0, _MOST, 0),
+        repeats=top.whole("repeats", 0, _MOST, 0),
+        runs=_runs(top.array("runs"), key),
+        controls=_controls(top.array("control"), key),
+        profile_missing=profile.flag("missing", False),
+        probe=profile.flag("probe", True),
+        known=tuple(path.parent / _text(each) for each in profile.array("known")),
+        timing=_timing(top.table("timing")),
+    )
+    profile.close()
+    top.close()
+    return campaign
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"profile.known must be an array of folders, got {value!r}")
+    return value
+
+
+def _workloads(top: Table, folder: Path) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
+    if not top.has("include"):
+        return _both_sizes(top)
+    if top.has("small") or top.has("large"):
+        raise InvalidInput("workloads are either included or listed, not both")
+    path = folder / top.text("include")
+    listed = Table("", _toml(path))
+    try:
+        found = _both_sizes(listed)
+        listed.close()
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return found
+
+
+def _both_sizes(table: Table) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
+    small, large = (
+        tuple(_workload(each, f"{size}[{number}]") for number, each in enumerate(table.array(size)))
+        for size in ("small", "large")
+    )
+    names = [each.name for each in small + large]
+    if twins := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInput(f"workload {twins[0]!r} is listed twice")
+    return small, large
+
+
+def _workload(entry: Any, where: str) -> Workload:
+    try:
+        return workload_of(entry)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _degrees(table: Table) -> dict[int, dict[Mode, Count]]:
+    return {_degree(table, name): _counts(table.table(name)) for name in table.names()}
+
+
+def _degree(table: Table, name: str) -> int:
+    if not (name.isdecimal() and 2 <= int(name) <= 48):
+        raise InvalidInput(f"{table.key(name)}: a degree is a number of tenants from 2 to 48")
+    return int(name)
+
+
+def _counts(table: Table) -> dict[Mode, Count]:
+    counts = {mode: _count(table.table(mode)) for mode in MODES}
+    table.close()
+    return counts
+
+
+def _count(table: Table) -> Count:
+    count = Count(table.whole("same", 0, _MOST, 0), table.whole("mixed", 0, _MOST, 0))
+    table.close()
+    return count
+
+
+def _equal_limits(table: Table) -> dict[int, tuple[float, ...]]:
+    return {_degree(table, name): table.limits(name) for name in table.names()}
+
+
+def _runs(entries: list[Any], key: str) -> tuple[Plan, ...]:
+    runs = tuple(plan_of(entry, f"runs[{number}]", key) for number, entry in enumerate(entries))
+    for number, run in enumerate(runs):
+        if run.purpose in ("drawn", "control"):
+            raise InvalidInput(
+                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come of the "
+                f"seed, controls of [[control]]"
+            )
+    return runs
+
+
+def _controls(entries: list[Any], key: str) -> tuple[Plan, ...]:
+    controls = []
+    for number, entry in enumerate(entries):
+        where = f"control[{number}]"
+        table = Table(where, entry)
+        copies = table.whole("copies", 1, 1000, 1)
+        rest = {name: value for name, value in entry.items() if name != "copies"}
+        plan = plan_of(rest | {"purpose": "control"}, where, key)
+        controls += [plan] * copies
+    return tuple(controls)
+
+
+def _timing(table: Table) -> Timing:
+    timing = Timing(
+        settle_s=table.number("settle_s", 0, 3600, Timing().settle_s),
+        window_s=table.number("window_s", 0.01, 3600, Timing().window_s),
+        windows=table.whole("windows", 1, 100, Timing().windows),
+    )
+    table.close()
+    return timing
