@@ -2,7 +2,8 @@
 
 Of its events these count: marks of ours around each phase of a step (category
 ``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and what they launched
-(``kernel``, ``gpu_memcpy``, ``gpu_memset``), tied to each other by a correlation number.
+(``kernel``, ``gpu_memcpy``, ``gpu_memset``), tied to each other by a correlation number. All that
+a CUDA graph holds is tied to the one launch of the graph.
 """
 
 from bisect import bisect_right
@@ -117,16 +118,15 @@ def _step(spans: Sequence[_Span], found: Sequence[_Found], limits: SmLimits) -> 
     work: list[GpuWork] = []
     phases = []
     for number, (span, events) in enumerate(zip(spans, found, strict=True)):
-        launched = sorted(
-            ((launch or _Launch(span.begin_us, 0.0), event) for event, launch in events),
-            key=lambda pair: pair[0].at_us,
-        )
-        waited_us = _waited_us([launch for launch, _ in launched])
-        for (launch, event), before_us in zip(launched, waited_us, strict=False):
-            at_us = max(0.0, launch.at_us - span.begin_us - before_us)
+        launched = [(launch or _Launch(span.begin_us, 0.0), event) for event, launch in events]
+        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
+        *before_us, waited_us = _waited_us(launches)
+        waited_before = dict(zip(launches, before_us, strict=True))
+        for launch, event in launched:
+            at_us = max(0.0, launch.at_us - span.begin_us - waited_before[launch])
             work.append(_work(event, number, at_us, limits))
-        host_us = max(0.0, span.end_us - span.begin_us - waited_us[-1])
-        phases.append(Phase(host_us, len(launched)))
+        host_us = max(0.0, span.end_us - span.begin_us - waited_us)
+        phases.append(Phase(host_us, len(launches)))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 

@@ -1,17 +1,23 @@
-"""Classes of kernels, by the names that cuDNN, cuBLAS, CUTLASS, CUB and ATen give them."""
+"""Classes of kernels, by the names that cuDNN, cuBLAS, CUTLASS, CUB, ATen and Inductor give."""
 
 import re
 
-# The first that matches holds. Layout comes before conv, whose helpers say "convert"; conv before
+# The first that matches holds. Inductor names its kernels after how they are made and all that was
+# fused: the former tells. Layout comes before conv, whose helpers say "convert"; conv before
 # gemm, since convolutions are often implicit matrix products; loss and norm before reduce.
 _RULES = tuple(
     (name, re.compile(pattern, re.IGNORECASE))
     for name, pattern in (
-        ("optimizer", r"multi_tensor_apply|fused_?(adam|sgd|lamb)"),
+        ("elementwise", r"^triton_(poi|for)_"),
+        ("reduce", r"^triton_(red|per|mix|split_scan)_"),
+        ("gemm", r"^triton_(tem|mm|bmm)"),
+        ("optimizer", r"multi_tensor_apply|fused_?(adam|sgd|lamb)|amp_(update_scale|non_finite)"),
+        ("recurrent", r"rnn|lstm|gru_"),
         ("attention", r"flash_?(fwd|bwd|fprop|bprop|attention)|fmha|attention|sdpa"),
         ("softmax", r"softmax"),
         ("loss", r"nll_loss|cross_entropy"),
-        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"),
+        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"
+                 r"|fusedparams|internalgradients"),
         ("pooling", r"pool"),
         ("sort", r"sort|thrust.*unique|adjacent_difference"),
         ("embedding", r"embedding|index(?!ed)|gather|scatter|krn_partial|grad_weight_bags"),

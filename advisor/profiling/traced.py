@@ -41,7 +41,7 @@ class Phase:
 
     Attributes:
         host_us: How long the host issued work, waits for the launch queue left out.
-        launches: How many kernels, copies and memsets it launched.
+        launches: How many kernels, copies and memsets it launched, a whole CUDA graph as one.
     """
 
     host_us: float

@@ -18,6 +18,7 @@ NAMES = {
     ],
     "gemm": [
         "ampere_sgemm_128x64_nn",
+        "triton_tem_fused_addmm_relu_4",
         "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute",
         "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT",
         "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_nn_align4>(Params)",
@@ -31,7 +32,15 @@ NAMES = {
         "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>)",
         "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x64",
     ],
+    "recurrent": [
+        "void RNN_blockPersist_fp_LSTM<float, float, float, 512, 2, 4, 6>",
+        "void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2, (cudnnRNNBiasMode_t)2>",
+        "void GRU_elementWise_bp1<float, float, float, (cudnnRNNBiasMode_t)2>",
+    ],
     "norm": [
+        "void at::native::(anonymous namespace)::ComputeFusedParamsCUDAKernel<float>",
+        "void at::native::(anonymous namespace)::ComputeInternalGradientsCUDAKernel<float>",
+        "void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>",
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>",
         "void cudnn::batchnorm_fwtr_nhwc_semiPersist<__nv_bfloat16, float, float, 512>",
         "void at::native::batch_norm_collect_statistics_kernel<at::native::InvStd, float, float>",
@@ -40,6 +49,7 @@ NAMES = {
         "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<float>",
     ],
     "elementwise": [
+        "triton_poi_fused_convolution_relu_0",
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
         "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<softmax>>",
         "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>",
@@ -48,6 +58,8 @@ NAMES = {
         "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<f>",
     ],
     "reduce": [
+        "triton_per_fused_native_layer_norm_backward_12",
+        "triton_red_fused__native_batch_norm_legit_functional_3",
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps<float>>>",
         "void at_cuda_detail::cub::DeviceReduceSingleTileKernel<Policy>",
     ],
@@ -72,6 +84,7 @@ NAMES = {
         "void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy900, false, long, int>"
     ],
     "optimizer": [
+        "void at::native::amp_update_scale_cuda_kernel(float*, int*, float const*, double)",
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<TensorListMetadata<4>>",
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>",
     ],

@@ -166,6 +166,46 @@ def long_forward(kernels: int, blocked_us: float) -> TracedStep:
     return step
 
 
+def of_a_graph(kernels: int) -> Recording:
+    """A step whose second part launches one graph of `kernels` kernels, the last one listed first.
+
+    Kineto ties all of them to the launch of the graph.
+    """
+    recording = Recording().mark("forward", 0, 20)
+    recording.launch(5, "Memcpy DtoD", at=10, dur=2, cat="gpu_memcpy").mark("backward", 100, 60)
+    for number in reversed(range(kernels)):
+        recording.launch(110, f"ampere_sgemm_{number}", at=150.0 + 10 * number, dur=9, took=40)
+    graph = next(e for e in recording.events if e["ph"] == "X" and e["ts"] == 110)
+    graph["name"] = "cudaGraphLaunch"
+    rest = [e for e in recording.events if e.get("ts") != 110]
+    for event in rest:
+        if event.get("cat") == "kernel":
+            event["args"]["correlation"] = graph["args"]["correlation"]
+    recording.events = [*rest, graph]
+    return recording
+
+
+def test_all_kernels_of_a_cuda_graph_are_launched_at_once_and_kept_in_the_order_they_ran():
+    (step,) = of_a_graph(3).steps()
+    assert [work.start_us for work in step.work] == [10, 150, 160, 170]
+    assert kernel_trace(step, (20e-6, 60e-6)).launch_us == (5, 30, 30, 30)
+    assert step.work[-1].resident_blocks == 8
+
+
+def test_a_large_cuda_graph_counts_as_one_launch_for_which_the_queue_has_room():
+    (step,) = of_a_graph(2000).steps()
+    assert step.phases == (Phase(20, 1), Phase(60, 1))
+    assert phases_without_waits((20e-6, 60e-6), step.phases) == (20e-6, 60e-6)
+
+
+def test_a_compiled_kernel_is_found_though_the_driver_launches_it():
+    recording = one_step()
+    recording.launch(1700, "triton_poi_fused_add_relu_0", at=1950, dur=4)
+    recording.events[-2] |= {"cat": "cuda_driver", "name": "cuLaunchKernelEx"}
+    (step,) = recording.steps()
+    assert (step.work[-1].kind, step.work[-1].launch_us) == ("elementwise", 200)
+
+
 def test_waits_for_room_among_pending_launches_are_no_work_of_the_host():
     step = long_forward(2000, blocked_us=40)
     assert step.phases[0].launches == 2000
