@@ -110,7 +110,8 @@ class ClusterRunner:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         node = self._place.node
-        if not any(each["NodeID"] == node and each["Alive"] for each in ray.nodes())  # type: ignore[no-untyped-call]:
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        if not any(each["NodeID"] == node and each["Alive"] for each in nodes):
             raise AdvisorError(f"Ray's node {node[:8]} is gone")
         here = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         actor = self._remote.options(scheduling_strategy=here).remote()
