@@ -31,16 +31,39 @@ def fit(
     typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
 
 
-def evaluate(gpu: GpuKey = DEFAULT_GPU, profiles: Profiles = None, as_json: AsJson = False) -> None:
+def evaluate(
+    gpu: GpuKey = DEFAULT_GPU,
+    profiles: Profiles = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what was predicted there, one run a line."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Say how good predictions are for model families that the model has never seen."""
+    from advisor.errors import InvalidInput
     from advisor.gpu.catalogue import gpu as known
+    from advisor.running.cores import allowed_cores
+    from advisor.validation.entries import entries_text, score_entries
     from advisor.validation.evaluate import evaluate as evaluated
     from advisor.validation.scoreboard import evaluation_document
     from advisor.validation.tables import evaluation_table
     from advisor.workload.store import load_profiles, load_runs
+    from advisor.workload.writing import write_whole
 
-    model = known(gpu)
-    evaluation = evaluated(load_profiles(gpu, profiles), load_runs(gpu, profiles), model)
+    if predictions and export:
+        raise InvalidInput("--export writes our own predictions. Leave out --predictions.")
+    model, alone, runs = known(gpu), load_profiles(gpu, profiles), load_runs(gpu, profiles)
+    if predictions:
+        evaluation = score_entries(predictions, alone, runs, model)
+    else:
+        evaluation = evaluated(alone, runs, model, len(allowed_cores()))
+    if export:
+        write_whole(export, entries_text(evaluation))
     if as_json:
         show_json(evaluation_document(evaluation))
     else:

@@ -1,4 +1,7 @@
-"""What a prediction has to beat: four answers that need no fit to shared runs."""
+"""What a prediction has to beat: answers that need no fit to shared runs.
+
+A rule of somebody else's is one function of the type `Baseline` and one line in `UNFITTED`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -61,11 +64,37 @@ def capacity(
     return capacity_steps(profiles, sharing)
 
 
+def summed_utilisation(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - utilisations are of any GPU
+) -> tuple[float, ...] | None:
+    """Utilisations add up; past a full GPU every job slows by their sum.
+
+    The simplest rule of placing jobs by GPU utilisation alone, which Horus (Yeung et al., IEEE
+    TPDS 33(1), 2022) found a good proxy of interference. It is not their scheduler: theirs
+    predicts the utilisation too, and here it is measured.
+
+    Returns:
+        None on MIG, or where a profile has no busy share.
+    """
+    if isinstance(sharing, Mig):
+        return None
+    busy = [profile.busy_share for profile in profiles]
+    if None in busy:
+        return None
+    full = 1.0 if isinstance(sharing, Serial) else max(1.0, sum(used or 0.0 for used in busy))
+    return tuple(profile.step_s * full for profile in profiles)
+
+
+UNFITTED: Mapping[str, Baseline] = {
+    "alone": as_if_alone,
+    "fair-share": fair_share,
+    "summed-utilisation": summed_utilisation,
+    "capacity": capacity,
+}
+
+
 def baselines(physics: Physics) -> Mapping[str, Baseline]:
     """Every baseline by name; `physics` holds the constants of the replay without regression."""
-    return {
-        "alone": as_if_alone,
-        "fair-share": fair_share,
-        "capacity": capacity,
-        "replay": partial(replayed_steps, physics=physics),
-    }
+    return {**UNFITTED, "replay": partial(replayed_steps, physics=physics)}

@@ -1,12 +1,12 @@
 """One real run, predicted beside measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import UnknownName
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
-from advisor.prediction.answer import Interval, JobPrediction
+from advisor.prediction.answer import Interval
 from advisor.sharing import Naive, Serial, Sharing, parse_sharing
 from advisor.validation.baselines import Baseline
 from advisor.workload.profile import Profile
@@ -18,17 +18,21 @@ class JobComparison:
     """One tenant of a run.
 
     Attributes:
+        family: Of its workload.
+        busy_share: Share of its solo step in which the GPU worked; None where not measured.
         alone_s: Its solo step, from its profile.
-        memory_mib: Predicted device memory of the process.
+        memory_mib: Predicted device memory of the process; None where nobody predicted it.
         measured_memory_mib: None where the driver would not say.
         baselines_s: Each baseline's step, by name; None where it is not defined.
     """
 
     job: str
+    family: str
+    busy_share: float | None
     alone_s: float
     measured_s: float
     predicted_s: Interval
-    memory_mib: float
+    memory_mib: float | None
     measured_memory_mib: float | None
     baselines_s: Mapping[str, float | None]
 
@@ -65,15 +69,27 @@ class RunComparison:
         """Sum over jobs of solo step over predicted step."""
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
 
+    def baseline_speedup(self, name: str) -> float | None:
+        """The same by the named baseline; None where it is not defined."""
+        steps_s = [job.baselines_s[name] for job in self.jobs]
+        if any(step_s is None for step_s in steps_s):
+            return None
+        return sum(job.alone_s / (s or 0.0) for job, s in zip(self.jobs, steps_s, strict=True))
+
     @property
-    def memory_total_mib(self) -> float:
-        return sum(job.memory_mib for job in self.jobs)
+    def memory_total_mib(self) -> float | None:
+        """None where nobody predicted it."""
+        return _sum([job.memory_mib for job in self.jobs])
 
     @property
     def measured_memory_total_mib(self) -> float | None:
         """None where the driver would not say for each process."""
-        measured = [job.measured_memory_mib for job in self.jobs]
-        return None if None in measured else sum(each or 0.0 for each in measured)
+        return _sum([job.measured_memory_mib for job in self.jobs])
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def sharing_of(run: Run) -> Sharing:
@@ -117,28 +133,45 @@ def compare(
     """
     alone, sharing = profiles_of(run, profiles), sharing_of(run)
     prediction = predictor.predict(alone, sharing)
-    steps = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
-    jobs = (
-        _job(tenant, profile, predicted, {n: None if s is None else s[i] for n, s in steps.items()})
-        for i, (tenant, profile, predicted) in enumerate(
-            zip(run.tenants, alone, prediction.jobs, strict=True)
-        )
+    rivals = baseline_steps(baselines, alone, sharing, gpu)
+    return RunComparison(
+        run,
+        tuple(
+            beside(tenant, profile, predicted.step_s, steps, predicted.memory_mib)
+            for tenant, profile, predicted, steps in zip(
+                run.tenants, alone, prediction.jobs, rivals, strict=True
+            )
+        ),
     )
-    return RunComparison(run, tuple(jobs))
 
 
-def _job(
+def baseline_steps(
+    baselines: Mapping[str, Baseline], profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
+) -> list[dict[str, float | None]]:
+    """Each baseline's step of each job, by name; None where it is not defined for the mix."""
+    steps = {name: baseline(profiles, sharing, gpu) for name, baseline in baselines.items()}
+    return [
+        {name: None if s is None else float(s[place]) for name, s in steps.items()}
+        for place in range(len(profiles))
+    ]
+
+
+def beside(
     tenant: Tenant,
     alone: Profile,
-    predicted: JobPrediction,
+    step_s: Interval,
     baselines_s: Mapping[str, float | None],
+    memory_mib: float | None = None,
 ) -> JobComparison:
+    """What `tenant` did beside what was predicted of it."""
     return JobComparison(
         job=tenant.workload.name,
+        family=tenant.workload.family,
+        busy_share=alone.busy_share,
         alone_s=alone.step_s,
         measured_s=tenant.step_s,
-        predicted_s=predicted.step_s,
-        memory_mib=predicted.memory_mib,
+        predicted_s=step_s,
+        memory_mib=memory_mib,
         measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
         baselines_s=baselines_s,
     )

@@ -1,84 +1,142 @@
 """Plans of one job set that were run beside each other: which was best, and was it chosen?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from statistics import mean
 
-from advisor.validation.comparison import RunComparison
-from advisor.validation.tables import percent
-
-# A set run in one way only says nothing about the choice.
-_FEWEST_PLANS = 2
+from advisor.sharing import Serial, Sharing
+from advisor.validation.comparison import RunComparison, sharing_of
+from advisor.validation.words import percent
+from advisor.workload.run import Run
 
 HEADINGS = (
     "jobs", "sharing", "throughput predicted", "measured", "error", "largest step error", "inside"
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way in which a job set was run; throughput is the sum of solo over shared steps.
+
+    Attributes:
+        measured: Mean over all times it was run, so that no single lucky run sets the mark.
+        times: How often that was.
+        predicted: By the evaluated model.
+        baselines: By each baseline; None where it is not defined.
+    """
+
+    sharing: Sharing
+    measured: float
+    times: int
+    predicted: float
+    baselines: Mapping[str, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The shared runs of one job set; running the jobs one after another is a throughput of 1.
+    """The ways in which one job set was run, one after another the first of them.
 
     Attributes:
         jobs: Names with counts, as the command line takes them; limits follow this order.
-        runs: One for each sharing.
+        names: Of the jobs, in order.
     """
 
     jobs: str
-    runs: tuple[RunComparison, ...]
+    names: tuple[str, ...]
+    options: tuple[Option, ...]
 
     @property
     def best_measured(self) -> float:
         """The highest measured throughput, one after another included."""
-        return max(1.0, *(run.measured_speedup for run in self.runs))
-
-    @property
-    def chosen_measured(self) -> float:
-        """Measured throughput of the plan with the highest predicted one."""
-        choice = max(self.runs, key=lambda run: run.predicted_speedup)
-        return choice.measured_speedup if choice.predicted_speedup > 1 else 1.0
+        return max(option.measured for option in self.options)
 
     @property
     def regret(self) -> float:
-        """Share of the best measured throughput that the choice gave away, 0..1."""
-        return 1 - self.chosen_measured / self.best_measured
+        """Share of the best measured throughput that the model's choice gives away, 0..1."""
+        return self._given_away([option.predicted for option in self.options])
 
-    @property
-    def regret_of_mps(self) -> float | None:
-        """The same had MPS been chosen unseen; None where it was not run."""
-        plain = [run.measured_speedup for run in self.runs if run.run.sharing == "mps"]
-        return 1 - plain[0] / self.best_measured if plain else None
+    def regret_by(self, baseline: str) -> float | None:
+        """The same for the choice by a baseline's steps; None where it is not defined for all."""
+        predicted = [option.baselines[baseline] for option in self.options]
+        known = [each for each in predicted if each is not None]
+        return self._given_away(known) if len(known) == len(predicted) else None
+
+    def regret_of(self, sharing: Sharing) -> float:
+        """The same had `sharing` been chosen, which is one of the options."""
+        chosen = next(option for option in self.options if option.sharing == sharing)
+        return 1 - chosen.measured / self.best_measured
+
+    def _given_away(self, predicted: Sequence[float]) -> float:
+        """Of several options predicted alike any may be chosen: the mean over them."""
+        tied = [
+            option.measured
+            for option, each in zip(self.options, predicted, strict=True)
+            if each == max(predicted)
+        ]
+        return 1 - mean(tied) / self.best_measured
 
 
-def panels(comparisons: Iterable[RunComparison]) -> tuple[Panel, ...]:
-    """Shared runs by job set, in the order in which the sets were first run."""
-    sets: dict[str, list[RunComparison]] = {}
+def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> tuple[Panel, ...]:
+    """Shared runs by job set, in the order in which the sets were first run.
+
+    Args:
+        comparisons: Runs of advice; one sharing may have been run several times.
+        alone: Runs of one tenant. Those whose id begins as the ids of a set's runs do are how the
+            set ran one after another; without them each job ran as in its profile.
+    """
+    sets: dict[tuple[str, ...], list[RunComparison]] = {}
     for comparison in comparisons:
         if len(comparison.jobs) > 1:
-            sets.setdefault(_words([job.job for job in comparison.jobs]), []).append(comparison)
-    return tuple(Panel(jobs, tuple(runs)) for jobs, runs in sets.items())
-
-
-def panel_rows(sets: Sequence[Panel]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headings, and a line for each run."""
-    return HEADINGS, [_row(panel.jobs, run) for panel in sets for run in panel.runs]
-
-
-def regret_lines(comparisons: Iterable[RunComparison]) -> list[str]:
-    """How much of the best measured throughput the choices gave away, beside always MPS."""
-    sets = [panel for panel in panels(comparisons) if len(panel.runs) >= _FEWEST_PLANS]
-    if not sets:
-        return []
-    lost = [panel.regret for panel in sets]
-    unseen = [panel.regret_of_mps for panel in sets if panel.regret_of_mps is not None]
-    said = (
-        f"Job sets that ran in several ways: {len(sets)}. Choosing the highest predicted "
-        f"throughput gave away {percent(mean(lost))} of the best measured one on average, "
-        f"{percent(max(lost))} at worst"
+            sets.setdefault(tuple(job.job for job in comparison.jobs), []).append(comparison)
+    return tuple(
+        Panel(_words(names), names, (_serial(runs, alone), *_options(runs)))
+        for names, runs in sets.items()
     )
-    if unseen:
-        said += f"; always choosing MPS {percent(mean(unseen))} and {percent(max(unseen))}"
-    return [said + "."]
+
+
+def _options(runs: Sequence[RunComparison]) -> list[Option]:
+    by_sharing: dict[Sharing, list[RunComparison]] = {}
+    for run in runs:
+        by_sharing.setdefault(sharing_of(run.run), []).append(run)
+    return [
+        Option(
+            sharing=sharing,
+            measured=mean(run.measured_speedup for run in same),
+            times=len(same),
+            predicted=same[0].predicted_speedup,
+            baselines={
+                name: same[0].baseline_speedup(name) for name in same[0].jobs[0].baselines_s
+            },
+        )
+        for sharing, same in by_sharing.items()
+    ]
+
+
+def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
+    prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
+    steps: dict[str, list[float]] = {}
+    for run in alone:
+        if run.purpose == "validation" and run.id.startswith(prefix):
+            (tenant,) = run.tenants
+            steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
+    jobs = runs[0].jobs
+    return Option(
+        sharing=Serial(),
+        measured=mean(job.alone_s / mean(steps.get(job.job, [job.alone_s])) for job in jobs),
+        times=1,
+        predicted=1.0,
+        baselines=dict.fromkeys(jobs[0].baselines_s, 1.0),
+    )
+
+
+def panel_rows(comparisons: Iterable[RunComparison]) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each shared run, those of one job set together."""
+    sets: dict[str, list[RunComparison]] = {}
+    for each in comparisons:
+        if len(each.jobs) > 1:
+            sets.setdefault(_words([job.job for job in each.jobs]), []).append(each)
+    return [_row(jobs, run) for jobs, runs in sets.items() for run in runs]
 
 
 def _words(names: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The table that says how good predictions are: by mode, by degree, same jobs and mixes apart."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -9,7 +9,11 @@ import numpy as np
 from advisor.prediction.model import mode_of
 from advisor.sharing import Mps, Naive
 from advisor.validation.comparison import JobComparison, RunComparison, sharing_of
-from advisor.validation.evaluate import SPLIT, Evaluation
+from advisor.validation.coverage import coverage_of
+from advisor.validation.evaluate import Evaluation
+from advisor.validation.noise import noise_of
+from advisor.validation.regret import regret_document
+from advisor.validation.selection import SPLIT
 from advisor.workload.run import Run
 
 MODES = ("naive", "mps", "mps-limits")
@@ -27,9 +31,15 @@ class Row:
         n: Jobs scored.
         runs: Runs that they come from.
         mape: Mean absolute error of the step time.
-        coverage90: Share of measured steps inside their 90 % interval.
+        rmse: Root of its mean square.
+        coverage90: Share of measured steps inside their 90 % interval; None without intervals.
+        coverage90_low: Lower end of the 95 % interval of that share, by families drawn anew;
+            None for one family.
+        coverage90_high: Upper end, likewise.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
             workers; None where no run was repeated.
+        noise_floor_rmse: Root of the mean square of those differences, likewise.
+        excess_error: Root of the squared error, over the repeated runs, less that of the noise.
         throughput_mape: Mean absolute error of a run's weighted speedup.
         memory_mape: Mean absolute error of a process's device memory; None where not measured.
         memory_total_mape: Of all processes of a run together, likewise.
@@ -45,8 +55,13 @@ class Row:
     mape: float
     median: float
     p90: float
-    coverage90: float
+    rmse: float
+    coverage90: float | None
+    coverage90_low: float | None
+    coverage90_high: float | None
     noise_floor: float | None
+    noise_floor_rmse: float | None
+    excess_error: float | None
     throughput_mape: float
     memory_mape: float | None
     memory_total_mape: float | None
@@ -59,23 +74,33 @@ def scoreboard(evaluation: Evaluation) -> tuple[Row, ...]:
     return tuple(
         _row(evaluation, mode, degree, jobs, group)
         for mode in MODES
-        for degree, jobs, group in _groups(
-            [run for run in evaluation.runs if _mode(run.run) == mode]
-        )
+        for degree, jobs, group in _groups(runs_of_mode(evaluation.runs, mode))
     )
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
-    """What ``advisor evaluate --json`` prints."""
+    """What ``advisor evaluate --json`` prints: shares, not per cent.
+
+    `rows` has one entry for each mode and degree, and one with degree null for each mode; same
+    jobs and mixes apart are in `rows_by_jobs`.
+    """
+    rows = scoreboard(evaluation)
     return {
         "schema": 1,
         "gpu": evaluation.gpu,
         "split": SPLIT,
         "families": list(evaluation.families),
-        "rows": [asdict(row) for row in scoreboard(evaluation)],
+        "rows": [asdict(row) for row in rows if row.jobs == "all"],
+        "regret": regret_document(evaluation),
+        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != "all"],
         "drift": None if evaluation.drift is None else asdict(evaluation.drift),
         "unusable_runs": list(evaluation.unusable),
     }
+
+
+def runs_of_mode(runs: Iterable[RunComparison], mode: str) -> list[RunComparison]:
+    """Those of `runs` that shared in `mode`."""
+    return [run for run in runs if _mode(run.run) == mode]
 
 
 _Group = tuple[int | None, Jobs, list[RunComparison]]
@@ -114,6 +139,8 @@ def _row(
     jobs = [job for run in group for job in run.jobs]
     errors = np.abs([job.error for job in jobs])
     names = jobs[0].baselines_s
+    covered = coverage_of(jobs) if evaluation.intervals else None
+    noise = noise_of(group, evaluation.repeats)
     return Row(
         mode=mode,
         degree=degree,
@@ -123,8 +150,13 @@ def _row(
         mape=float(errors.mean()),
         median=float(np.median(errors)),
         p90=float(np.quantile(errors, 0.9)),
-        coverage90=float(np.mean([job.inside for job in jobs])),
-        noise_floor=_noise_floor(evaluation, {run.run.id for run in group}),
+        rmse=float(np.sqrt(np.mean(errors**2))),
+        coverage90=covered.share if covered else None,
+        coverage90_low=covered.low if covered else None,
+        coverage90_high=covered.high if covered else None,
+        noise_floor=noise.median if noise else None,
+        noise_floor_rmse=noise.rmse if noise else None,
+        excess_error=noise.excess if noise else None,
         throughput_mape=float(
             np.mean([abs(run.predicted_speedup / run.measured_speedup - 1) for run in group])
         ),
@@ -137,18 +169,12 @@ def _row(
     )
 
 
-def _noise_floor(evaluation: Evaluation, ids: set[str]) -> float | None:
-    apart = [
-        abs(again.step_s / once.step_s - 1)
-        for original, repeat in evaluation.repeats
-        if original.id in ids
-        for once, again in zip(original.tenants, repeat.tenants, strict=True)
+def _mape(pairs: Iterator[tuple[float | None, float | None]]) -> float | None:
+    errors = [
+        abs(predicted / measured - 1)
+        for predicted, measured in pairs
+        if measured and predicted is not None
     ]
-    return float(np.median(apart)) if apart else None
-
-
-def _mape(pairs: Iterator[tuple[float, float | None]]) -> float | None:
-    errors = [abs(predicted / measured - 1) for predicted, measured in pairs if measured]
     return float(np.mean(errors)) if errors else None
 
 

@@ -1,10 +1,12 @@
 """The scoreboard as people read it: a table for the terminal, the same cells as Markdown."""
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from advisor.validation.evaluate import SPLIT, Evaluation
+from advisor.validation.evaluate import Evaluation
+from advisor.validation.regret import choices, drawn_choices, regrets
 from advisor.validation.scoreboard import Row, scoreboard
+from advisor.validation.selection import SPLIT
+from advisor.validation.words import MODE_WORDS, MODEL, RULE_WORDS, percent
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -34,19 +36,13 @@ _LEGEND = (
     "without a fitted model."
 )
 _BASELINES = ("alone", "fair-share", "capacity", "replay")
-_MODE_WORDS = {"naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
-
-
-def percent(share: float | None) -> str:
-    """A share as per cent; a dash where there is none."""
-    return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def cells(row: Row) -> tuple[str, ...]:
     """`row` under `HEADINGS`."""
     kind = "all" if row.degree is None else f"{row.degree}, {row.jobs}"
     return (
-        _MODE_WORDS[row.mode],
+        MODE_WORDS[row.mode],
         kind,
         str(row.n),
         percent(row.mape),
@@ -55,7 +51,7 @@ def cells(row: Row) -> tuple[str, ...]:
         percent(row.coverage90),
         percent(row.noise_floor),
         percent(row.throughput_mape),
-        *(percent(row.baselines[name]) for name in _BASELINES),
+        *(percent(row.baselines.get(name)) for name in _BASELINES),
     )
 
 
@@ -86,7 +82,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
         f"{', '.join(evaluation.families)}."
     ]
     said += [
-        f"Memory under {_MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
+        f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
         f"{percent(row.memory_total_mape)} off the total."
         for row in scoreboard(evaluation)
         if row.degree is None and row.memory_mape is not None
@@ -101,10 +97,25 @@ def remarks(evaluation: Evaluation) -> list[str]:
             f"Not scored, for a tenant ended early or has no profile: "
             f"{', '.join(evaluation.unusable)}."
         )
+    return [*said, *regret_lines(evaluation)]
+
+
+def regret_lines(evaluation: Evaluation) -> list[str]:
+    """How much of the best measured throughput the model's choices gave away, beside rules."""
+    kinds = {"run to be chosen from": choices(evaluation),
+             "drawn in several modes": drawn_choices(evaluation)}  # fmt: skip
+    said = []
+    for kind, sets in kinds.items():
+        found = regrets(sets, evaluation.profiles)
+        if ours := found[MODEL].n:
+            rules = [
+                f"{RULE_WORDS[name]} {percent(found[name].mean)} and {percent(found[name].worst)}"
+                for name in ("always-mps", "equal-limits", "always-naive")
+                if found[name].n
+            ]
+            said.append(
+                f"Job sets {kind}: {ours}. Choosing the highest predicted throughput gave away "
+                f"{percent(found[MODEL].mean)} of the best measured one on average, "
+                f"{percent(found[MODEL].worst)} at worst; {'; '.join(rules)}."
+            )
     return said
-
-
-def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; cells are text without bars."""
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])

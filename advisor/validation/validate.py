@@ -8,7 +8,7 @@ from advisor.errors import InvalidInput, OutsideInterval
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
 from advisor.validation.comparison import JobComparison, RunComparison, compare
-from advisor.validation.tables import percent
+from advisor.validation.words import percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 

@@ -7,7 +7,8 @@ from advisor.prediction.answer import Interval
 from advisor.validation.comparison import JobComparison, RunComparison
 from advisor.validation.evaluate import Evaluation
 from advisor.validation.scoreboard import scoreboard
-from advisor.validation.tables import HEADINGS, cells, evaluation_table, markdown
+from advisor.validation.tables import HEADINGS, cells, evaluation_table
+from advisor.validation.words import markdown
 from tests import synthetic
 
 ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
@@ -16,6 +17,8 @@ ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
 def job(predicted_s, measured_s=0.020, memory_mib=1000.0, capacity_s=0.010):
     return JobComparison(
         job=ALONE.name,
+        family="resnet",
+        busy_share=1.0,
         alone_s=0.010,
         measured_s=measured_s,
         predicted_s=Interval(0.9 * predicted_s, predicted_s, 1.1 * predicted_s),

@@ -7,7 +7,6 @@ from rich.console import Console
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
-from advisor.validation.panels import panels, regret_lines
 from advisor.validation.validate import (
     Validation,
     check,
@@ -112,26 +111,3 @@ def test_the_document_is_json():
     document = validation_document(validation(advised("mps", 2.0, "v1")))
     again = json.loads(json.dumps(document, allow_nan=False))
     assert again["runs"][0]["weighted_speedup"] == {"predicted": 1.0, "measured": 1.0}
-
-
-def test_regret_is_what_the_choice_gave_away_of_the_best_measured_plan():
-    """Both are predicted alike, so the first is chosen; the second was a third faster."""
-    (panel,) = panels(comparisons(advised("mps", 1.6, "v1"), advised("naive", 1.2, "v2")))
-    assert panel.jobs == "resnet50-imagenet64-bs128 bert-base-finetune-bs16"
-    assert panel.best_measured == pytest.approx(2 / 1.2)
-    assert panel.regret_of_mps == pytest.approx(1 - 1.2 / 1.6)
-
-
-def test_where_sharing_is_predicted_not_to_pay_the_choice_is_one_after_another():
-    (panel,) = panels(comparisons(advised("mps", 4.0, "v1")))
-    assert (panel.best_measured, panel.chosen_measured, panel.regret) == (1.0, 1.0, 0.0)
-    assert panel.regret_of_mps == pytest.approx(0.5)
-
-
-def test_a_set_that_ran_in_one_way_only_says_nothing_about_the_choice():
-    assert regret_lines(comparisons(advised("mps", 4.0, "v1"))) == []
-
-
-def test_copies_are_counted_as_the_command_line_does():
-    (panel,) = panels(comparisons(advised("mps", 2.0, "v1", [PAIR[0], PAIR[0], PAIR[1]])))
-    assert panel.jobs == "resnet50-imagenet64-bs128:2 bert-base-finetune-bs16"

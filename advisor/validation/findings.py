@@ -1,0 +1,58 @@
+"""All that the committed data of one GPU say, found once for all who tell of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.fit import fit
+from advisor.prediction.predictor import Predictor
+from advisor.validation.comparison import RunComparison
+from advisor.validation.evaluate import Evaluation, evaluate
+from advisor.validation.selection import Selection, at_full_size, select
+from advisor.validation.validate import compared
+from advisor.workload.profile import Profile
+from advisor.workload.reading import read_profile, read_runs
+from advisor.workload.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All that the committed data of one GPU say.
+
+    Attributes:
+        profiles: Solo profiles by name.
+        runs: Every run, in the order of files and lines.
+        selection: What evaluation does with each of them.
+        evaluation: Each family predicted without it.
+        validation: Runs of advice, predicted by a model fitted to all other runs.
+    """
+
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+    selection: Selection
+    evaluation: Evaluation
+    validation: tuple[RunComparison, ...]
+
+
+def findings(folder: Path, model: Gpu, processes: int = 1) -> Findings:
+    """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
+    profiles, runs = measured(folder)
+    advised = {run.id for run in runs if run.purpose == "validation"}
+    others = [run for run in runs if run.id not in advised and run.repeats not in advised]
+    advice = [run for run in at_full_size(runs) if run.purpose == "validation"]
+    predictor = Predictor(model, fit(profiles, others, model))
+    return Findings(
+        profiles=profiles,
+        runs=runs,
+        selection=select(profiles, runs, model),
+        evaluation=evaluate(profiles, runs, model, processes),
+        validation=compared(advice, profiles, predictor, model),
+    )
+
+
+def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:
+    """The profiles in `folder` by name, and the runs below it in the order of files and lines."""
+    profiles = {path.stem: read_profile(path) for path in sorted(folder.glob("*.json"))}
+    files = sorted((folder / "runs").glob("*.jsonl"))
+    return profiles, [run for file in files for run in read_runs(file)]

@@ -1,0 +1,101 @@
+"""Fits the data again and again with one family left out, on as many cores as there are."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.fit import fit
+from advisor.prediction.observation import Playback
+from advisor.prediction.predictor import Predictor
+from advisor.validation.baselines import baselines
+from advisor.validation.comparison import JobComparison, RunComparison, compare
+from advisor.validation.selection import families_of
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+# With fewer runs than this, processes take longer to start than they save.
+_WORTH_SPREADING = 100
+
+# By run and place in it: a job predicted without its family.
+Held = dict[tuple[str, int], JobComparison]
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """The data, to be seen with one family left out.
+
+    Attributes:
+        profiles: Solo profiles by name.
+        runs: All that may be fitted to.
+        wanted: Those whose jobs are predicted.
+        playback: What replay says of a run under given constants is the same in each fold.
+    """
+
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+    wanted: Sequence[Run]
+    gpu: Gpu
+    playback: Playback = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "playback", Playback(self.gpu))
+
+    def without(self, family: str) -> Held:
+        """The jobs of `family`, predicted by a model that saw no run with any of them."""
+        seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
+        runs = [run for run in self.runs if family not in families_of([run])]
+        model = fit(seen, runs, self.gpu, self.playback)
+        predictor, rivals = Predictor(self.gpu, model), baselines(model.physics)
+        return {
+            (run.id, place): job
+            for run in self.wanted
+            if family in families_of([run])
+            for place, job in enumerate(
+                compare(run, self.profiles, predictor, self.gpu, rivals).jobs
+            )
+            if job.family == family
+        }
+
+
+def held_out(folds: Folds, processes: int = 1) -> Held:
+    """Every job of the wanted runs, predicted without its family.
+
+    Args:
+        folds: The data.
+        processes: How many to spread the families over; the answer is the same.
+    """
+    families = families_of(folds.wanted)
+    if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
+        return _merged(folds.without(family) for family in families)
+    with ProcessPoolExecutor(
+        min(processes, len(families)), get_context("spawn"), _begin, (folds,)
+    ) as pool:
+        return _merged(pool.map(_without, families))
+
+
+def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:
+    """`runs` with the answers of `held` for each job."""
+    return tuple(
+        RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
+        for run in runs
+    )
+
+
+_here: list[Folds] = []  # of a worker process: the data, sent once and not with each family
+
+
+def _begin(folds: Folds) -> None:
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)  # one process a core; threads of its own would wait for each other
+    _here.append(folds)
+
+
+def _without(family: str) -> Held:
+    return _here[0].without(family)
+
+
+def _merged(parts: Iterable[Held]) -> Held:
+    return {key: job for part in parts for key, job in part.items()}

@@ -1,0 +1,87 @@
+"""Which runs are scored, which are panels of plans, and who is left out in turn.
+
+Scored are the runs that a seed drew before anything was predicted, never those that a person or
+a model chose.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+SPLIT = "leave-one-family-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The runs of one GPU, by what evaluation does with them.
+
+    Attributes:
+        scored: Drawn by a seed; every tenant ran to the end and has a profile.
+        unusable: Ids of drawn runs that cannot be scored.
+        advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
+        alone: Runs of one tenant.
+        repeats: Pairs of a scored run and its repeat with fresh workers.
+    """
+
+    scored: tuple[Run, ...]
+    unusable: tuple[str, ...]
+    advice: tuple[Run, ...]
+    alone: tuple[Run, ...]
+    repeats: tuple[tuple[Run, Run], ...]
+
+
+def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
+    """Sorts `runs` of `gpu`.
+
+    Args:
+        profiles: Solo profiles by name.
+        runs: Every run on `gpu`.
+        gpu: The GPU that all of them ran on.
+
+    Raises:
+        InvalidInput: No run can be scored.
+    """
+    of_pace = at_full_size(runs)
+    shared = [run for run in of_pace if len(run.tenants) > 1]
+    drawn = [run for run in shared if run.purpose == "drawn"]
+    scored = tuple(run for run in drawn if _usable(run, profiles))
+    if not scored:
+        raise InvalidInput(
+            f"{gpu.key}: no run to score. Wanted are drawn runs whose tenants all "
+            f"ran to the end and have profiles; {len(runs)} runs were read."
+        )
+    by_id = {run.id: run for run in scored}
+    advised = {run.id for run in shared if run.purpose == "validation"}
+    return Selection(
+        scored=scored,
+        unusable=tuple(run.id for run in drawn if run.id not in by_id),
+        advice=tuple(
+            run for run in shared
+            if (run.id in advised or run.repeats in advised) and _usable(run, profiles)
+        ),
+        alone=tuple(
+            run for run in of_pace if len(run.tenants) == 1 and _usable(run, profiles)
+        ),
+        repeats=tuple((by_id[run.repeats], run) for run in shared
+                      if run.ok and run.repeats in by_id),
+    )  # fmt: skip
+
+
+def at_full_size(runs: Iterable[Run]) -> list[Run]:
+    """Those of `runs` in which the GPU was not made to look smaller: the others try memory."""
+    return [run for run in runs if getattr(run, "capacity_mib", None) is None]
+
+
+def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Families of the tenants of `runs`, in alphabetical order."""
+    return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
+
+
+def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:
+    known = all(tenant.workload.name in profiles for tenant in run.tenants)
+    return run.ok and known and isinstance(parse_sharing(run.sharing), Naive | Mps)
