@@ -39,14 +39,14 @@ window_s = 1.0
 windows = 3
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from advisor.campaign.listed import listed_workloads, toml_in
 from advisor.campaign.table import Table
-from advisor.collocation.plans import Plan, plan_of, workload_of
+from advisor.collocation.plans import Plan, plan_of
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.running.windows import Timing
@@ -116,19 +116,10 @@ def read_campaign(path: Path) -> Campaign:
     Raises:
         InvalidInput: It is none; says which key is wrong.
     """
-    top = Table("", _toml(path))
+    top = Table("", toml_in(path))
     try:
         return _campaign(top, path)
     except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: {error}. Mend the file.") from None
 
 
@@ -137,7 +128,7 @@ def _campaign(top: Table, path: Path) -> Campaign:
     if key != "cpu":
         gpu(key)
     name = top.text("name", path.stem)
-    small, large = _workloads(top, path.parent)
+    small, large = listed_workloads(top, path.parent)
     profile = top.table("profile")
     campaign = Campaign(
         name=name,
@@ -169,39 +160,6 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"profile.known must be an array of folders, got {value!r}")
     return value
-
-
-def _workloads(top: Table, folder: Path) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
-    if not top.has("include"):
-        return _both_sizes(top)
-    if top.has("small") or top.has("large"):
-        raise InvalidInput("workloads are either included or listed, not both")
-    path = folder / top.text("include")
-    listed = Table("", _toml(path))
-    try:
-        found = _both_sizes(listed)
-        listed.close()
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
-    return found
-
-
-def _both_sizes(table: Table) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
-    small, large = (
-        tuple(_workload(each, f"{size}[{number}]") for number, each in enumerate(table.array(size)))
-        for size in ("small", "large")
-    )
-    names = [each.name for each in small + large]
-    if twins := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput(f"workload {twins[0]!r} is listed twice")
-    return small, large
-
-
-def _workload(entry: Any, where: str) -> Workload:
-    try:
-        return workload_of(entry)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _degrees(table: Table) -> dict[int, dict[Mode, Count]]:

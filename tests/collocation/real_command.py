@@ -1,4 +1,4 @@
-"""``python -m advisor.collocation`` as a user starts it, and all processes that come of it."""
+"""Commands that measure, as a user starts them, and all processes that come of them."""
 
 import json
 import os
@@ -11,30 +11,27 @@ from time import monotonic, sleep
 from uuid import uuid4
 
 
-class Command:
-    """One start of the command; every process that comes of it bears its mark.
+class Started:
+    """A command, started as often as a test likes; all that comes of it bears its mark.
 
     Args:
-        folder: For plans, runs and temporary files; a short path, since sockets go there.
-        plans: What to run, on the CPU.
+        folder: For its files; a short path, since sockets go there.
+        words: Of the command, after the interpreter's own.
     """
 
-    def __init__(self, folder, *plans, gpu="cpu"):
+    def __init__(self, folder, *words):
         self.folder = Path(folder)
-        self.out = self.folder / "runs.jsonl"
         self.temporary = self.folder / "t"
         self.temporary.mkdir(exist_ok=True)
+        self._words = words
         self._started = []
         self._mark = f"ADVISOR_TEST_MARK={uuid4()}"
-        self._plans = self.folder / "plans.json"
-        self._plans.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
 
     def start(self, *words, **environment):
         """The process, begun; its stderr is a pipe."""
         name, value = self._mark.split("=")
-        command = [sys.executable, "-m", "advisor.collocation", self._plans]
         process = subprocess.Popen(
-            [*command, "--out", self.out, "--device", "cpu", *words],
+            [sys.executable, *self._words, *words],
             env=os.environ | {name: value, "TMPDIR": str(self.temporary)} | environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -47,12 +44,6 @@ class Command:
         process = self.start(*words, **environment)
         said = process.communicate(timeout=120)[1]
         return process.returncode, said
-
-    def runs(self):
-        """What was recorded."""
-        if not self.out.exists():
-            return []
-        return [json.loads(line) for line in self.out.read_text().splitlines()]
 
     def processes(self):
         """The pids of all that came of it and still live."""
@@ -90,6 +81,27 @@ class Command:
             zombie = path.joinpath("stat").read_text().rpartition(")")[2].split()[0] == "Z"
             return not zombie and self._mark.encode() in path.joinpath("environ").read_bytes()
         return False
+
+
+class Command(Started):
+    """``python -m advisor.collocation``.
+
+    Args:
+        folder: As `Started` has it.
+        plans: What to run, on the CPU.
+    """
+
+    def __init__(self, folder, *plans, gpu="cpu"):
+        file, self.out = Path(folder) / "plans.json", Path(folder) / "runs.jsonl"
+        file.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
+        words = ("-m", "advisor.collocation", file, "--out", self.out, "--device", "cpu")
+        super().__init__(folder, *words)
+
+    def runs(self):
+        """What was recorded."""
+        if not self.out.exists():
+            return []
+        return [json.loads(line) for line in self.out.read_text().splitlines()]
 
 
 def _words_of(pid):
