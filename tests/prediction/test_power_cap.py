@@ -1,0 +1,99 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import gpu
+from advisor.planning.power_cap import UnderCap
+from advisor.prediction.power_cap import POWER, TIME, check_cap
+from advisor.sharing import Mps, Serial
+from benchmarks import fit_power_cap
+from tests import synthetic
+from tests.planning.stand_in import StandIn
+
+H200 = gpu("h200-141gb")
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "power_limit_training.csv"
+PAIR = [synthetic.profile("resnet26-cifar10-bs128"), synthetic.profile("mlp-toy-bs128")]
+caps = st.floats(100, 700)
+
+
+def ratio(law, power_w, cap_w):
+    return float(np.exp(law.log_ratio(*(np.array([w]) for w in (power_w, cap_w, 700.0))))[0])
+
+
+@given(st.floats(80, 700), caps, caps)
+def test_a_lower_cap_never_speeds_up_and_never_draws_more(power_w, one, other):
+    low, high = sorted((one, other))
+    assert ratio(TIME, power_w, low) >= ratio(TIME, power_w, high) - 1e-12
+    assert ratio(POWER, power_w, low) <= ratio(POWER, power_w, high) + 1e-12
+    assert ratio(TIME, power_w, high) >= 1 - 1e-12
+    assert ratio(POWER, power_w, high) <= 1 + 1e-12
+
+
+def test_the_gpus_own_limit_as_a_cap_changes_nothing_but_the_label():
+    free = StandIn().predict(PAIR, Mps())
+    capped = UnderCap(StandIn(), H200, 700).predict(PAIR, Mps())
+    assert [job.step_s.p50 for job in capped.jobs] == [job.step_s.p50 for job in free.jobs]
+    assert capped.power_w.p50 == pytest.approx(free.power_w.p50)
+    assert capped.power_cap_w == 700
+    assert not capped.confirmed_on_hardware
+
+
+def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
+    free = StandIn().predict(PAIR, Mps())  # draws 300 W
+    capped = UnderCap(StandIn(), H200, 200).predict(PAIR, Mps())
+    assert 150 < capped.power_w.p50 < 210
+    for job, before in zip(capped.jobs, free.jobs, strict=True):
+        assert job.step_s.p50 > 1.05 * before.step_s.p50
+        assert job.slowdown > before.slowdown
+        assert job.step_s.p95 / job.step_s.p05 > before.step_s.p95 / before.step_s.p05
+
+
+def test_jobs_in_turn_are_each_slowed_by_their_own_power():
+    class Uneven(StandIn):
+        def predict(self, profiles, sharing):
+            mix = super().predict(profiles, sharing)
+            watts = np.mean([100.0 if p.name.startswith("mlp") else 600.0 for p in profiles])
+            return replace(mix, power_w=self._around(float(watts)))
+
+    capped = UnderCap(Uneven(), H200, 300).predict(PAIR, Serial())
+    hungry, modest = capped.jobs
+    assert hungry.slowdown > 1.3
+    assert modest.slowdown == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("watts", [0, -5, 701, float("nan"), float("inf")])
+def test_a_cap_that_the_gpu_cannot_be_set_to_is_refused_with_the_range(watts):
+    with pytest.raises(InvalidInput, match="at most 700 W"):
+        check_cap(watts, H200)
+
+
+def test_where_the_least_cap_is_known_it_is_checked_too():
+    known = replace(H200, power_limit_min_w=200.0)
+    check_cap(200, known)
+    with pytest.raises(InvalidInput, match="at least 200 W"):
+        check_cap(199, known)
+    with pytest.raises(InvalidInput, match="not known"):
+        check_cap(300, replace(H200, power_limit_w=None))
+
+
+def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
+    dark = [replace(PAIR[0], power_w=None), PAIR[1]]
+    with pytest.raises(InvalidInput, match="Profile them anew"):
+        UnderCap(StandIn(), H200, 300).predict(dark, Mps())
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the published traces do not lie here")
+@pytest.mark.parametrize(("what", "law"), [("time", TIME), ("power", POWER)])
+def test_the_constants_are_those_that_the_published_traces_give(what, law):
+    data = fit_power_cap.read(TRACES)
+    assert len(data.gpu) > 800
+    assert fit_power_cap.fit(data, what) == law
+    for by, most in (("network", 0.08), ("gpu", 0.12)):
+        left_out = np.abs(fit_power_cap.errors(data, law, what, by))
+        as_if_uncapped = np.abs(1 / getattr(data, what) - 1)
+        assert left_out.mean() < min(most, as_if_uncapped.mean())
