@@ -48,11 +48,22 @@ def compiled(network: nn.Module) -> nn.Module:
 
     Compiles in this process alone: a tenant has one core, and its children would outlast nothing.
     """
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder("inductor")))
     import torch._inductor.config as inductor
 
     inductor.compile_threads = 1
+    _keep_what_is_compiled()
     return cast("nn.Module", torch.compile(network, dynamic=False, backend=_BACKEND))
+
+
+def _keep_what_is_compiled() -> None:
+    """Set a cache that outlives this run, unless the user has one.
+
+    Torch sets its own default, a temporary folder, as soon as it looks for one.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in (None, default_cache_dir()):
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache_folder("inductor"))
 
 
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
