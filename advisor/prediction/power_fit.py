@@ -107,7 +107,8 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
 def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
     """The law of one mode; None where too few runs are known.
 
-    Its bounds come from families that it was not fitted on, at speeds that replay says.
+    Its bounds come from families that it was not fitted on, at speeds that replay says. They lie
+    alike on both sides: which way replay errs is not which way its correction does.
     """
     if len(rows) < _FEWEST_RUNS:
         return None
@@ -116,11 +117,11 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
         known = [row for row in rows if family not in row.families]
         scored = [replace(row, speeds=row.likely) for row in rows if family in row.families]
         unseen.append(_log_errors(scored, _fitted(known, awake_w), awake_w, gpu))
-    low, high = np.quantile(np.concatenate(unseen), (0.05, 0.95))
+    bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
     gract, least = _gract(rows)
     return replace(
         _fitted(rows, awake_w), gract=gract, gract_least=least, smact=_factor(rows, "sm_active"),
-        low=min(0.0, float(low)), high=max(0.0, float(high)),
+        low=-bound, high=bound,
     )  # fmt: skip
 
 
