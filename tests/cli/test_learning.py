@@ -24,6 +24,22 @@ def test_evaluate_prints_a_scoreboard(advisor):
     assert advisor("evaluate").code == 0
 
 
+def test_predictions_that_were_exported_score_as_they_did(advisor, tmp_path):
+    said = advisor("evaluate", "--export", tmp_path / "ours.jsonl", "--json")
+    again = advisor("evaluate", "--predictions", tmp_path / "ours.jsonl", "--json")
+    first, second = json.loads(said.out), json.loads(again.out)
+    for before, after in zip(first["rows"], second["rows"], strict=True):
+        assert before["mape"] == after["mape"]
+        assert before["coverage90"] == after["coverage90"]
+
+
+def test_predictions_with_a_run_missing_are_refused(advisor, tmp_path):
+    (tmp_path / "theirs.jsonl").write_text("")
+    said = advisor("evaluate", "--predictions", tmp_path / "theirs.jsonl")
+    assert said.code == 2
+    assert "scored runs are missing" in said.err
+
+
 def test_a_dry_run_prints_every_process_and_starts_none(advisor):
     said = advisor("validate", *PAIR, "--top", 1, "--dry-run")
     assert said.code == 0

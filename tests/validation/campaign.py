@@ -48,3 +48,12 @@ def campaign(slow_family=None):
                     factor *= 5.0 if each.workload.family == slow_family else 1.0
                 runs.append(synthetic.run(mates, mode, factor, f"{mode}-{place}-{kind}"))
     return runs
+
+
+def advised_campaign():
+    """One job set under two plans, as following advice leaves them."""
+    pair = [PROFILES[NAMES[0]], PROFILES[NAMES[3]]]
+    return [
+        replace(synthetic.run(pair, mode, factor, f"advice-{mode}"), purpose="validation")
+        for mode, factor in (("naive", 1.9), ("mps", 1.4))
+    ]

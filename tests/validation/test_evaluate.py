@@ -5,10 +5,15 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
+from advisor.validation import folds
+from advisor.validation.breakdown import busy_rows, family_rows
+from advisor.validation.causes import worst_rows
+from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import evaluate
+from advisor.validation.noise import noise_of, steadiness
 from advisor.validation.scoreboard import evaluation_document, scoreboard
 from tests import synthetic
-from tests.validation.campaign import NAMES, PROFILES, campaign
+from tests.validation.campaign import NAMES, PROFILES, advised_campaign, campaign
 
 H200 = gpu("h200-141gb")
 
@@ -100,3 +105,80 @@ def test_a_drawn_run_that_ended_early_is_named_not_scored(evaluation):
     again = evaluate(PROFILES, [broken, *others], H200)
     assert again.unusable == (first.id,)
     assert len(again.runs) == len(evaluation.runs) - 1
+
+
+def test_the_answer_is_the_same_however_many_processes_find_it(monkeypatch):
+    monkeypatch.setattr(folds, "_WORTH_SPREADING", 1)
+    spread = evaluate(PROFILES, campaign(), H200, processes=2)
+    alone = evaluate(PROFILES, campaign(), H200)
+    assert predictions(spread) == predictions(alone)
+
+
+def test_runs_of_advice_are_chosen_from_and_never_scored(evaluation):
+    advised = evaluate(PROFILES, [*campaign(), *advised_campaign()], H200)
+    assert [run.run.id for run in advised.advice] == ["advice-naive", "advice-mps"]
+    assert len(advised.runs) == len(evaluation.runs)
+
+
+def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
+    """Both of its families are left out, so what the set measured moves no prediction of it."""
+    slower = [
+        replace(synthetic.run([PROFILES[t.workload.name] for t in run.tenants], run.sharing, 9.0,
+                              run.id), purpose="validation")
+        for run in advised_campaign()
+    ]  # fmt: skip
+    before, after = (
+        evaluate(PROFILES, [*campaign(), *advice], H200).advice
+        for advice in (advised_campaign(), slower)
+    )
+    told = [[job.predicted_s for run in each for job in run.jobs] for each in (before, after)]
+    assert told[0] == told[1]
+
+
+def test_the_document_has_one_row_for_each_mode_and_degree(evaluation):
+    rows = evaluation_document(evaluation)["rows"]
+    assert [(row["mode"], row["degree"]) for row in rows] == [
+        (mode, degree) for mode in ("naive", "mps", "mps-limits") for degree in (None, 2)
+    ]
+    asked = {"n", "mape", "median", "p90", "coverage90", "noise_floor", "throughput_mape"}
+    assert all(asked <= row.keys() for row in rows)
+
+
+def test_excess_error_is_what_lies_beyond_the_noise_of_two_runs(evaluation):
+    noise = noise_of(evaluation.runs, evaluation.repeats)
+    assert noise.rmse == pytest.approx(0.05)
+    assert noise.excess == pytest.approx(max(0.0, noise.error_rmse**2 - 0.05**2) ** 0.5)
+    assert noise.excess <= noise.excess_over_one_run <= noise.error_rmse
+
+
+def test_noise_says_nothing_where_no_run_was_repeated(evaluation):
+    assert noise_of(evaluation.runs, ()) is None
+
+
+def test_workloads_that_repeat_within_5_percent_are_counted(evaluation):
+    steady = steadiness(evaluation.repeats)
+    assert (steady.steady, steady.workloads) == (0, 1)  # 5.0 % and a little
+
+
+def test_every_scored_job_is_in_one_family_and_one_stretch_of_busy_shares(evaluation):
+    for rows in (family_rows(evaluation), busy_rows(evaluation)):
+        assert sum(int(row[1]) for row in rows) == 2 * len(evaluation.runs)
+
+
+def test_the_worst_case_comes_first_and_says_what_the_records_show(evaluation):
+    rows = worst_rows(evaluation, 3)
+    errors = [abs(float(row[5].removesuffix(" %"))) for row in rows]
+    assert errors == sorted(errors, reverse=True)
+    assert "replay alone is" in rows[0][-1]
+
+
+def test_a_worst_case_whose_windows_differ_says_so(evaluation):
+    first = evaluation.runs[0].run
+    tenant = first.tenants[0]
+    uneven = (
+        replace(tenant.windows[0], seconds=2 * tenant.windows[0].seconds),
+        *tenant.windows[1:],
+    )
+    shaky = replace(first, tenants=(replace(tenant, windows=uneven), *first.tenants[1:]))
+    told = replace(evaluation, runs=(RunComparison(shaky, evaluation.runs[0].jobs),))
+    assert any("its windows differ by 100.0 %" in row[-1] for row in worst_rows(told))

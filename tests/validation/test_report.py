@@ -3,15 +3,22 @@ from dataclasses import replace
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.validation.report import GPU, ROOT, filled, findings, readme_text, report_text
+from advisor.running.cores import allowed_cores
+from advisor.validation.findings import findings, measured
+from advisor.validation.plots import plots
+from advisor.validation.report import GPU, ROOT, card_text, filled, readme_text, report_text
+from advisor.validation.selection import select
+from advisor.validation.splits import splits_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.validation.campaign import PROFILES, campaign
 
+FOLDER = ROOT / "profiles"
+
 
 @pytest.fixture(scope="module")
 def found():
-    return findings(ROOT / "profiles" / GPU, gpu(GPU))
+    return findings(FOLDER / GPU, gpu(GPU), len(allowed_cores()))
 
 
 def test_every_number_in_the_readme_comes_from_the_committed_data(found):
@@ -20,14 +27,35 @@ def test_every_number_in_the_readme_comes_from_the_committed_data(found):
 
 
 def test_the_report_comes_from_the_committed_data(found):
-    assert (ROOT / "profiles" / "REPORT.md").read_text() == report_text(found)
+    assert (FOLDER / "REPORT.md").read_text() == report_text(found)
+
+
+def test_the_data_card_comes_from_the_committed_data(found):
+    card = (FOLDER / "DATA_CARD.md").read_text()
+    assert card == card_text(card, found)
+
+
+def test_the_plots_come_from_the_committed_data_and_are_small(found):
+    drawn = plots(found.evaluation)
+    assert {path.name for path in (FOLDER / "plots").iterdir()} == drawn.keys()
+    for name, picture in drawn.items():
+        assert (FOLDER / "plots" / name).read_text() == picture
+        assert len(picture) < 200_000
+
+
+def test_the_splits_are_those_of_the_committed_runs():
+    profiles, runs = measured(FOLDER / GPU)
+    text = splits_text(GPU, select(profiles, runs, gpu(GPU)))
+    assert (FOLDER / GPU / "runs" / "splits.json").read_text() == text
 
 
 def test_no_set_of_jobs_that_was_validated_is_among_the_fitted_runs(found):
     def jobs(run):
         return tuple(sorted(tenant.workload.name for tenant in run.tenants))
 
-    fitted = {jobs(run) for run in found.runs if run.purpose != "validation"}
+    advised = {run.id for run in found.runs if run.purpose == "validation"}
+    others = [run for run in found.runs if not {run.id, run.repeats} & advised]
+    fitted = {jobs(run) for run in others if len(run.tenants) > 1}
     validated = {jobs(each.run) for each in found.validation if len(each.jobs) > 1}
     assert validated.isdisjoint(fitted)
 
@@ -59,4 +87,5 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     assert "44 shared runs (15 mps, 14 mps limits, 15 naive) of 2 jobs" in text
     assert "| MPS limits | 2, mixed | 14 |" in text
     assert "| advice-naive | naive | resnet50-imagenet64-bs128 |" in text
-    assert "Job sets that ran in several ways: 1." in text
+    assert "Job sets run under several plans to choose from: 1." in text
+    assert "| always MPS | 1 | 0.0 % | 0.0 % | 1 of 1 |" in text
