@@ -41,6 +41,14 @@ def commands(jobs: Sequence[Job], sharing: Sharing, gpu: Gpu) -> tuple[str, ...]
             assert_never(sharing)
 
 
+def under_cap(lines: Sequence[str], cap_w: float | None, gpu: Gpu) -> tuple[str, ...]:
+    """`lines` between those that set a power cap and take it back; as they are without a cap."""
+    if cap_w is None:
+        return tuple(lines)
+    restored = f"sudo nvidia-smi -i 0 --power-limit={gpu.power_limit_w:g}  # the GPU's own limit"
+    return (f"sudo nvidia-smi -i 0 --power-limit={cap_w:g}", *lines, restored)
+
+
 def _mig(jobs: Sequence[Job], sharing: Mig, gpu: Gpu) -> tuple[str, ...]:
     ids = {each.name: each.profile_id for each in gpu.mig}
     cuts = ",".join(_cut(each, ids[each.profile]) for each in sharing.instances)

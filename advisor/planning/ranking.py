@@ -5,7 +5,7 @@ from itertools import islice
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
-from advisor.planning.commands import commands
+from advisor.planning.commands import commands, under_cap
 from advisor.planning.forecast import forecast
 from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
 from advisor.planning.mig import best_layouts
@@ -123,7 +123,7 @@ def _in_order(
             rank=rank,
             ties_best=tied(price, best),
             why=why(each, price, best, runner_up),
-            commands=commands(jobs, each.sharing, gpu),
+            commands=under_cap(commands(jobs, each.sharing, gpu), each.prediction.power_cap_w, gpu),
         )
         for rank, (each, price) in enumerate(kept, start=1)
     )
