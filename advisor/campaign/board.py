@@ -21,7 +21,7 @@ class Board:
     Args:
         tasks: In the order in which they should be done.
         quiet: Controls to be done last, each with all other runners idle, and by the runner that
-            did its busy twin.
+            did its busy twin, where that still works.
         homes: The names of the runners that did busy twins before, by the id in `quiet`.
         runners: The names of all runners.
     """
@@ -36,7 +36,7 @@ class Board:
         self._waiting = list(tasks)
         self._quiet = list(quiet)
         self._homes = dict(homes)
-        self._runners = len(runners)
+        self._runners = set(runners)
         self._under_way = 0
         self._over = False
         self._changed = Condition()
@@ -63,7 +63,7 @@ class Board:
         if not self._waiting:
             return []
         # Towards the end, smaller, so that nobody waits for one who has much left.
-        size = max(1, min(_BLOCK, len(self._waiting) // (2 * self._runners)))
+        size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
         wanted = needs_mps(self._waiting[0])
         near = self._waiting[:_LOOK_AHEAD]
         block = [task for task in near if needs_mps(task) is wanted][:size]
@@ -76,13 +76,14 @@ class Board:
         if self._under_way:
             return []
         for mix in self._quiet:
-            if self._homes.get(mix.id) == runner:
+            home = self._homes.get(mix.id)
+            if home == runner or home not in self._runners:
                 self._quiet.remove(mix)
                 return [mix]
         return []
 
     def _nothing_will_come(self) -> bool:
-        return not self._under_way and not any(mix.id in self._homes for mix in self._quiet)
+        return not (self._under_way or self._waiting or self._quiet)
 
     def done(self, task: Task, runner: str) -> None:
         """`runner` need not do `task` again, whether or not there is a record of it."""
@@ -102,7 +103,7 @@ class Board:
     def leave(self, runner: str) -> None:
         """`runner` will never take anything again."""
         with self._changed:
-            self._homes = {name: home for name, home in self._homes.items() if home != runner}
+            self._runners.discard(runner)
             self._changed.notify_all()
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from advisor.campaign.local import LocalRunner, Runner, understood
+from advisor.campaign.local import LocalRunner, Runner, stop_all, understood
 from advisor.campaign.request import devices_in
 from advisor.campaign.runner import Answer, Duty, Record, Task
 from advisor.campaign.shares import split_cores
@@ -182,8 +182,7 @@ def cluster_runners(
         runners += map(ClusterRunner, [remote] * len(actors), actors, places, duties)
         yield _named_apart(runners), min((each.cores for each in duties), key=len)
     finally:
-        for runner in runners:
-            runner.stop()
+        stop_all(runners)
         ray.shutdown()
 
 
@@ -218,6 +217,7 @@ def _remote_class(ray: Any, key: str) -> Any:
         num_cpus=1,
         num_gpus=0 if key == "cpu" else 1,
         max_restarts=0,
+        max_concurrency=2,  # it can be stopped while it waits for an answer
         scheduling_strategy="SPREAD",
     )(Actor)
 

@@ -9,7 +9,7 @@ from advisor.campaign.crew import Crew
 from advisor.campaign.draw import drawn_plans
 from advisor.campaign.ledger import Ledger
 from advisor.campaign.listing import counts, write_list
-from advisor.campaign.local import LocalRunner, Runner
+from advisor.campaign.local import LocalRunner, Runner, start_all, stop_all
 from advisor.campaign.plan import Campaign, read_campaign
 from advisor.campaign.progress import Progress
 from advisor.campaign.request import devices_in, parsed
@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
         return 0
     with _runners(asked, campaign, command_line("advisor.campaign", argv)) as (runners, fewest):
         _refuse_too_big(unprofiled, mixes, fewest, campaign.gpu)
-        _start(runners)
+        start_all(runners)
         return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, asked.deadline)
 
 
@@ -121,17 +121,6 @@ def _shares(cores: str | None, devices: Sequence[str]) -> tuple[tuple[int, ...],
     if devices[0] == "cpu":  # for trying out: no figure is worth cores of its own
         return (allowed,) * len(devices)
     return split_cores(allowed, len(devices))
-
-
-def _start(runners: Sequence[Runner]) -> None:
-    for runner in runners:
-        runner.start()
-
-
-def stop_all(runners: Sequence[Runner]) -> None:
-    """Stop every runner."""
-    for runner in runners:
-        runner.stop()
 
 
 def _measure(

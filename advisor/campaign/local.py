@@ -3,6 +3,8 @@
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -136,3 +138,19 @@ def understood(answer: Answer) -> Any:
     if answer[0] == "refused":
         raise InvalidInput(answer[1])
     raise (GpuUnavailable if answer[1] == GpuUnavailable.exit_code else AdvisorError)(answer[2])
+
+
+def start_all(runners: Sequence[Runner]) -> None:
+    """Start all at once.
+
+    Raises:
+        AdvisorError: One does not start.
+    """
+    with ThreadPoolExecutor(len(runners)) as pool:
+        list(pool.map(lambda runner: runner.start(), runners))
+
+
+def stop_all(runners: Sequence[Runner]) -> None:
+    """Stop all at once."""
+    with ThreadPoolExecutor(max(1, len(runners))) as pool:
+        list(pool.map(lambda runner: runner.stop(), runners))
