@@ -1,4 +1,4 @@
-"""``advisor profile``, ``campaign`` and ``validate``: what needs a GPU."""
+"""``advisor profile``, ``campaign``, ``calibrate`` and ``validate``: what needs a GPU."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,6 +37,13 @@ def profile(context: typer.Context) -> None:
 def campaign(context: typer.Context) -> None:
     """Measure a plan of many mixes on one or more GPUs; --help says more."""
     from advisor.campaign import main
+
+    raise typer.Exit(main(context.args))
+
+
+def calibrate(context: typer.Context) -> None:
+    """Measure this machine, so that advice is for it; --help says more."""
+    from advisor.calibration import main
 
     raise typer.Exit(main(context.args))
 

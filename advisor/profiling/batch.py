@@ -8,11 +8,10 @@ from statistics import median
 from time import monotonic, sleep
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.gpu.catalogue import gpu
 from advisor.profiling.alone import Setting, cores_for, profile_alone
 from advisor.profiling.request import Request, parsed_request
 from advisor.running.cores import allowed_cores, spare_cores
-from advisor.running.device import Device, claimed, device_at_hand
+from advisor.running.device import Device, claimed, device_at_hand, refuse_other
 from advisor.running.provenance import Origin, command_line
 from advisor.running.scratch import scratch_folder
 from advisor.running.stage import stage_on
@@ -40,20 +39,12 @@ def profile_all(request: Request) -> int:
         InvalidInput: The request makes no sense as a whole, or its only workload does not.
     """
     device = device_at_hand(request.device)
-    _refuse_other(device, request.gpu)
+    refuse_other(device, request.gpu)
     batch = _Batch(request, request.out or user_folder("profiles") / device.key)
     if batch.todo:
         with _setting(device, request) as setting:
             batch.measure(setting)
     return batch.verdict()
-
-
-def _refuse_other(device: Device, key: str | None) -> None:
-    if key is not None and gpu(key).key != device.key:
-        raise InvalidInput(
-            f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
-            f"choose another --device."
-        )
 
 
 @contextmanager

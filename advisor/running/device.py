@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.gpu.catalogue import gpu_of_product
+from advisor.gpu.catalogue import gpu, gpu_of_product
 from advisor.gpu.snapshot import Activity
 from advisor.running.lock import gpu_lock
 from advisor.running.mps import refuse_strangers
@@ -45,18 +45,32 @@ def device_at_hand(asked: str) -> Device:
         return Device("cpu", None, "cpu", host_cpu(), None)
     from advisor.gpu.live import live_gpu
 
-    gpu = live_gpu(asked)
-    if gpu.mig_enabled:
+    found = live_gpu(asked)
+    if found.mig_enabled:
         raise GpuUnavailable(
             f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
             f"it off (nvidia-smi -mig 0), or use another --device."
         )
-    known = gpu_of_product(gpu.product)
+    known = gpu_of_product(found.product)
     if known is None:
         raise InvalidInput(
-            f"GPU {asked} is a {gpu.product}, which the catalogue lacks. `advisor gpus` lists all."
+            f"GPU {asked} is a {found.product}, which the catalogue lacks. `advisor gpus` "
+            f"lists all."
         )
-    return Device("cuda", gpu.uuid, known.key, gpu.product, gpu.driver)
+    return Device("cuda", found.uuid, known.key, found.product, found.driver)
+
+
+def refuse_other(device: Device, key: str | None) -> None:
+    """See that `device` is of the GPU model `key`, where one was asked for.
+
+    Raises:
+        InvalidInput: It is another, or there is no such model.
+    """
+    if key is not None and gpu(key).key != device.key:
+        raise InvalidInput(
+            f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
+            f"choose another --device."
+        )
 
 
 def host_cpu() -> str:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["profiles", "models"]
+Kind = Literal["profiles", "models", "calibrations"]
 
 
 def user_folder(kind: Kind) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
+from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -75,6 +76,16 @@ def read_profile(path: Path) -> Profile:
         InvalidInput: There is none, or it cannot be true.
     """
     return parse_record(Profile, read_bytes(path), str(path))
+
+
+def read_calibration(path: Path) -> Calibration:
+    """The calibration in `path`.
+
+    Raises:
+        InvalidInput: There is none, or it cannot be true.
+    """
+    remedy = "Measure it again: `advisor calibrate`."
+    return parse_record(Calibration, read_bytes(path), str(path), remedy)
 
 
 def read_runs(path: Path) -> tuple[Run, ...]:

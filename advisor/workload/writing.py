@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from advisor.errors import AdvisorError
+from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -37,6 +38,11 @@ def write_whole(path: Path, text: str) -> None:
 def profile_text(profile: Profile) -> str:
     """`profile` as JSON, one line, numbers as short as they round-trip."""
     return json.dumps(asdict(profile), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def calibration_text(calibration: Calibration) -> str:
+    """`calibration` as JSON, indented for a person to read."""
+    return json.dumps(asdict(calibration), indent=1, allow_nan=False) + "\n"
 
 
 def run_line(run: Run) -> str:

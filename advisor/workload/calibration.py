@@ -1,0 +1,156 @@
+"""What is a machine's own, whatever it trains: measured there once, by `advisor calibrate`."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from statistics import median
+
+from advisor.errors import InvalidInput
+from advisor.workload.measured import Provenance
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """Seconds of `advisor.running.host_check` with `cores` cores at it together."""
+
+    __pydantic_config__ = STRICT
+
+    cores: int
+    check_s: float
+
+    def __post_init__(self) -> None:
+        if self.cores < 1 or not 0 < self.check_s < float("inf"):
+            raise InvalidInput(f"a host check takes time, on at least one core; got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedContext:
+    """Size of the CUDA context of an MPS client that may use `sms` SMs."""
+
+    __pydantic_config__ = STRICT
+
+    limit_pct: float
+    sms: int
+    context_mib: float
+
+    def __post_init__(self) -> None:
+        _refuse_below_zero(self, ("limit_pct", "sms", "context_mib"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """Device memory that is nobody's tensors, MiB.
+
+    Attributes:
+        driver_mib: Of the GPU while nothing runs on it.
+        plain_mib: CUDA context of a small network in training; None where the driver would not
+            say.
+        mps_mib: Likewise as an MPS client; None where MPS does not run here.
+        sms: SMs that a client without a limit may use; None likewise.
+        limited: Likewise under limits; empty likewise.
+        mps_server_mib: Of the MPS server; None likewise.
+    """
+
+    __pydantic_config__ = STRICT
+
+    driver_mib: float
+    plain_mib: float | None
+    mps_mib: float | None
+    sms: int | None
+    limited: tuple[LimitedContext, ...]
+    mps_server_mib: float | None
+
+    def __post_init__(self) -> None:
+        _refuse_below_zero(self, ("driver_mib", "plain_mib", "mps_mib", "sms", "mps_server_mib"))
+
+    @property
+    def per_sm_mib(self) -> float | None:
+        """What each SM that a limit takes away saves; None where no limit was tried."""
+        if self.mps_mib is None or self.sms is None:
+            return None
+        saved = [
+            (self.mps_mib - each.context_mib) / (self.sms - each.sms)
+            for each in self.limited
+            if each.sms < self.sms
+        ]
+        return max(0.0, median(saved)) if saved else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switching:
+    """Two processes of one endless kernel each that take turns on the GPU.
+
+    Attributes:
+        kernel_s: The kernel alone.
+        overhead: Share of the time in which neither advances, against one alone; noise can
+            bring it a hair below 0.
+        slice_s: How long one keeps the GPU; None where kernels were too long to tell.
+        switch_s: What a change from one to the other costs; None likewise.
+    """
+
+    __pydantic_config__ = STRICT
+
+    kernel_s: float
+    overhead: float
+    slice_s: float | None
+    switch_s: float | None
+
+    def __post_init__(self) -> None:
+        _refuse_below_zero(self, ("kernel_s", "slice_s"))
+        if not -1 < self.overhead < 1:
+            raise InvalidInput(f"overhead is a share below 1, got {self.overhead}")
+        if self.switch_s is not None and not isfinite(self.switch_s):
+            raise InvalidInput(f"switch_s is finite, got {self.switch_s}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """A machine, measured.
+
+    Attributes:
+        gpu: Catalogue key, or ``"cpu"`` where only the host was measured.
+        host: From one core on, more and more of them.
+        contexts: None without a GPU.
+        switching: For each kernel tried; empty without a GPU.
+        idle_power_w: Least power while nothing ran; None where not metered.
+        provenance: Clocks are those under the kernels of `switching`.
+
+    Raises:
+        InvalidInput: No machine can have these numbers.
+    """
+
+    __pydantic_config__ = STRICT
+
+    gpu: str
+    host: tuple[HostCheck, ...]
+    contexts: Contexts | None
+    switching: tuple[Switching, ...]
+    idle_power_w: float | None
+    provenance: Provenance
+    schema: int = 1
+
+    def __post_init__(self) -> None:
+        if self.schema != 1:
+            raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
+        cores = [each.cores for each in self.host]
+        if not cores or cores[0] != 1 or any(b <= a for a, b in pairwise(cores)):
+            raise InvalidInput(f"host checks begin with one core and add more, got {cores}")
+        _refuse_below_zero(self, ("idle_power_w",))
+
+    def host_check_s(self, cores: int) -> float:
+        """Seconds of the check with `cores` cores busy, on a straight line between those tried."""
+        before = self.host[0]
+        for after in self.host:
+            if cores <= after.cores:
+                part = (cores - before.cores) / max(1, after.cores - before.cores)
+                return before.check_s + part * (after.check_s - before.check_s)
+            before = after
+        return before.check_s
+
+
+def _refuse_below_zero(record: object, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        value = getattr(record, field)
+        if value is not None and not (isfinite(value) and value >= 0):
+            raise InvalidInput(f"{field} is finite and at least 0, got {value}")
