@@ -136,8 +136,10 @@ def _miss(
         pace=pace,
         power=watts / measured - 1,
         inside=law.low <= np.log(measured / watts) <= law.high,
-        gract=_apart(activity.gract(shared.profiles, speeds, law), seen and seen.gract),
-        smact=_apart(activity.smact(shared.profiles, speeds, law), seen and seen.sm_active),
+        gract=_apart(activity.gract(shared.profiles, speeds, law), seen.gract if seen else None),
+        smact=_apart(
+            activity.smact(shared.profiles, speeds, law), seen.sm_active if seen else None
+        ),
     )
 
 

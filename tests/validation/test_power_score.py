@@ -1,0 +1,83 @@
+from dataclasses import asdict, replace
+
+import pytest
+
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.answer import Interval
+from advisor.prediction.rehearsal import Physics
+from advisor.prediction.replay import TimeSlicing
+from advisor.validation.comparison import RunComparison, beside
+from advisor.validation.power_score import PowerData, power_scores
+from advisor.workload.store import load_profiles, load_runs
+
+H200 = gpu("h200-141gb")
+PHYSICS = Physics(
+    packing=0.45,
+    slicing=TimeSlicing(slice_s=1e-3, patience_s=0.03e-3, switch_s=0.2e-3),
+    ceded=0.05,
+    bandwidth=0.5,
+)
+
+
+def compared(run, profiles, off):
+    """`run` as if each step had been predicted `off` times as long as it was."""
+    return RunComparison(
+        run,
+        tuple(
+            beside(each, profiles[each.workload.name], Interval(*[off * each.step_s] * 3), {})
+            for each in run.tenants
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def campaign():
+    profiles = load_profiles(H200.key)
+    runs = [run for run in load_runs(H200.key) if run.ok]
+    known = {run.id: run for run in runs}
+    repeats = [(known[run.repeats], run) for run in runs if run.repeats in known][::3]
+    wanted = {run.id for pair in repeats for run in pair}
+    chosen = [run for at, run in enumerate(runs) if at % 4 == 0 or run.id in wanted]
+    return profiles, chosen, [run for run in chosen if run.purpose == "drawn"], repeats
+
+
+def scores(campaign, off, **changes):
+    profiles, runs, drawn, repeats = campaign
+    scored = [compared(run, profiles, off) for run in drawn]
+    data = PowerData(profiles=profiles, runs=runs, scored=scored, repeats=repeats, gpu=H200,
+                     physics=PHYSICS)  # fmt: skip
+    return {(row.mode, row.pace): row for row in power_scores(replace(data, **changes))}
+
+
+def test_recorded_runs_of_families_never_seen_are_met_within_what_is_promised(campaign):
+    found = scores(campaign, off=1.0)
+    assert {mode for mode, _ in found} == {"naive", "mps", "mps-limits"}
+    for row in found.values():
+        assert row.n > 20
+        assert row.power_mape < 0.06
+        assert max(row.gract_error, row.smact_error) < 0.05
+        assert row.power_coverage90 > 0.85
+
+
+def test_a_perfect_pace_scores_as_the_measured_one_and_a_wrong_one_worse(campaign):
+    right, wrong = scores(campaign, off=1.0), scores(campaign, off=1.5)
+    for mode in ("naive", "mps", "mps-limits"):
+        measured, predicted = (asdict(right[mode, pace]) for pace in ("measured", "predicted"))
+        assert measured | {"pace": ""} == predicted | {"pace": ""}
+        assert asdict(wrong[mode, "measured"]) == measured
+        assert wrong[mode, "predicted"].power_mape > right[mode, "predicted"].power_mape
+
+
+def test_repeats_say_what_no_prediction_can_get_below_and_none_where_there_are_none(campaign):
+    noisy, quiet = scores(campaign, off=1.0), scores(campaign, off=1.0, repeats=())
+    assert 0 < noisy["mps", "measured"].power_noise < 0.1
+    assert quiet["mps", "measured"].power_noise is None
+    assert quiet["mps", "measured"].gract_noise is None
+
+
+def test_a_run_whose_power_was_not_measured_is_passed_over(campaign):
+    profiles, runs, drawn, _ = campaign
+    dark = [replace(run, power_w=None) for run in drawn]
+    scored = [compared(run, profiles, 1.0) for run in dark]
+    others = [run for run in runs if run.purpose != "drawn"]
+    assert scores(campaign, off=1.0, runs=[*others, *dark], scored=scored) == {}
