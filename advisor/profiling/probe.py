@@ -15,7 +15,7 @@ from advisor.workload.spec import Workload
 
 LIMITS_PCT = (14.0, 28.0, 50.0)
 
-_TIMING = Timing(settle_s=0.0, window_s=0.5, windows=3, lead_s=0.4, longest_s=4.0)
+_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
 
 # Of a slow step, each costs seconds under a limit.
 _SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
