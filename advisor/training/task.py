@@ -20,8 +20,10 @@ class Step:
     Close it when done: a step with a loader owns worker processes.
 
     Attributes:
-        workload: What it trains.
+        workload: As asked for.
         loss: Of the last step, on the device, not yet waited for; None before the first.
+        network: What it trains, compiled or not.
+        optimizer: What changes the network's weights.
     """
 
     def __init__(self, workload: Workload, device: torch.device) -> None:
@@ -38,12 +40,12 @@ class Step:
             with device:
                 network = recipe.network().train()
                 self._feed = loaded or Resident(recipe.examples, workload.batch)
-            self._optimizer = optimizer_for(workload, network)
+            self.optimizer = optimizer_for(workload, network)
         except BaseException:
             if loaded is not None:
                 loaded.close()
             raise
-        self._network = compiled(network) if workload.execution == "compiled" else network
+        self.network = compiled(network) if workload.execution == "compiled" else network
         self._loss_of = recipe.loss
         # Switched off, it hands on loss and optimizer as they are.
         self._scaler = torch.amp.GradScaler(device.type, enabled=workload.precision == "fp16")
@@ -69,7 +71,7 @@ class Step:
         *inputs, target = self._batch
         self._batch = ()  # autograd keeps what it needs
         with autocast(self.workload.precision, self._device.type):
-            self.loss = self._loss_of(self._network(*inputs), target)
+            self.loss = self._loss_of(self.network(*inputs), target)
 
     def _backward(self) -> None:
         assert self.loss is not None
@@ -77,9 +79,9 @@ class Step:
         self.loss = self.loss.detach()
 
     def _update(self) -> None:
-        self._scaler.step(self._optimizer)
+        self._scaler.step(self.optimizer)
         self._scaler.update()
-        self._optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
 
     def next_batch(self) -> tuple[Tensor, ...]:
         """Take the next batch without training on it: what a step waits for its input."""

@@ -55,11 +55,11 @@ def test_a_compiled_step_trains_the_same_weights_in_one_process(monkeypatch, tmp
     for name in ("transformer-toy-bs2", "transformer-toy-bs2-compiled"):
         torch.manual_seed(0)
         step = build(workload(name), "cpu")
-        step._network.eval()  # without dropout, whose numbers may be drawn in another order
+        step.network.eval()  # without dropout, whose numbers may be drawn in another order
         step(), step()
         losses.append(float(step.loss))
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    assert isinstance(step._network, torch._dynamo.OptimizedModule)
+    assert isinstance(step.network, torch._dynamo.OptimizedModule)
     assert os.environ.pop("TORCHINDUCTOR_CACHE_DIR") == str(tmp_path / "advisor" / "inductor")
     torch._dynamo.reset()
 

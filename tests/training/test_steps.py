@@ -38,7 +38,7 @@ def test_a_toy_learns_the_batches_it_sees_again_and_again(name):
 @pytest.mark.parametrize("model", TIMM)
 def test_every_image_model_of_the_zoo_trains_at_32_pixels(model):
     step = build(workload(f"{model}-cifar10-bs2"), "cpu")
-    weight = next(iter(step._network.parameters()))
+    weight = next(iter(step.network.parameters()))
     before = weight.detach().clone()
     step()
     assert not torch.equal(before, weight)
@@ -47,7 +47,7 @@ def test_every_image_model_of_the_zoo_trains_at_32_pixels(model):
 
 def test_the_recommender_learns_and_its_tables_have_the_size_asked_for():
     step = build(replace(workload("dlrm-1gb-bs32"), table_mib=8), "cpu")
-    tables = [table.weight for table in step._network.tables]
+    tables = [table.weight for table in step.network.tables]
     before = [table.detach().clone() for table in tables]
     step()
     assert sum(table.nbytes for table in tables) == 8 * 2**20

@@ -1,0 +1,94 @@
+"""Names stand for workloads; those of the campaign can all be built."""
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.training.optimizers import optimizer_for
+from advisor.training.recipe import recipe_of
+from advisor.workload.reading import read_profile
+from advisor.workload.spec import Workload
+from advisor.workload.tasks import TASKS
+from advisor.workload.zoo import workload, zoo
+
+ROOT = Path(__file__).parents[1]
+LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())
+NAMES = LISTED["small"] + LISTED["large"]
+MEASURED = sorted((ROOT / "profiles" / "h200-141gb").glob("*.json"))
+
+
+def test_the_campaign_lists_enough_of_every_kind_and_each_once():
+    workloads = [workload(name) for name in NAMES]
+    assert len(set(NAMES)) == len(NAMES) >= 66
+    assert len({each.family for each in workloads}) >= 18
+    assert set(Counter(each.execution for each in workloads)) == {"eager", "compiled", "graph"}
+    assert set(Counter(each.precision for each in workloads)) == {"default", "tf32", "amp", "fp16"}
+
+
+def test_the_campaign_lists_all_that_was_measured_before():
+    assert {path.stem for path in MEASURED} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_listed_workload_can_be_built_and_has_an_optimizer(name):
+    asked = workload(name)
+    with torch.device("meta"):
+        network = recipe_of(asked).network()
+    assert optimizer_for(asked, network).param_groups
+
+
+@given(
+    task=st.sampled_from(sorted(TASKS)),
+    batch=st.integers(1, 999_999),
+    precision=st.sampled_from(("default", "tf32", "amp", "fp16")),
+    execution=st.sampled_from(("eager", "compiled", "graph")),
+    workers=st.integers(0, 99),
+)
+def test_a_name_says_batch_precision_execution_and_loader(
+    task, batch, precision, execution, workers
+):
+    name = f"{task}-bs{batch}"
+    name += "" if precision == "default" else f"-{precision}"
+    name += "" if execution == "eager" else f"-{execution}"
+    name += f"-loader{workers}" if workers else ""
+    asked = workload(name)
+    assert (asked.name, asked.batch, asked.precision) == (name, batch, precision)
+    assert (asked.execution, asked.loader_workers) == (execution, workers)
+    assert asked.model == TASKS[task].model
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet50-imagenet64-bs128-graph-amp",
+        "resnet50-imagenet64-bs128-compiled-graph",
+        "resnet50-imagenet64-bs128-loader2-compiled",
+        "resnet50-imagenet64-bs128-fp8",
+        "unet-imagenet-bs8",
+    ],
+)
+def test_options_in_another_order_and_unknown_ones_are_refused(name):
+    with pytest.raises(UnknownName):
+        workload(name)
+
+
+def test_an_execution_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(InvalidInput, match="eager, compiled, graph, got 'lazy'"):
+        Workload(name="a", source="plain", model="mlp", family="mlp", batch=1, execution="lazy")
+
+
+def test_the_list_shows_how_options_are_written():
+    names = {each.name for each in zoo()}
+    assert {f"resnet50-imagenet64-bs128-{way}" for way in ("fp16", "graph", "compiled")} <= names
+    assert len(names) == len(zoo())
+
+
+def test_profiles_from_before_there_were_executions_count_as_eager():
+    path = next(path for path in MEASURED if '"execution"' not in path.read_text())
+    assert read_profile(path).workload.execution == "eager"
