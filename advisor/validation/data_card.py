@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from advisor.validation.findings import Findings
 from advisor.validation.noise import steadiness
-from advisor.validation.selection import at_full_size
+from advisor.validation.selection import of_pace
 from advisor.validation.words import markdown
 from advisor.workload.measured import Provenance
 from advisor.workload.run import Run
@@ -18,7 +18,7 @@ _KINDS = ("naive", "mps", "mps limits")
 def data_text(found: Findings) -> str:
     """What was measured, in two sentences."""
     busy = [each.busy_share for each in found.profiles.values() if each.busy_share is not None]
-    shared = [run for run in at_full_size(found.runs) if len(run.tenants) > 1]
+    shared = [run for run in of_pace(found.runs) if len(run.tenants) > 1]
     kinds = Counter(map(_kind, shared))
     degrees = sorted({len(run.tenants) for run in shared})
     repeated = sum(run.purpose == "repeat" for run in found.runs)
@@ -55,7 +55,7 @@ def _families(found: Findings) -> str:
     names: dict[str, list[str]] = {}
     for name, profile in sorted(found.profiles.items()):
         names.setdefault(profile.workload.family, []).append(name)
-    shared = [run for run in at_full_size(found.runs) if len(run.tenants) > 1]
+    shared = [run for run in of_pace(found.runs) if len(run.tenants) > 1]
     counts = Counter(
         family for run in shared for family in {t.workload.family for t in run.tenants}
     )
@@ -68,7 +68,7 @@ def _families(found: Findings) -> str:
 
 def _purposes(runs: Sequence[Run]) -> str:
     """Runs by purpose and mode; memory trials apart."""
-    full = at_full_size(runs)
+    full = of_pace(runs)
     rows = [
         (purpose, *(str(sum(_kind(run) == kind for run in of_it)) for kind in _KINDS),
          str(sum(not run.ok for run in of_it)))
@@ -83,7 +83,7 @@ def _purposes(runs: Sequence[Run]) -> str:
 
 
 def _degrees(runs: Sequence[Run]) -> str:
-    shared = [run for run in at_full_size(runs) if len(run.tenants) > 1]
+    shared = [run for run in of_pace(runs) if len(run.tenants) > 1]
     rows = [
         (str(degree), *(str(sum(_kind(run) == kind for run in of_it)) for kind in _KINDS))
         for degree in sorted({len(run.tenants) for run in shared})

@@ -9,7 +9,8 @@ from advisor.prediction.fit import fit
 from advisor.prediction.predictor import Predictor
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import Evaluation, evaluate
-from advisor.validation.selection import Selection, at_full_size, select
+from advisor.validation.power_score import PowerData, PowerRow, power_scores
+from advisor.validation.selection import Selection, of_pace, select
 from advisor.validation.validate import compared
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_profile, read_runs
@@ -26,6 +27,7 @@ class Findings:
         selection: What evaluation does with each of them.
         evaluation: Each family predicted without it.
         validation: Runs of advice, predicted by a model fitted to all other runs.
+        power: How far power and activity are off, each family predicted without it.
     """
 
     profiles: Mapping[str, Profile]
@@ -33,21 +35,28 @@ class Findings:
     selection: Selection
     evaluation: Evaluation
     validation: tuple[RunComparison, ...]
+    power: tuple[PowerRow, ...]
 
 
-def findings(folder: Path, model: Gpu, processes: int = 1) -> Findings:
+def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
     profiles, runs = measured(folder)
     advised = {run.id for run in runs if run.purpose == "validation"}
     others = [run for run in runs if run.id not in advised and run.repeats not in advised]
-    advice = [run for run in at_full_size(runs) if run.purpose == "validation"]
-    predictor = Predictor(model, fit(profiles, others, model))
+    advice = [run for run in of_pace(runs) if run.purpose == "validation"]
+    model = fit(profiles, others, gpu)
+    evaluation = evaluate(profiles, runs, gpu, processes)
+    power = PowerData(
+        profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
+        repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
+    )  # fmt: skip
     return Findings(
         profiles=profiles,
         runs=runs,
-        selection=select(profiles, runs, model),
-        evaluation=evaluate(profiles, runs, model, processes),
-        validation=compared(advice, profiles, predictor, model),
+        selection=select(profiles, runs, gpu),
+        evaluation=evaluation,
+        validation=compared(advice, profiles, Predictor(gpu, model), gpu),
+        power=power_scores(power),
     )
 
 

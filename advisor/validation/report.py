@@ -32,6 +32,7 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.breakdown,
     sections.worst,
     sections.choices,
+    sections.power,
     sections.advice,
 )
 

@@ -46,8 +46,8 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     Raises:
         InvalidInput: No run can be scored.
     """
-    of_pace = at_full_size(runs)
-    shared = [run for run in of_pace if len(run.tenants) > 1]
+    ordinary = of_pace(runs)
+    shared = [run for run in ordinary if len(run.tenants) > 1]
     drawn = [run for run in shared if run.purpose == "drawn"]
     scored = tuple(run for run in drawn if _usable(run, profiles))
     if not scored:
@@ -65,16 +65,16 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
             if (run.id in advised or run.repeats in advised) and _usable(run, profiles)
         ),
         alone=tuple(
-            run for run in of_pace if len(run.tenants) == 1 and _usable(run, profiles)
+            run for run in ordinary if len(run.tenants) == 1 and _usable(run, profiles)
         ),
         repeats=tuple((by_id[run.repeats], run) for run in shared
                       if run.ok and run.repeats in by_id),
     )  # fmt: skip
 
 
-def at_full_size(runs: Iterable[Run]) -> list[Run]:
-    """Those of `runs` in which the GPU was not made to look smaller: the others try memory."""
-    return [run for run in runs if getattr(run, "capacity_mib", None) is None]
+def of_pace(runs: Iterable[Run]) -> list[Run]:
+    """Those of `runs` that are no experiment on memory or on the host."""
+    return [run for run in runs if run.purpose not in ("memory", "control")]
 
 
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:

@@ -98,6 +98,16 @@ def test_runs_that_a_person_or_a_model_chose_are_not_scored():
         evaluate(PROFILES, chosen, H200)
 
 
+def test_experiments_on_memory_and_on_the_host_are_no_runs_to_score_or_choose_from(evaluation):
+    pair = [PROFILES[NAMES[0]], PROFILES[NAMES[1]]]
+    small = synthetic.run(pair, "mps", 9.0, "small")
+    trial = replace(small, purpose="memory", capacity_mib=24_000, free_mib=23_000.0)
+    control = replace(small, id="control", purpose="control")
+    again = evaluate(PROFILES, [*campaign(), trial, control], H200)
+    assert len(again.runs) == len(evaluation.runs)
+    assert again.advice == ()
+
+
 def test_a_drawn_run_that_ended_early_is_named_not_scored(evaluation):
     first, *others = campaign()
     dead = replace(first.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
