@@ -1,6 +1,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_solo_runs_lie_between_the_others_and_visit_every_workload_in_turn(campa
     assert len(solos) == 12
     assert len(set(solos[:4])) == len(set(solos[4:8])) == 4
     places = [number for number, plan in enumerate(plans) if plan.purpose == "solo"]
-    assert {after - before for before, after in zip(places, places[1:], strict=False)} == {3}
+    assert {after - before for before, after in pairwise(places)} == {3}
 
 
 def test_a_workload_runs_alone_no_more_often_than_wanted(campaign):

@@ -27,12 +27,14 @@ class Started:
         self._started = []
         self._mark = f"ADVISOR_TEST_MARK={uuid4()}"
 
-    def start(self, *words, **environment):
+    def start(self, *words, stdin=None, stdout=None, **environment):
         """The process, begun; its stderr is a pipe."""
         name, value = self._mark.split("=")
         process = subprocess.Popen(
             [sys.executable, *self._words, *words],
             env=os.environ | {name: value, "TMPDIR": str(self.temporary)} | environment,
+            stdin=stdin,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
         )
