@@ -1,0 +1,72 @@
+"""``advisor estimate-memory``: what a workload will hold that was never run."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey
+from advisor.cli.output import show, show_json
+from advisor.errors import AdvisorError, InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.workload.spec import Workload
+
+
+def estimate_memory(
+    workload: Annotated[
+        str | None, typer.Argument(help="A name that `advisor workloads` lists.")
+    ] = None,
+    timm: Annotated[str | None, typer.Option(metavar="NAME", help="A model of timm.")] = None,
+    resolution: Annotated[int | None, typer.Option(help="Pixels of its images' side.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Outputs of it.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Examples a step.")] = None,
+    precision: Annotated[
+        Literal["default", "tf32", "amp", "fp16"], typer.Option(help="Its number format.")
+    ] = "default",
+    gpu: GpuKey = DEFAULT_GPU,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the GPU memory of a workload that was never run. Needs torch, and no GPU."""
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.workload.zoo import timm_workload
+    from advisor.workload.zoo import workload as named
+
+    card = known(gpu)
+    if timm is None:
+        if workload is None or (resolution, classes, batch, precision) != (
+            None, None, None, "default",
+        ):  # fmt: skip
+            raise InvalidInput(
+                "name a workload that `advisor workloads` lists, or describe one with --timm NAME "
+                "--resolution --classes --batch."
+            )
+        asked = named(workload)
+    else:
+        if workload is not None or resolution is None or classes is None or batch is None:
+            raise InvalidInput(
+                f"--timm {timm} takes no WORKLOAD beside, and needs --resolution, --classes and "
+                f"--batch."
+            )
+        asked = timm_workload(
+            timm, resolution=resolution, classes=classes, batch=batch, precision=precision
+        )
+    _estimate(asked, card.key, as_json)
+
+
+def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
+    try:
+        import torch  # noqa: F401 - only to see whether it imports
+    except ImportError:
+        raise AdvisorError(
+            "estimating memory needs torch, which is not installed. Run: pip install "
+            "-c constraints.txt '.[profile]'"
+        ) from None
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.reporting.footprint import footprint_document, footprint_text
+    from advisor.training.footprint import footprint
+
+    found = footprint(asked, known(gpu))
+    if as_json:
+        show_json(footprint_document(found))
+    else:
+        show(footprint_text(found, known(gpu)))
