@@ -151,8 +151,9 @@ class _Attention(nn.Module):
         self.out = nn.Conv2d(width, width, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        qkv = self.to_qkv(self.norm(images)).flatten(2).transpose(1, 2)  # (batch, pixels, 3 width)
-        query, key, value = qkv.unsqueeze(1).chunk(3, dim=-1)
+        # (batch, 1, pixels, 3 width), contiguous, or torch would not use a fused kernel
+        qkv = self.to_qkv(self.norm(images)).flatten(2).transpose(1, 2).contiguous().unsqueeze(1)
+        query, key, value = qkv.chunk(3, dim=-1)
         mixed = functional.scaled_dot_product_attention(query, key, value)
         merged: Tensor = self.out(mixed.squeeze(1).transpose(1, 2).reshape(images.shape))
         return images + merged

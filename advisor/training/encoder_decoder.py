@@ -112,7 +112,8 @@ class _PositionBias(nn.Module):
     def forward(self, length: int) -> Tensor:
         places = torch.arange(length, device=self.of_bucket.weight.device)
         ahead = places[None, :] - places[:, None]  # (asking, asked)
-        bias: Tensor = self.of_bucket(self._bucket(ahead)).permute(2, 0, 1).unsqueeze(0)
+        bias: Tensor = self.of_bucket(self._bucket(ahead)).permute(2, 0, 1).contiguous()
+        bias = bias.unsqueeze(0)
         return bias.masked_fill(ahead > 0, float("-inf")) if self.causal else bias
 
     def _bucket(self, ahead: Tensor) -> Tensor:
