@@ -17,10 +17,9 @@ class TwoNodes(Started):
     """A Ray cluster of two nodes; `address` is how to reach it."""
 
     def __init__(self, folder):
-        super().__init__(folder, SCRIPT, Path(folder) / "ray")
-        self._process = self.start(
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, RAY_USAGE_STATS_ENABLED="0"
-        )
+        super().__init__(folder, SCRIPT)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = self.start(**pipes, TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0")
         self.address, self.second = self._process.stdout.readline().split()
 
     def lose_the_second(self):
@@ -38,6 +37,7 @@ def cluster():
         yield nodes
         nodes.close()
         nodes.assert_nothing_is_left()
+        assert not list(nodes.folder.glob("advisor-*"))
 
 
 def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cluster):
@@ -57,7 +57,7 @@ def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cl
 
 
 def test_a_cluster_that_is_not_there_is_said_so(campaign):
-    code, said = campaign(PLAN).finish("--ray", "127.0.0.1:1")
+    code, said = campaign(PLAN).finish("--ray", "auto", RAY_ADDRESS="")
     assert code == 4
     assert "Is the cluster up?" in said
 

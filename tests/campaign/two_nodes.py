@@ -10,9 +10,8 @@ from ray.cluster_utils import Cluster
 NODE = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20}
 
 
-def main(folder):
-    head = NODE | {"include_dashboard": False, "temp_dir": folder}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+def main():
+    cluster = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
     second = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
     print(cluster.address, second.node_id, flush=True)
@@ -23,4 +22,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()
