@@ -39,7 +39,7 @@ class Crew:
         """Let started `runners` work until all is done, or the deadline is near.
 
         Raises:
-            AdvisorError: A record cannot be written.
+            AdvisorError: A record cannot be written, or no runner is left.
         """
         threads = [Thread(target=self._serve, args=(each,), daemon=True) for each in runners]
         for thread in threads:
@@ -47,10 +47,15 @@ class Crew:
         try:
             for thread in threads:
                 thread.join()
+            if self._error is not None:
+                raise self._error
+            if self._board.left and not self._board.over:
+                raise AdvisorError(
+                    f"every runner was given up, and {self._board.left} runs are left. Mend what "
+                    f"the lines above say; the same command goes on from here."
+                )
         finally:
             self._board.close()
-        if self._error is not None:
-            raise self._error
 
     def _serve(self, runner: Runner) -> None:
         try:

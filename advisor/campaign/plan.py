@@ -148,7 +148,7 @@ def _campaign(top: Table, path: Path) -> Campaign:
         controls=_controls(top.array("control"), key),
         profile_missing=profile.flag("missing", False),
         probe=profile.flag("probe", True),
-        known=tuple(path.parent / _text(each) for each in profile.array("known")),
+        known=tuple(_folder(each, path.parent) for each in profile.array("known")),
         timing=_timing(top.table("timing")),
     )
     profile.close()
@@ -156,10 +156,10 @@ def _campaign(top: Table, path: Path) -> Campaign:
     return campaign
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(f"profile.known must be an array of folders, got {value!r}")
-    return value
+def _folder(value: Any, base: Path) -> Path:
+    if not isinstance(value, str) or not (base / value).is_dir():
+        raise InvalidInput(f"profile.known: {value!r} is no folder beside the plan")
+    return base / value
 
 
 def _degrees(table: Table) -> dict[int, dict[Mode, Count]]:

@@ -34,7 +34,8 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
         "ones go [your own, read by advisor]")  # fmt: skip
     add("--deadline", type=_seconds, metavar="S", help="begin nothing that would end after these")
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
-    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto")
+    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
+        "advisor must be installed on its nodes")  # fmt: skip
     return parser.parse_args(argv)
 
 

@@ -1,5 +1,8 @@
+from textwrap import dedent
+
 import pytest
 
+from advisor.campaign import plan
 from advisor.campaign.plan import Count, read_campaign
 from advisor.errors import InvalidInput
 from tests.campaign.plans import OF_A_GPU, PLAN, written
@@ -16,11 +19,22 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
 
 def test_workloads_may_be_listed_in_a_file_that_several_plans_include(tmp_path):
     written(tmp_path, 'small = ["mlp-toy-bs32"]\nlarge = ["cnn-cifar10-bs32"]', "workloads.toml")
-    plan = 'gpu = "cpu"\nseed = 1\ninclude = "workloads.toml"'
-    campaign = read_campaign(written(tmp_path, plan))
+    text = 'gpu = "cpu"\nseed = 1\ninclude = "workloads.toml"'
+    campaign = read_campaign(written(tmp_path, text))
     assert [each.name for each in campaign.small + campaign.large] == [
         "mlp-toy-bs32", "cnn-cifar10-bs32"
     ]  # fmt: skip
+
+
+def test_the_example_in_the_documentation_is_a_plan(tmp_path):
+    example = plan.__doc__.partition("\n\n")[2]
+    (tmp_path / "campaign").mkdir()
+    (tmp_path / "profiles" / "h200-141gb").mkdir(parents=True)
+    written(tmp_path / "campaign", 'small = ["mlp-toy-bs32"]', "workloads.toml")
+    campaign = read_campaign(written(tmp_path / "campaign", dedent(example)))
+    assert campaign.repeats == 60
+    assert [len(campaign.runs), len(campaign.controls)] == [1, 3]
+    assert campaign.timing.windows == 3
 
 
 @pytest.mark.parametrize(
@@ -44,6 +58,7 @@ def test_workloads_may_be_listed_in_a_file_that_several_plans_include(tmp_path):
         ("timing = {windows = true}", "timing.windows"),
         ("profile = {missing = 1}", "profile.missing must be true or false"),
         ("profile = {known = [1]}", "profile.known"),
+        ('profile = {known = ["absent"]}', "'absent' is no folder"),
         ('runs = [{id = "a", sharing = "naive", purpose = "drawn", workloads = ["mlp-toy-bs32"]}]',
          "runs[0]: its purpose cannot be 'drawn'"),
         ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
