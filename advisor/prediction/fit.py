@@ -10,7 +10,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction.memory_fit import fit_context, log_memory, memory_sigma
+from advisor.prediction.memory_fit import fit_context, fit_edges, log_memory, memory_sigma, trials
 from advisor.prediction.model import Alone, Data, Model, Plain, is_gpu_bound
 from advisor.prediction.observation import (
     Playback,
@@ -58,10 +58,13 @@ def fit(
         playback: Replays already made, where several fits share runs.
 
     Raises:
-        InvalidInput: Too few usable runs, or runs of another GPU.
+        InvalidInput: Too few usable runs, or runs or profiles of another GPU.
     """
-    if strangers := {run.gpu for run in runs} - {gpu.key}:
-        raise InvalidInput(f"runs of {', '.join(sorted(strangers))} cannot teach about {gpu.key}")
+    measured_on = {run.gpu for run in runs} | {each.gpu for each in profiles.values()}
+    if strangers := measured_on - {gpu.key}:
+        raise InvalidInput(
+            f"runs and profiles of {', '.join(sorted(strangers))} cannot teach about {gpu.key}"
+        )
     usable = shared_runs(profiles, runs)
     modes = _modes(usable, gpu)
     playback = playback or Playback(gpu)
@@ -79,6 +82,7 @@ def fit(
         context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
         power=fit_power(usable, _solo(profiles, runs), gpu, physics, playback),
+        memory_edges=fit_edges(trials(profiles, runs, context, gpu)),
     )  # fmt: skip
 
 

@@ -8,9 +8,12 @@ because one process's cache is never released for another.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, sqrt
+from math import erf, hypot, sqrt
 
+from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
+from advisor.prediction.rehearsal import limit_shares
+from advisor.sharing import Mps, Sharing
 from advisor.workload.profile import Profile
 
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
@@ -57,17 +60,61 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     return Need(memory.reserved_mib + context_mib, memory.allocated_mib + context_mib)
 
 
+def needs(profiles: Sequence[Profile], sharing: Sharing, context: Context, gpu: Gpu) -> list[Need]:
+    """What each of `profiles` takes under `sharing`, in their order."""
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    shares = limit_shares(limits, gpu) or [1.0] * len(profiles)
+    return [
+        need(each, context, under_mps=isinstance(sharing, Mps), sms_taken=(1 - share) * gpu.sms)
+        for each, share in zip(profiles, shares, strict=True)
+    ]
+
+
 def interval_mib(held_mib: float, sigma: float) -> Interval:
     """Around `held_mib`, at a relative standard error of `sigma`."""
     margin = _Z95 * sigma * held_mib
     return Interval(held_mib - margin, held_mib, held_mib + margin)
 
 
-def overflow_probability(held_mib: Sequence[float], capacity_mib: float, sigma: float) -> float:
-    """Chance that processes holding `held_mib` together exceed `capacity_mib`, 0..1.
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """When processes that share a card run out of its memory, as outcomes of real runs tell.
 
-    Their errors are taken to go the same way, for they come from one driver and one allocator.
+    A process that is refused memory first gives up its own cache, so a mix may fit that would
+    hold more if nothing stopped it; but no process gives up its cache for another.
+
+    Attributes:
+        share: How far from what the processes need (0) to what they would hold (1) the card must
+            reach for even odds.
+        width: Standard deviation of that share from mix to mix.
+        sigma: Standard deviation of the processes' memory, as a share of it.
+        victims: How many processes of a mix that runs out are refused, on average.
     """
-    total = sum(held_mib)
-    spread = max(sigma * total, 1e-9)
-    return 0.5 * (1 + erf((total - capacity_mib) / (spread * sqrt(2))))
+
+    share: float
+    width: float
+    sigma: float
+    victims: float
+
+    def risk(self, needs: Sequence[Need], capacity_mib: float) -> float:
+        """Chance that `needs` together run out of `capacity_mib`, 0..1.
+
+        Errors of the processes are taken to go the same way, for they come from one driver and
+        one allocator.
+        """
+        held_mib = sum(need.held_mib for need in needs)
+        given_up_mib = held_mib - sum(need.least_mib for need in needs)
+        even_mib = held_mib - (1 - self.share) * given_up_mib
+        spread_mib = hypot(self.sigma * held_mib, self.width * given_up_mib, 1e-9)
+        return 0.5 * (1 + erf((even_mib - capacity_mib) / (spread_mib * sqrt(2))))
+
+    def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
+        """Chance that each of `needs` is refused: who asks for more is refused more often."""
+        risk = self.risk(needs, capacity_mib)
+        held_mib = sum(need.held_mib for need in needs)
+        return [risk * min(1.0, self.victims * need.held_mib / held_mib) for need in needs]
+
+
+def cautious_edge(sigma: float) -> Edge:
+    """Where no outcome was measured: nobody gives up a cache, and all are refused."""
+    return Edge(share=1.0, width=0.0, sigma=sigma, victims=float("inf"))

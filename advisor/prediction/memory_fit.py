@@ -1,15 +1,20 @@
 """Fits what is learnt of memory from runs of one GPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import erf, sqrt
 from statistics import median
 
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction.memory import Context, need
+from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge, Need, need, needs
+from advisor.prediction.model import mode_of
 from advisor.prediction.observation import Shared
 from advisor.prediction.script import Floats
+from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.profile import Profile
+from advisor.workload.run import Run
 
 
 def fit_context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:
@@ -43,3 +48,99 @@ def log_memory(shared: Shared, context: Context, gpu: Gpu) -> Floats:
 def memory_sigma(log_errors: Floats) -> float:
     """Relative standard error; 2 % where nothing was measured, never below half a per cent."""
     return max(0.005, float(np.sqrt(np.mean(log_errors**2)))) if len(log_errors) else 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A mix that was tried on a card made smaller.
+
+    Attributes:
+        mode: See `advisor.prediction.model.mode_of`.
+        families: Of its tenants.
+        needs: Predicted, in the tenants' order.
+        capacity_mib: What the tenants could share.
+        refused: How many of them ended early.
+    """
+
+    mode: str
+    families: frozenset[str]
+    needs: tuple[Need, ...]
+    capacity_mib: float
+    refused: int
+
+
+def trials(
+    profiles: Mapping[str, Profile], runs: Iterable[Run], context: Context, gpu: Gpu
+) -> tuple[Trial, ...]:
+    """The runs among `runs` that tried whether mixes of `profiles` fit.
+
+    On a card made smaller a tenant that died counts as one that was refused memory: nothing else
+    was wrong with it, and not every library says what it lacks.
+    """
+    return tuple(trial for run in runs if (trial := _trial(profiles, run, context, gpu)))
+
+
+def _trial(
+    profiles: Mapping[str, Profile], run: Run, context: Context, gpu: Gpu
+) -> Trial | None:  # fmt: skip
+    sharing = parse_sharing(run.sharing)
+    names = [tenant.workload.name for tenant in run.tenants]
+    known = all(name in profiles for name in names) and isinstance(sharing, Naive | Mps)
+    if run.free_mib is None or not known:
+        return None
+    assert isinstance(sharing, Naive | Mps)
+    together = [profiles[name] for name in names]
+    return Trial(
+        mode=mode_of(sharing),
+        families=frozenset(each.workload.family for each in together),
+        needs=tuple(needs(together, sharing, context, gpu)),
+        capacity_mib=run.free_mib - (MPS_SERVER_MIB if isinstance(sharing, Mps) else 0),
+        refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
+    )
+
+
+# Where the edge is looked for. Processes seldom step at the same time, so less than what all of
+# them need at once may do; and more than all would hold may not, for what is free lies in pieces.
+_SHARES = np.linspace(-1.0, 2.0, 31)
+_WIDTHS = np.linspace(0.05, 1.0, 20)
+_SIGMAS = np.array([0.003, 0.005, 0.01, 0.02, 0.04])
+
+# Fewer trials of a mode, or fewer of either outcome, and the cautious edge stays.
+_FEWEST_TRIALS, _FEWEST_OF_EACH = 20, 3
+
+# No outcome is impossible: one that was thought so must not weigh more than all others.
+_LEAST_RISK = 0.01
+
+
+def fit_edges(tried: Sequence[Trial]) -> dict[str, Edge]:
+    """By mode, the edge under which the outcomes were likeliest; modes with enough trials only."""
+    modes = {mode: [each for each in tried if each.mode == mode]
+             for mode in sorted({each.mode for each in tried})}  # fmt: skip
+    return {mode: _edge(chosen) for mode, chosen in modes.items() if _enough(chosen)}
+
+
+def _enough(tried: Sequence[Trial]) -> bool:
+    misfits = sum(each.refused > 0 for each in tried)
+    rarer = min(misfits, len(tried) - misfits)
+    return len(tried) >= _FEWEST_TRIALS and rarer >= _FEWEST_OF_EACH
+
+
+def _edge(tried: Sequence[Trial]) -> Edge:
+    """The likeliest of all edges looked at: `Edge.risk` for all of them and all trials at once."""
+    held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
+    given_up = held - [sum(need.least_mib for need in each.needs) for each in tried]
+    beyond = held - [each.capacity_mib for each in tried]
+    share, width, sigma = (
+        axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
+    )
+    distance = (beyond - (1 - share) * given_up) / np.hypot(sigma * held, width * given_up)
+    risks = 0.5 * (1 + np.vectorize(erf)(distance / sqrt(2)))
+    refused = np.array([each.refused for each in tried])
+    likely = np.where(refused > 0, risks, 1 - risks)
+    best = int(np.argmax(np.log(np.maximum(likely, _LEAST_RISK)).sum(axis=1)))
+    return Edge(
+        share=float(share[best, 0]),
+        width=float(width[best, 0]),
+        sigma=float(sigma[best, 0]),
+        victims=float(np.mean(refused[refused > 0])),
+    )

@@ -1,7 +1,7 @@
 """The fitted model as plain arrays in a JSON file, read with numpy and never unpickled."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.prediction.features import FEATURES
-from advisor.prediction.memory import Context
+from advisor.prediction.memory import Context, Edge
 from advisor.prediction.power import Power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
@@ -152,6 +152,7 @@ class Model:
         alone: How steps alone vary.
         context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
+        memory_edges: By mode: when mixes run out of memory; empty where no outcome was measured.
         power: How power and activity of jobs that share add up.
     """
 
@@ -166,6 +167,7 @@ class Model:
     context: Context
     memory_sigma: float
     power: Power
+    memory_edges: dict[str, Edge] = field(default_factory=dict)
     schema: int = 1
 
 

@@ -9,11 +9,11 @@ from advisor.gpu.layouts import place
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.prediction.energy import Drawn, drawn_in_turn, drawn_together, with_energy
-from advisor.prediction.memory import MPS_SERVER_MIB, Need, interval_mib, need, overflow_probability
+from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, interval_mib, needs
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.power import Law
-from advisor.prediction.rehearsal import check_count, limit_shares
+from advisor.prediction.rehearsal import check_count
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 
@@ -28,10 +28,15 @@ class _Pools:
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Predicts mixes of measured jobs on one GPU."""
+    """Predicts mixes of measured jobs on one GPU.
+
+    Attributes:
+        mps_server_mib: What the MPS server holds of the GPU's memory.
+    """
 
     gpu: Gpu
     model: Model
+    mps_server_mib: float = MPS_SERVER_MIB
 
     def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction:
         """What each job and the GPU do under `sharing`, while all jobs run.
@@ -46,14 +51,14 @@ class Predictor:
         if isinstance(sharing, Mig):
             sharing = Mig(place(self.gpu, sharing.instances))
         steps = step_intervals(profiles, sharing, self.gpu, self.model)
-        needs = self._needs(profiles, sharing)
+        wanted = needs(profiles, sharing, self.model.context, self.gpu)
         pools = self._pools(len(profiles), sharing)
-        risks = self._risks(needs, pools)
+        risks, pool_risks = self._risks(wanted, pools, sharing)
         serial = isinstance(sharing, Serial)
         drawn = self._drawn(profiles, steps, sharing)
-        plain = map(self._job, profiles, steps, needs, risks)
+        plain = map(self._job, profiles, steps, wanted, risks)
         answers = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
-        held = [each.held_mib for each in needs]
+        held = [each.held_mib for each in wanted]
         law = self._law(profiles, sharing)
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
         return MixPrediction(
@@ -62,7 +67,7 @@ class Predictor:
             jobs=answers,
             memory_total_mib=max(held) if serial else sum(held),
             memory_capacity_mib=max(pools.capacity_mib) if serial else sum(pools.capacity_mib),
-            oom_probability=1 - prod(1 - risks[jobs[0]] for jobs in pools.jobs),
+            oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if serial else sum(speeds),
             power_w=drawn.power_w,
             gract=activity.gract(profiles, speeds, law),
@@ -80,15 +85,6 @@ class Predictor:
             case Mig():
                 return False
 
-    def _needs(self, profiles: Sequence[Profile], sharing: Sharing) -> list[Need]:
-        mps = isinstance(sharing, Mps)
-        limits = sharing.limits if isinstance(sharing, Mps) else ()
-        shares = limit_shares(limits, self.gpu) or [1.0] * len(profiles)
-        return [
-            need(each, self.model.context, under_mps=mps, sms_taken=(1 - share) * self.gpu.sms)
-            for each, share in zip(profiles, shares, strict=True)
-        ]
-
     def _pools(self, jobs: int, sharing: Sharing) -> _Pools:
         alone = [[job] for job in range(jobs)]
         match sharing:
@@ -100,18 +96,23 @@ class Predictor:
             case Naive():
                 return _Pools([list(range(jobs))], [float(self.gpu.usable_mib)])
             case Mps():
-                left_mib = self.gpu.usable_mib - MPS_SERVER_MIB
+                left_mib = self.gpu.usable_mib - self.mps_server_mib
                 return _Pools([list(range(jobs))], [float(left_mib)])
 
-    def _risks(self, needs: Sequence[Need], pools: _Pools) -> list[float]:
-        """Chance that each job's pool overflows, in the jobs' order."""
-        risks = [0.0] * len(needs)
+    def _risks(
+        self, wanted: Sequence[Need], pools: _Pools, sharing: Sharing
+    ) -> tuple[list[float], list[float]]:
+        """Chance that each job is refused memory, and that each pool runs out."""
+        edge = cautious_edge(self.model.memory_sigma)
+        if isinstance(sharing, Naive | Mps):
+            edge = self.model.memory_edges.get(mode_of(sharing), edge)
+        of_jobs, of_pools = [0.0] * len(wanted), []
         for jobs, capacity_mib in zip(pools.jobs, pools.capacity_mib, strict=True):
-            held = [needs[job].held_mib for job in jobs]
-            risk = overflow_probability(held, capacity_mib, self.model.memory_sigma)
-            for job in jobs:
-                risks[job] = risk
-        return risks
+            together = [wanted[job] for job in jobs]
+            of_pools.append(edge.risk(together, capacity_mib))
+            for job, risk in zip(jobs, edge.risk_of_each(together, capacity_mib), strict=True):
+                of_jobs[job] = risk
+        return of_jobs, of_pools
 
     def _job(
         self, profile: Profile, step_s: Interval, need_mib: Need, risk: float

@@ -1,0 +1,110 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge, Need, cautious_edge, needs
+from advisor.prediction.memory_fit import Trial, fit_edges, trials
+from advisor.sharing import Mps, Naive
+from tests import synthetic
+
+H200 = gpu("h200-141gb")
+CONTEXT = Context(usual_mib=600, per_sm_mib=2.0)
+
+SIZES = st.floats(100, 100_000)
+MIXES = st.lists(st.builds(lambda least, more: Need(least + more, least), SIZES, SIZES), min_size=1)
+EDGES = st.builds(
+    Edge, share=st.floats(0, 1), width=st.floats(0, 1), sigma=st.floats(0.001, 0.1),
+    victims=st.floats(1, 8),
+)  # fmt: skip
+
+
+@given(EDGES, MIXES, SIZES, SIZES)
+def test_a_larger_card_is_never_a_larger_risk(edge, mix, capacity_mib, more_mib):
+    assert edge.risk(mix, capacity_mib + more_mib) <= edge.risk(mix, capacity_mib)
+
+
+@given(EDGES, MIXES, SIZES)
+def test_no_job_is_refused_more_often_than_the_mix_runs_out(edge, mix, capacity_mib):
+    risk = edge.risk(mix, capacity_mib)
+    assert 0 <= risk <= 1
+    assert all(0 <= each <= risk for each in edge.risk_of_each(mix, capacity_mib))
+
+
+def test_at_the_edge_the_odds_are_even():
+    mix = [Need(3000, 2000), Need(1000, 1000)]
+    assert Edge(0.25, 0.1, 0.01, 1).risk(mix, 3250) == pytest.approx(0.5)
+
+
+def test_without_outcomes_no_cache_is_counted_on_and_all_jobs_bear_the_whole_risk():
+    mix, edge = [Need(3000, 2000), Need(1000, 500)], cautious_edge(0.01)
+    assert edge.risk(mix, 4000) == pytest.approx(0.5)
+    assert edge.risk(mix, 3500) > 0.99
+    assert edge.risk_of_each(mix, 4000) == pytest.approx([0.5, 0.5])
+
+
+def test_a_limit_makes_a_process_smaller_and_naive_sharing_does_not():
+    profiles = [synthetic.profile(), synthetic.profile()]
+    naive = needs(profiles, Naive(), CONTEXT, H200)
+    limited = needs(profiles, Mps((50.0, 100.0)), CONTEXT, H200)
+    assert naive[0].held_mib - limited[0].held_mib == pytest.approx(66 * 2.0)
+    assert limited[1].held_mib == naive[1].held_mib
+
+
+def outcomes(share, count=150, mode="naive", seed=1):
+    """Trials as if mixes ran out where cards reach less than `share` of what caches give up."""
+    random = np.random.default_rng(seed)
+    for number in range(count):
+        given_up = random.uniform(500, 4000)
+        mix = (Need(20_000 + given_up, 20_000),)
+        capacity_mib = 20_000 + given_up * random.uniform(-0.5, 1.5)
+        edge_mib = 20_000 + given_up * random.normal(share, 0.05)
+        family = "abc"[number % 3]
+        yield Trial(mode, frozenset(family), mix, capacity_mib, int(capacity_mib < edge_mib))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_the_edge_is_found_again_from_outcomes(share):
+    edge = fit_edges(list(outcomes(share)))["naive"]
+    assert edge.share == pytest.approx(share, abs=0.15)
+    assert edge.victims == 1
+
+
+def test_too_few_trials_or_one_outcome_only_teach_no_edge():
+    assert fit_edges(list(outcomes(0.5, count=10))) == {}
+    assert fit_edges([replace(each, refused=0) for each in outcomes(0.5)]) == {}
+
+
+def run_on_smaller_card(sharing="mps", **change):
+    run = synthetic.run([synthetic.profile(), synthetic.profile()], sharing)
+    return replace(
+        run, **({"purpose": "memory", "capacity_mib": 24_576, "free_mib": 23_961.0} | change)
+    )
+
+
+def test_a_trial_knows_what_its_card_had_for_its_tenants():
+    profile = synthetic.profile()
+    run = run_on_smaller_card()
+    (trial,) = trials({profile.name: profile}, [run], CONTEXT, H200)
+    assert trial.capacity_mib == 23_961 - MPS_SERVER_MIB
+    assert (trial.mode, trial.families, trial.refused) == ("mps", frozenset({"resnet"}), 0)
+
+
+def test_a_tenant_that_died_on_a_smaller_card_was_refused_memory():
+    profile, run = synthetic.profile(), run_on_smaller_card("naive")
+    first, *others = run.tenants
+    dead = replace(first, outcome="died", detail="killed by SIGABRT", windows=())
+    (trial,) = trials(
+        {profile.name: profile}, [replace(run, tenants=(dead, *others))], CONTEXT, H200
+    )
+    assert trial.refused == 1
+
+
+def test_runs_on_the_whole_card_and_of_unknown_workloads_are_no_trials():
+    profile = synthetic.profile()
+    whole = synthetic.run([profile, profile])
+    assert trials({profile.name: profile}, [whole], CONTEXT, H200) == ()
+    assert trials({}, [run_on_smaller_card()], CONTEXT, H200) == ()
