@@ -11,10 +11,11 @@ from advisor.errors import AdvisorError
 from advisor.gpu.catalogue import catalogue
 from advisor.planning.advice import DEFAULT_GPU, example_jobs, recommend
 from advisor.planning.plan import Objective, Plan, Recommendation
-from advisor.reporting.answer import answer, bounds_note
+from advisor.reporting.answer import answer, bounds_note, calibrated_note
 from advisor.reporting.charts import memory_chart, plans_chart, sm_chart
 from advisor.reporting.drawing import drawing
 from advisor.reporting.page import caution, job_rows, plan_rows
+from advisor.running.present import present_machine
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.store import load_profile, profile_paths, profiled_gpus
 
@@ -89,11 +90,15 @@ def _advice(gpu: str, chosen: _Chosen, objective: Objective) -> Recommendation:
         for name, copies, epochs in chosen
         for job in [Job(load_profile(name, gpu), epochs)] * copies
     ]
-    return recommend(jobs, gpu, objective)
+    return recommend(jobs, gpu, objective, present=present_machine(gpu))
 
 
 def _show(advised: Recommendation) -> None:
     st.success(answer(advised))
+    for stale in advised.standing.stale:
+        st.warning(str(stale))
+    if note := calibrated_note(advised.standing):
+        st.caption(note)
     names = {f"{plan.rank}  {plan.sharing}": plan for plan in advised.plans}
     st.subheader(f"The jobs on the {advised.gpu.key}, to scale")
     _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])

@@ -10,6 +10,7 @@ from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
     By,
+    Calibration,
     GpuKey,
     JobFile,
     Jobs,
@@ -18,7 +19,7 @@ from advisor.cli.options import (
     Profiles,
     Top,
 )
-from advisor.cli.output import show, show_json
+from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,15 +39,26 @@ def recommend(
     ] = None,
     profiles: Profiles = None,
     models: Models = None,
+    calibration: Calibration = None,
     as_json: AsJson = False,
 ) -> None:
     """Rank the ways to share one GPU among the JOBs; the bundled ones where none is named."""
     from advisor.planning.advice import recommend as rank
     from advisor.reporting.documents import recommendation_document
     from advisor.reporting.tables import plan_commands, plans_report
+    from advisor.running.present import present_machine
 
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
-    advised = rank(chosen, gpu, objective, models=models, power_cap_w=power_cap)
+    advised = rank(
+        chosen,
+        gpu,
+        objective,
+        models=models,
+        power_cap_w=power_cap,
+        calibration=calibration,
+        present=present_machine(gpu),
+    )
+    warn(advised.standing.stale)
     if commands is not None:
         typer.echo(plan_commands(advised, commands))
     elif as_json:
@@ -65,15 +77,26 @@ def predict(
     power_cap: PowerCap = None,
     profiles: Profiles = None,
     models: Models = None,
+    calibration: Calibration = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict what the JOBs do under one way of sharing: pace, memory, power."""
     from advisor.planning.advice import predict as foresee
     from advisor.reporting.documents import forecast_document
     from advisor.reporting.tables import forecast_report
+    from advisor.running.present import present_machine
 
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
-    forecast = foresee(chosen, sharing, gpu, models=models, power_cap_w=power_cap)
+    forecast = foresee(
+        chosen,
+        sharing,
+        gpu,
+        models=models,
+        power_cap_w=power_cap,
+        calibration=calibration,
+        present=present_machine(gpu),
+    )
+    warn(forecast.standing.stale)
     if as_json:
         show_json(forecast_document(forecast))
     else:

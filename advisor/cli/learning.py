@@ -21,14 +21,24 @@ def fit(
     from advisor.gpu.catalogue import gpu as known
     from advisor.prediction.fit import fit as fitted
     from advisor.prediction.model import model_text
+    from advisor.prediction.observation import shared_runs
     from advisor.workload.folders import user_folder
-    from advisor.workload.store import load_profiles, load_runs
+    from advisor.workload.staleness import odd_ones
+    from advisor.workload.store import load_profiles, runs_by_owner
     from advisor.workload.writing import write_whole
 
-    model = fitted(load_profiles(gpu, profiles), load_runs(gpu, profiles), known(gpu))
+    alone, (shipped, own) = load_profiles(gpu, profiles), runs_by_owner(gpu, profiles)
+    model = fitted(alone, shipped + own, known(gpu))
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
     typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
+    used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
+    typer.echo(
+        f"Of {len(shipped)} runs that came with the profiles {used[0]} were used, of {len(own)} "
+        f"of your own {used[1]}."
+    )
+    if odd := odd_ones([run.provenance for run in shipped + own]):
+        typer.echo(f"Not all alike: {odd}.")
 
 
 def evaluate(

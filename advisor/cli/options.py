@@ -35,6 +35,14 @@ Models = Annotated[
         help="Folder of models instead of the shipped ones.",
     ),
 ]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="What `advisor calibrate` wrote, or none; default: your own of that GPU.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 By = Annotated[
     Literal["makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"],

@@ -1,6 +1,7 @@
 """Puts results on stdout."""
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +15,12 @@ def show(report: "RenderableType") -> None:
     from rich.console import Console
 
     Console(highlight=False).print(report)
+
+
+def warn(lines: Iterable[object]) -> None:
+    """Each of `lines` as a warning on stderr."""
+    for line in lines:
+        typer.echo(f"warning: {line}", err=True)
 
 
 def show_json(document: dict[str, Any]) -> None:

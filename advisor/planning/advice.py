@@ -1,17 +1,21 @@
 """Advice from names: finds profiles and models, then predicts and ranks."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu as known_gpu
 from advisor.planning.forecast import forecast
+from advisor.planning.machine import Machine, machine
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
 from advisor.planning.ranking import ranked
 from advisor.sharing import Sharing, parse_sharing
 from advisor.workload.job import Job, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import Profile
+from advisor.workload.staleness import Present
 from advisor.workload.store import model_path
 
 DEFAULT_GPU = "h200-141gb"
@@ -25,6 +29,8 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     profiles: Path | None = None,
     models: Path | None = None,
     power_cap_w: float | None = None,
+    calibration: Path | None = None,
+    present: Present | None = None,
 ) -> Recommendation:
     """The ways in which `jobs` can share one `gpu`, best first.
 
@@ -35,13 +41,20 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
         profiles: Folder of profiles; None: the shipped ones and the user's own.
         models: Folder of models; None: the user's refit, else the shipped one.
         power_cap_w: What the GPU may draw at most; None: its own limit.
+        calibration: File of one; ``Path("none")``: none; None: the user's own of that GPU, if
+            there is one.
+        present: The machine at hand, to tell which profiles are stale; None: the one that was
+            calibrated.
 
     Raises:
         InvalidInput: A name, count or file is wrong, or the GPU cannot be set to that cap.
         NothingFits: A job is too big for the GPU.
     """
-    predictor = predictor_of(gpu, models, power_cap_w)
-    return ranked(_jobs(jobs, gpu, profiles), known_gpu(gpu), predictor, objective)
+    here = machine(known_gpu(gpu).key, calibration, present)
+    predictor = predictor_of(gpu, models, power_cap_w, here)
+    found = _jobs(jobs, gpu, profiles)
+    advised = ranked(found, known_gpu(gpu), predictor, objective)
+    return replace(advised, standing=here.standing(found))
 
 
 def predict(  # noqa: PLR0913 - likewise
@@ -52,14 +65,18 @@ def predict(  # noqa: PLR0913 - likewise
     profiles: Path | None = None,
     models: Path | None = None,
     power_cap_w: float | None = None,
+    calibration: Path | None = None,
+    present: Present | None = None,
 ) -> Forecast:
     """What happens to `jobs` under one `sharing`; arguments and errors as for `recommend`.
 
     A mix that does not fit is answered all the same: its `oom_probability` is near 1.
     """
-    predictor = predictor_of(gpu, models, power_cap_w)
+    here = machine(known_gpu(gpu).key, calibration, present)
+    predictor = predictor_of(gpu, models, power_cap_w, here)
     asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
-    return forecast(Mixes(_jobs(jobs, gpu, profiles), predictor), asked)
+    found = _jobs(jobs, gpu, profiles)
+    return replace(forecast(Mixes(found, predictor), asked), standing=here.standing(found))
 
 
 def example_jobs(gpu: str = DEFAULT_GPU, profiles: Path | None = None) -> tuple[Job, ...]:
@@ -69,9 +86,12 @@ def example_jobs(gpu: str = DEFAULT_GPU, profiles: Path | None = None) -> tuple[
 
 
 def predictor_of(
-    gpu: str, models: Path | None = None, power_cap_w: float | None = None
+    gpu: str,
+    models: Path | None = None,
+    power_cap_w: float | None = None,
+    here: Machine | None = None,
 ) -> Predicts:
-    """What answers for mixes on `gpu`.
+    """What answers for mixes on `gpu`; on the machine `here`, where one is named.
 
     Raises:
         UnknownName: The catalogue has no such GPU.
@@ -81,7 +101,8 @@ def predictor_of(
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
 
-    predictor = Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
+    plain = Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
+    predictor = plain if here is None else here.predictor(plain)
     return predictor if power_cap_w is None else UnderCap(predictor, known_gpu(gpu), power_cap_w)
 
 
@@ -95,4 +116,9 @@ def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) 
                 found.append(Job(each))
             case str():
                 found += parse_jobs([each], gpu, profiles)
+    if strangers := {job.profile.gpu for job in found} - {gpu}:
+        raise InvalidInput(
+            f"profiles of {', '.join(sorted(strangers))} say nothing of {gpu}. Measure those "
+            f"jobs on a {gpu}, or ask about the other GPU."
+        )
     return job_set(found)

@@ -9,6 +9,7 @@ from advisor.prediction.answer import Interval, MixPrediction
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
+from advisor.workload.staleness import Stale
 
 Objective = Literal[
     "makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"
@@ -19,6 +20,33 @@ class Predicts(Protocol):
     """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
 
     def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Which calibration advice stands on.
+
+    Attributes:
+        file: Where it lies.
+        host_slowdown: How much longer host work takes there than where the jobs were profiled,
+            with all of them running: the median job's. None where no profile can say.
+    """
+
+    file: str
+    host_slowdown: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What advice stands on beside profiles and model.
+
+    Attributes:
+        calibrated: None where the machine was not calibrated.
+        stale: Profiles made with something else than is there now, by kind.
+    """
+
+    calibrated: Calibrated | None = None
+    stale: tuple[Stale, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +60,14 @@ class Forecast:
             not known.
         energy_j: Of the whole GPU until then; None likewise, or where power was not measured.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
+        standing: Of a plan, its recommendation says it.
     """
 
     prediction: MixPrediction
     makespan_interval_s: Interval | None
     energy_j: Interval | None
     speedup_vs_serial: float | None
+    standing: Standing = Standing()
 
     @property
     def sharing(self) -> Sharing:
@@ -95,6 +125,7 @@ class Recommendation:
     plans: tuple[Plan, ...]
     left_out: tuple[LeftOut, ...]
     considered: int
+    standing: Standing = Standing()
 
     @property
     def best(self) -> Plan:

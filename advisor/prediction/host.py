@@ -52,6 +52,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
         power_w=_power_w(profile, stretch),
         mps=profile.mps and _probe(profile.mps, stretch),
         trace=trace,
+        host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
     )
 
 

@@ -1,7 +1,9 @@
 """The sentence that answers, before any table."""
 
+from pathlib import Path
+
 from advisor.planning.objectives import cost
-from advisor.planning.plan import Forecast, Plan, Recommendation
+from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.answer import Interval
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting import figures
@@ -36,6 +38,20 @@ def answer(advised: Recommendation) -> str:
 def cap_note(cap_w: float) -> str:
     """What stands behind predictions under a power cap."""
     return f"Under a power cap of {figures.number(cap_w)} W: {CAP_NOTE}."
+
+
+def calibrated_note(standing: Standing) -> str | None:
+    """For which machine advice is; None where nobody calibrated one."""
+    if standing.calibrated is None:
+        return None
+    name = Path(standing.calibrated.file).name
+    slowdown = standing.calibrated.host_slowdown
+    if slowdown is None:
+        return f"Calibrated ({name}), but the profiles do not say how fast their hosts were."
+    return (
+        f"Calibrated ({name}): host work takes {figures.number(slowdown)} times as long here as "
+        f"where the jobs were profiled."
+    )
 
 
 def bounds_note(advised: Recommendation) -> str:

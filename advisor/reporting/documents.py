@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.planning.plan import Forecast, Plan, Recommendation
+from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 
@@ -13,7 +13,7 @@ SCHEMA = 1
 
 def forecast_document(forecast: Forecast) -> dict[str, Any]:
     """What ``advisor predict --json`` prints."""
-    return {"schema": SCHEMA} | _fields(forecast)
+    return {"schema": SCHEMA} | _standing(forecast.standing) | _fields(forecast)
 
 
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
@@ -32,10 +32,19 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "objective": advised.objective,
         "ranked_by": advised.ranked_by,
         "note": advised.note,
+        **_standing(advised.standing),
         "workloads": {job.name: asdict(job.profile.workload) for job in advised.jobs},
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
+    }
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    calibrated = standing.calibrated
+    return {
+        "calibrated": None if calibrated is None else asdict(calibrated),
+        "stale": [asdict(each) for each in standing.stale],
     }
 
 

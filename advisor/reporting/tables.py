@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import answer, bounds_note, cap_note, gain
+from advisor.reporting.answer import answer, bounds_note, calibrated_note, cap_note, gain
 from advisor.sharing import Mig, Serial, Sharing
 from advisor.workload.job import Job
 
@@ -68,7 +68,9 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
         f"GPU busy            {figures.share(mix.gract)}; SMs busy {figures.share(mix.smact)}",
     )
-    return Group(*(Text(line) for line in lines), Text(), *map(Text, _job_lines(mix.jobs)))
+    note = calibrated_note(forecast.standing)
+    said = [*lines, *([note] if note else [])]
+    return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
 
 
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
@@ -185,4 +187,6 @@ def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
     for each in advised.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
     yield bounds_note(advised)
+    if note := calibrated_note(advised.standing):
+        yield note
     yield "`--commands 1` prints the shell commands of plan 1."

@@ -1,4 +1,4 @@
-"""Finds profiles, runs and models: the shipped ones and the user's own.
+"""Finds profiles, runs, models and calibrations: the shipped ones and the user's own.
 
 Looked for in this order: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the
 checkout this code lies in, the copy packaged with it. What a user measures or refits goes to
@@ -6,12 +6,14 @@ the user's data folder and is read beside the shipped data.
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.workload.calibration import Calibration
 from advisor.workload.folders import Kind, user_folder
 from advisor.workload.profile import Profile
-from advisor.workload.reading import read_profile, read_runs
+from advisor.workload.reading import read_calibration, read_profile, read_runs
 from advisor.workload.run import Run
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -94,8 +96,43 @@ def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
 
 def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
     """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
-    files = [path for f in _folders(gpu, given) for path in sorted((f / "runs").glob("*.jsonl"))]
-    return tuple(run for file in files for run in read_runs(file))
+    shipped, own = runs_by_owner(gpu, given)
+    return shipped + own
+
+
+def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """The shipped runs on `gpu`, and the user's own from validations and campaigns.
+
+    Own runs of a plan that was run for the shipped ones too get ids of their own.
+    """
+    shipped, own = (
+        tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
+        for f in _folders(gpu, given)
+    )
+    if {run.id for run in shipped}.isdisjoint(run.id for run in own):
+        return shipped, own
+    return shipped, tuple(
+        replace(run, id=f"own-{run.id}", repeats=run.repeats and f"own-{run.repeats}")
+        for run in own
+    )
+
+
+def load_calibration(gpu: str, given: Path | None = None) -> tuple[Path, Calibration] | None:
+    """The calibration of `gpu` and its file: the one given, else the user's own, if there is one.
+
+    Raises:
+        InvalidInput: The file is malformed, or of another GPU.
+    """
+    path = given or user_folder("calibrations") / f"{gpu}.json"
+    if given is None and not path.is_file():
+        return None
+    calibration = read_calibration(path)
+    if calibration.gpu != gpu:
+        raise InvalidInput(
+            f"{path}: measured on {calibration.gpu}, but {gpu} was asked for. "
+            f"Use another --calibration, or none."
+        )
+    return path, calibration
 
 
 def model_path(gpu: str, given: Path | None = None) -> Path:

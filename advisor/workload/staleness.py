@@ -1,0 +1,131 @@
+"""Whether what was measured then and there still holds here and now."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.workload.measured import Provenance
+from advisor.workload.profile import Profile
+
+What = Literal["driver", "torch", "host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The machine at hand; None where unknown, and then nothing is said of it."""
+
+    driver: str | None = None
+    torch: str | None = None
+    host_cpu: str | None = None
+    host_cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """Jobs whose profiles were made with another driver, torch or host than is there now.
+
+    Attributes:
+        what: The driver's major version, torch's minor one, or the host's CPU and cores.
+        jobs: Names of their profiles.
+        jobs_in_all: How many different ones were asked about.
+        profiled: With what; several where the profiles differ.
+        present: What is there now.
+    """
+
+    what: What
+    jobs: tuple[str, ...]
+    jobs_in_all: int
+    profiled: tuple[str, ...]
+    present: str
+
+    def __str__(self) -> str:
+        names = " ".join(self.jobs)
+        or_else = ", or take them to this host: `advisor calibrate`" * (self.what == "host")
+        return (
+            f"{len(self.jobs)} of {self.jobs_in_all} jobs ({', '.join(self.jobs)}) were profiled "
+            f"with {self.what} {' and '.join(self.profiled)}, and here it is {self.present}. "
+            f"Measure them again: `advisor profile {names}`{or_else}."
+        )
+
+
+def present_of(measured: Provenance) -> Present:
+    """The machine on which `measured` was made."""
+    return Present(
+        driver=measured.driver,
+        torch=measured.torch,
+        host_cpu=measured.host_cpu,
+        host_cores=measured.host_cores,
+    )
+
+
+def driver_major(version: str | None) -> str | None:
+    """E.g. ``"580"``."""
+    return version and version.split(".")[0]
+
+
+def torch_minor(version: str | None) -> str | None:
+    """E.g. ``"2.11"``."""
+    return version and ".".join(version.split("+")[0].split(".")[:2])
+
+
+def _host(where: Provenance | Present) -> str | None:
+    if where.host_cpu is None or where.host_cores is None:
+        return None
+    return f"{where.host_cpu}, {where.host_cores} cores"
+
+
+_KINDS: dict[What, Callable[[Provenance | Present], str | None]] = {
+    "driver": lambda where: driver_major(where.driver),
+    "torch": lambda where: torch_minor(where.torch),
+    "host": _host,
+}
+
+
+def stale_profiles(
+    profiles: Iterable[Profile], present: Present, *, host_known: bool = False
+) -> tuple[Stale, ...]:
+    """What of `profiles` was made with something else than `present` has, by kind.
+
+    Args:
+        profiles: Of jobs; copies count once.
+        present: The machine at hand.
+        host_known: Whether this host was calibrated: then a profile that says how fast its own
+            host was is taken here, and holds.
+    """
+    each = list({profile.name: profile for profile in profiles}.values())
+    found = []
+    for what, told in _KINDS.items():
+        here = told(present)
+        other = [
+            profile
+            for profile in each
+            if here is not None
+            and told(profile.provenance) not in (here, None)
+            and not (what == "host" and host_known and profile.host_check_s)
+        ]
+        if here is not None and other:
+            found.append(
+                Stale(
+                    what=what,
+                    jobs=tuple(profile.name for profile in other),
+                    jobs_in_all=len(each),
+                    profiled=tuple(sorted({str(told(one.provenance)) for one in other})),
+                    present=here,
+                )
+            )
+    return tuple(found)
+
+
+def odd_ones(measured: Sequence[Provenance]) -> str | None:
+    """How many were made with another driver or torch than most; None where all agree."""
+    made_with = Counter((driver_major(one.driver), torch_minor(one.torch)) for one in measured)
+    if len(made_with) < 2:
+        return None
+    (most, _), *others = made_with.most_common()
+    listed = "; ".join(f"{count} with {_pair(pair)}" for pair, count in others)
+    return f"most were measured with {_pair(most)}, {listed}"
+
+
+def _pair(pair: tuple[str | None, str | None]) -> str:
+    return f"driver {pair[0] or 'unknown'} and torch {pair[1] or 'unknown'}"

@@ -1,0 +1,114 @@
+"""Advice on a machine that was calibrated, and what is said of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
+from tests import synthetic
+from tests.calibration.recorded import calibration
+from tests.cli.conftest import GPU, PROFILES
+
+PAIR = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The folder of data that belongs to the user of the command line."""
+    return tmp_path / "nobody" / "advisor"
+
+
+@pytest.fixture
+def calibrated(own):
+    path = own / "calibrations" / f"{GPU}.json"
+    write_whole(path, calibration_text(calibration(1.5e-3)))
+    job = replace(PROFILES[PAIR[1]], host_check_s=1e-3)
+    write_whole(own / "profiles" / GPU / f"{job.name}.json", profile_text(job))
+    return path
+
+
+def told(advisor, *words):
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_without_a_calibration_nothing_is_said_of_one(advisor):
+    document = told(advisor, "predict", *PAIR)
+    assert (document["calibrated"], document["stale"]) == (None, [])
+    assert "alibrated" not in advisor("predict", *PAIR).out
+    assert "alibrated" not in advisor("recommend", *PAIR).out
+
+
+@pytest.mark.parametrize("command", ["predict", "recommend"])
+def test_the_users_own_calibration_is_used_and_said(advisor, calibrated, command):
+    document = told(advisor, command, *PAIR)
+    assert document["calibrated"] == {"file": str(calibrated), "host_slowdown": 1.5}
+    said = " ".join(advisor(command, *PAIR).out.split())
+    assert f"Calibrated ({GPU}.json): host work takes 1.50 times as long here" in said
+
+
+def test_a_slower_host_makes_a_host_bound_job_slower(advisor, calibrated):
+    here = told(advisor, "predict", PAIR[1], "--sharing", "serial")
+    there = told(advisor, "predict", PAIR[1], "--sharing", "serial", "--calibration", "none")
+    assert there["calibrated"] is None
+    assert here["jobs"][0]["step_s"]["p50"] > 1.2 * there["jobs"][0]["step_s"]["p50"]
+    named = told(advisor, "predict", PAIR[1], "--sharing", "serial", "--calibration", calibrated)
+    assert named == here
+
+
+@pytest.mark.usefixtures("calibrated")
+def test_profiles_that_do_not_know_their_host_are_not_moved_and_that_is_said(advisor):
+    document = told(advisor, "predict", PAIR[0])
+    assert document["calibrated"]["host_slowdown"] is None
+    said = " ".join(advisor("predict", PAIR[0]).out.split())
+    assert "do not say how fast their hosts were" in said
+
+
+def test_a_malformed_calibration_or_one_of_another_gpu_ends_with_2(advisor, calibrated, tmp_path):
+    calibrated.write_text("{}")
+    assert advisor("predict", *PAIR).code == 2
+    other = tmp_path / "other.json"
+    other.write_text(calibration_text(replace(calibration(), gpu="a100-80gb")))
+    said = advisor("predict", *PAIR, "--calibration", other)
+    assert said.code == 2
+    assert "measured on a100-80gb" in said.err
+
+
+def test_profiles_made_with_another_driver_are_said_to_be_stale(advisor, calibrated):
+    newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
+    calibrated.write_text(calibration_text(newer))
+    said = advisor("predict", *PAIR, "--json")
+    assert said.code == 0
+    assert said.err.startswith("warning: 2 of 2 jobs")
+    assert said.err.count("\n") == 1
+    (stale,) = json.loads(said.out)["stale"]
+    assert (stale["what"], stale["jobs"], stale["present"]) == ("driver", PAIR, "590")
+
+
+def test_runs_of_ones_own_teach_the_next_fit_which_says_so(advisor, own):
+    pair = [PROFILES[name] for name in PAIR]
+    older = replace(synthetic.PROVENANCE, driver="570.1")
+    for number in range(3):
+        run = replace(synthetic.run(pair, "mps", 1.6, f"mps-{number}"), provenance=older)
+        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+    said = advisor("fit")
+    assert "fitted to 48 runs" in said.out
+    assert "Of 45 runs that came with the profiles 45 were used, of 3 of your own 3." in said.out
+    assert "most were measured with driver 580 and torch 2.11, 3 with driver 570" in said.out
+
+
+def test_a_run_of_another_gpu_among_ones_own_stops_the_fit(advisor, own):
+    run = replace(synthetic.run([PROFILES[name] for name in PAIR]), gpu="a100-80gb")
+    append_run(own / "profiles" / GPU / "runs" / "mine.jsonl", run)
+    said = advisor("fit")
+    assert said.code == 2
+    assert "a100-80gb cannot teach about h200-141gb" in said.err
+
+
+def test_a_profile_of_another_gpu_among_ones_own_stops_the_fit(advisor, own):
+    stranger = replace(PROFILES[PAIR[0]], gpu="a100-80gb")
+    write_whole(own / "profiles" / GPU / f"{stranger.name}.json", profile_text(stranger))
+    assert advisor("fit").code == 2
+    assert "measured on a100-80gb" in advisor("predict", *PAIR).err
