@@ -3,7 +3,7 @@
 from statistics import mean
 
 from advisor.validation import breakdown as parts
-from advisor.validation import causes, regret
+from advisor.validation import causes, regret, targets
 from advisor.validation.findings import Findings
 from advisor.validation.noise import steadiness
 from advisor.validation.panels import HEADINGS as PANEL_HEADINGS
@@ -27,6 +27,11 @@ def accuracy_text(found: Findings) -> str:
     columns = [0, *range(2, len(HEADINGS))]
     shown = [[cells(row)[column] for column in columns] for row in rows]
     return markdown([HEADINGS[column] for column in columns], shown)
+
+
+def asked(found: Findings) -> str:
+    """Targets beside what was reached."""
+    return _joined("## What was asked", markdown(targets.HEADINGS, targets.target_rows(found)))
 
 
 def families(found: Findings) -> str:

@@ -9,6 +9,7 @@ from advisor.validation.plots import plots
 from advisor.validation.report import GPU, ROOT, card_text, filled, readme_text, report_text
 from advisor.validation.selection import select
 from advisor.validation.splits import splits_text
+from advisor.validation.targets import Target
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.validation.campaign import PROFILES, campaign
@@ -86,6 +87,14 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     assert "7 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
     assert "44 shared runs (15 mps, 14 mps limits, 15 naive) of 2 jobs" in text
     assert "| MPS limits | 2, mixed | 14 |" in text
+    assert "| naive, 3 to 8 jobs, MAPE | at most 5.0 % | - | not measured |" in text
+    assert "| job sets to choose for | at least 40 | 1 | no |" in text
     assert "| advice-naive | naive | resnet50-imagenet64-bs128 |" in text
     assert "Job sets run under several plans to choose from: 1." in text
     assert "| always MPS | 1 | 0.0 % | 0.0 % | 1 of 1 |" in text
+
+
+def test_a_target_is_met_within_its_bounds_and_never_where_nothing_was_measured():
+    said = [Target("x", 0.87, 0.93, reached).cells[-1] for reached in (0.9, 0.95, 0.8, None)]
+    assert said == ["yes", "no", "no", "not measured"]
+    assert Target("x", 0, 0.05, 0.0).cells == ("x", "at most 5.0 %", "0.0 %", "yes")

@@ -1,0 +1,98 @@
+"""What was asked of the predictions, beside what they reach: met or missed, nothing left out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.validation.breakdown import coverage_rows
+from advisor.validation.comparison import RunComparison
+from advisor.validation.evaluate import Evaluation
+from advisor.validation.findings import Findings
+from advisor.validation.regret import choices
+from advisor.validation.scoreboard import MODES, runs_of_mode, scoreboard
+from advisor.validation.words import MODE_WORDS, percent
+
+HEADINGS = ("what", "asked", "reached", "met")
+
+# Largest mean absolute error of a step: of pairs, and of three jobs and more.
+_PAIRS = {"naive": 0.04, "mps": 0.06, "mps-limits": 0.05}
+_MORE = {"naive": 0.05, "mps": 0.08, "mps-limits": 0.06}
+_MPS_THROUGHPUT = 0.05
+_P90 = 0.15
+_COVERAGE = (0.87, 0.93)
+_MEAN_REGRET, _WORST_REGRET, _JOB_SETS = 0.02, 0.08, 40
+_POWER, _POINTS = 0.06, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A share that shall lie between two bounds; None where nothing was measured of it."""
+
+    what: str
+    low: float
+    high: float
+    reached: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Under `HEADINGS`."""
+        asked = f"at most {percent(self.high)}"
+        if self.low:
+            asked = f"{percent(self.low)} to {percent(self.high)}"
+        if self.reached is None:
+            return self.what, asked, "-", "not measured"
+        met = self.low <= self.reached <= self.high
+        return self.what, asked, percent(self.reached), "yes" if met else "no"
+
+
+def target_rows(found: Findings) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each target."""
+    rows = [each.cells for each in _targets(found)]
+    holds = [row[-1] for row in coverage_rows(found.evaluation) if row[1] != "all"]
+    held = holds.count("yes")
+    words = ("90 % lies in the range of coverage, by number of jobs", "all")
+    rows.append((*words, f"{held} of {len(holds)}", "yes" if held == len(holds) else "no"))
+    sets = len(choices(found.evaluation))
+    enough = "yes" if sets >= _JOB_SETS else "no"
+    return [*rows, ("job sets to choose for", f"at least {_JOB_SETS}", str(sets), enough)]
+
+
+def _targets(found: Findings) -> Iterator[Target]:
+    evaluation = found.evaluation
+    for mode in MODES:
+        name, runs = MODE_WORDS[mode], runs_of_mode(evaluation.runs, mode)
+        pairs = [run for run in runs if len(run.jobs) == 2]
+        more = [run for run in runs if len(run.jobs) > 2]
+        yield Target(f"{name}, pairs, MAPE", 0, _PAIRS[mode], _mape(pairs))
+        yield Target(f"{name}, 3 to 8 jobs, MAPE", 0, _MORE[mode], _mape(more))
+        if mode == "mps":
+            yield Target(f"{name}, 3 to 8 jobs, throughput", 0, _MPS_THROUGHPUT, _throughput(more))
+    for row in scoreboard(evaluation):
+        if row.degree is None:
+            name = MODE_WORDS[row.mode]
+            yield Target(f"{name}, P90", 0, _P90, row.p90)
+            yield Target(f"{name}, coverage of 90 % intervals", *_COVERAGE, row.coverage90)
+    yield from _of_choices(evaluation)
+    for power in found.power:
+        if power.pace == "predicted":
+            name = MODE_WORDS[power.mode]
+            yield Target(f"{name}, power", 0, _POWER, power.power_mape)
+            yield Target(f"{name}, GRACT, of 100 points", 0, _POINTS, power.gract_error)
+            yield Target(f"{name}, SMACT, of 100 points", 0, _POINTS, power.smact_error)
+
+
+def _of_choices(evaluation: Evaluation) -> Iterator[Target]:
+    lost = [panel.regret for panel in choices(evaluation)]
+    yield Target("regret, mean", 0, _MEAN_REGRET, float(np.mean(lost)) if lost else None)
+    yield Target("regret, worst", 0, _WORST_REGRET, max(lost, default=None))
+
+
+def _mape(runs: list[RunComparison]) -> float | None:
+    errors = [abs(job.error) for run in runs for job in run.jobs]
+    return float(np.mean(errors)) if errors else None
+
+
+def _throughput(runs: list[RunComparison]) -> float | None:
+    errors = [abs(run.predicted_speedup / run.measured_speedup - 1) for run in runs]
+    return float(np.mean(errors)) if errors else None
