@@ -6,7 +6,9 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from advisor.workload.writing import calibration_text
 from tests import shelf
+from tests.calibration.recorded import calibration
 
 PAGE = Path(__file__).parents[1] / "app.py"
 
@@ -33,6 +35,15 @@ def choose(page, *names):
 
 def charts(page):
     return [element for element in page.get("vega_lite_chart") + page.get("arrow_vega_lite_chart")]
+
+
+def test_a_calibrated_machine_is_said_to_be_one(page, tmp_path):
+    own = tmp_path / "advisor" / "calibrations"
+    own.mkdir(parents=True)
+    (own / f"{shelf.GPU}.json").write_text(calibration_text(calibration()))
+    page.run()
+    assert not page.exception
+    assert any(said.value.startswith("Calibrated") for said in page.caption)
 
 
 def test_the_first_paint_answers_for_the_bundled_jobs(page):

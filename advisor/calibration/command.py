@@ -95,11 +95,24 @@ def _gpu(
     if stage.device.kind == "cpu":
         return None, (), (None, None)
     sizes = contexts(stage, cores[0])
-    say(f"  contexts: {sizes}")
+    say(f"  MiB held by {_listed(sizes)}")
     turns, clocks_mhz = switching(stage, cores[:2])
     for each in turns:
         say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_told(each)}")
     return sizes, turns, clocks_mhz
+
+
+def _listed(sizes: Contexts) -> str:
+    held = {
+        "the driver": sizes.driver_mib,
+        "a context": sizes.plain_mib,
+        "an MPS client's": sizes.mps_mib,
+        "each of its SMs": sizes.per_sm_mib,
+        "the MPS server": sizes.mps_server_mib,
+    }
+    return ", ".join(
+        f"{what}: {'unknown' if mib is None else f'{mib:.1f}'}" for what, mib in held.items()
+    )
 
 
 def _told(turns: Switching) -> str:

@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.errors import InvalidInput
+from advisor.planning.advice import predict
+from advisor.workload.staleness import Present
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
 from tests.calibration.recorded import calibration
@@ -85,6 +88,25 @@ def test_profiles_made_with_another_driver_are_said_to_be_stale(advisor, calibra
     assert said.err.count("\n") == 1
     (stale,) = json.loads(said.out)["stale"]
     assert (stale["what"], stale["jobs"], stale["present"]) == ("driver", PAIR, "590")
+
+
+@pytest.mark.parametrize("command", ["predict", "recommend"])
+def test_the_driver_at_hand_comes_before_that_of_the_calibration(
+    advisor, calibrated, command, monkeypatch
+):
+    newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
+    calibrated.write_text(calibration_text(newer))
+    monkeypatch.setattr(
+        "advisor.running.present.present_machine", lambda _gpu: Present(driver="600.2")
+    )
+    said = advisor(command, *PAIR)
+    assert said.code == 0
+    assert "driver 580, and here it is 600" in said.err
+
+
+def test_a_profile_of_another_gpu_is_refused_by_the_library_too(measured):
+    with pytest.raises(InvalidInput, match="profiles of a100-80gb say nothing of h200-141gb"):
+        predict([replace(PROFILES[PAIR[0]], gpu="a100-80gb")], "serial", models=measured / "models")
 
 
 def test_runs_of_ones_own_teach_the_next_fit_which_says_so(advisor, own):
