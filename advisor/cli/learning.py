@@ -62,12 +62,15 @@ def evaluate(
     from advisor.validation.evaluate import evaluate as evaluated
     from advisor.validation.scoreboard import evaluation_document
     from advisor.validation.tables import evaluation_table
-    from advisor.workload.store import load_profiles, load_runs
+    from advisor.workload.store import load_profiles, runs_by_owner
     from advisor.workload.writing import write_whole
 
     if predictions and export:
         raise InvalidInput("--export writes our own predictions. Leave out --predictions.")
-    model, alone, runs = known(gpu), load_profiles(gpu, profiles), load_runs(gpu, profiles)
+    model, alone = known(gpu), load_profiles(gpu, profiles)
+    shipped, own = runs_by_owner(gpu, profiles)
+    # What others are scored on is the same everywhere, whatever was measured here.
+    runs = shipped if predictions or export else shipped + own
     if predictions:
         evaluation = score_entries(predictions, alone, runs, model)
     else:

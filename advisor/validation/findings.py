@@ -9,6 +9,7 @@ from advisor.prediction.fit import fit
 from advisor.prediction.predictor import Predictor
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import Evaluation, evaluate
+from advisor.validation.memory_score import MemoryScore, evaluate_memory
 from advisor.validation.power_score import PowerData, PowerRow, power_scores
 from advisor.validation.selection import Selection, of_pace, select
 from advisor.validation.validate import compared
@@ -28,6 +29,7 @@ class Findings:
         evaluation: Each family predicted without it.
         validation: Runs of advice, predicted by a model fitted to all other runs.
         power: How far power and activity are off, each family predicted without it.
+        memory: How far memory is off, likewise, and how often mixes run out of it.
     """
 
     profiles: Mapping[str, Profile]
@@ -36,6 +38,7 @@ class Findings:
     evaluation: Evaluation
     validation: tuple[RunComparison, ...]
     power: tuple[PowerRow, ...]
+    memory: MemoryScore
 
 
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
@@ -57,6 +60,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         evaluation=evaluation,
         validation=compared(advice, profiles, Predictor(gpu, model), gpu),
         power=power_scores(power),
+        memory=evaluate_memory(profiles, runs, gpu),
     )
 
 

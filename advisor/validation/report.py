@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
-from advisor.validation import data_card, sections
+from advisor.validation import data_card, resources, sections
 from advisor.validation.findings import Findings, findings
 from advisor.validation.plots import plots
 from advisor.validation.splits import splits_text
@@ -33,7 +33,8 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.breakdown,
     sections.worst,
     sections.choices,
-    sections.power,
+    resources.memory,
+    resources.power,
     sections.advice,
 )
 

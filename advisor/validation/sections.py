@@ -13,12 +13,7 @@ from advisor.validation.scoreboard import scoreboard
 from advisor.validation.tables import HEADINGS, cells, remarks
 from advisor.validation.validate import HEADINGS as RUN_HEADINGS
 from advisor.validation.validate import cells as run_cells
-from advisor.validation.words import MODE_WORDS, markdown, percent
-
-POWER_HEADINGS = (
-    "sharing", "pace", "n", "power MAPE", "in 90 % interval", "power noise", "GRACT off",
-    "GRACT noise", "SMACT off", "SMACT noise",
-)  # fmt: skip
+from advisor.validation.words import markdown, percent
 
 
 def accuracy_text(found: Findings) -> str:
@@ -95,28 +90,6 @@ def worst(found: Findings) -> str:
     """The worst cases, and what the records say of them."""
     rows = causes.worst_rows(found.evaluation)
     return _joined("## The ten worst cases", markdown(causes.HEADINGS, rows))
-
-
-def power(found: Findings) -> str:
-    """Power and activity of the whole GPU, beside what two runs of the same jobs differ by."""
-    if not found.power:
-        return ""
-    rows = [
-        (MODE_WORDS[row.mode], row.pace, str(row.n), percent(row.power_mape),
-         percent(row.power_coverage90), percent(row.power_noise), _points(row.gract_error),
-         _points(row.gract_noise), _points(row.smact_error), _points(row.smact_noise))
-        for row in found.power
-    ]  # fmt: skip
-    return _joined(
-        "## Power and activity of the GPU",
-        markdown(POWER_HEADINGS, rows),
-        "At the measured pace the laws of power stand alone; at the predicted pace is what a user "
-        "gets. Activity is in points of a hundred: GRACT of time, SMACT of SMs and time.",
-    )
-
-
-def _points(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def choices(found: Findings) -> str:

@@ -9,6 +9,7 @@ from advisor.validation.breakdown import coverage_rows
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import Evaluation
 from advisor.validation.findings import Findings
+from advisor.validation.memory_score import MemoryScore
 from advisor.validation.regret import choices
 from advisor.validation.scoreboard import MODES, runs_of_mode, scoreboard
 from advisor.validation.words import MODE_WORDS, percent
@@ -23,6 +24,7 @@ _P90 = 0.15
 _COVERAGE = (0.87, 0.93)
 _MEAN_REGRET, _WORST_REGRET, _JOB_SETS = 0.02, 0.08, 40
 _POWER, _POINTS = 0.06, 0.05
+_MEMORY, _NEVER_RUN = 0.02, 0.08
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,23 @@ def _targets(found: Findings) -> Iterator[Target]:
             yield Target(f"{name}, P90", 0, _P90, row.p90)
             yield Target(f"{name}, coverage of 90 % intervals", *_COVERAGE, row.coverage90)
     yield from _of_choices(evaluation)
+    yield from _of_memory(found.memory)
     for power in found.power:
         if power.pace == "predicted":
             name = MODE_WORDS[power.mode]
             yield Target(f"{name}, power", 0, _POWER, power.power_mape)
             yield Target(f"{name}, GRACT, of 100 points", 0, _POINTS, power.gract_error)
             yield Target(f"{name}, SMACT, of 100 points", 0, _POINTS, power.smact_error)
+
+
+def _of_memory(score: MemoryScore) -> Iterator[Target]:
+    for row in score.rows:
+        name = MODE_WORDS[row.mode]
+        yield Target(f"{name}, memory held", 0, _MEMORY, row.held_mape)
+        yield Target(f"{name}, memory at least", 0, _MEMORY, row.least_mape)
+        yield Target(f"{name}, memory in total", 0, _MEMORY, row.total_mape)
+    never = score.never_run
+    yield Target("memory of workloads never run", 0, _NEVER_RUN, never.mape if never else None)
 
 
 def _of_choices(evaluation: Evaluation) -> Iterator[Target]:
