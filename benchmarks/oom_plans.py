@@ -2,7 +2,8 @@
 
     python benchmarks/oom_plans.py --seed 2028 --out benchmarks/oom
 
-writes ``plans-0.json`` .. for ``python -m advisor.collocation``. What the processes of a run are
+writes ``plans-0.json`` .. for ``python -m advisor.collocation``, and the same runs as ``plan.toml``
+for `advisor campaign`. What the processes of a run are
 expected to hold is between 0.85 and 1.15 of what the card has free, most often near 1.
 """
 
@@ -50,7 +51,18 @@ def main() -> None:
     for shard in range(asked.shards):
         document = {"schema": 1, "gpu": asked.gpu, "plans": plans[shard :: asked.shards]}
         (asked.out / f"plans-{shard}.json").write_text(json.dumps(document, indent=1) + "\n")
+    (asked.out / "plan.toml").write_text(as_toml(asked.gpu, asked.seed, plans))
     print(f"{len(plans)} runs in {asked.shards} files")
+
+
+def as_toml(gpu_key: str, seed: int, plans: Sequence[dict]) -> str:
+    """The plans as a campaign's chosen runs; what they hold is written alike in JSON and TOML."""
+    head = f'gpu = "{gpu_key}"\nseed = {seed}\n'
+    runs = (
+        "\n[[runs]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in each.items())
+        for each in plans
+    )
+    return head + "".join(runs)
 
 
 class Lots:

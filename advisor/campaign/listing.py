@@ -30,11 +30,13 @@ def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
 
 def plan_entry(plan: Plan) -> dict[str, Any]:
     """`plan` as a file of plans has it; a workload of the zoo by its name."""
+    smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
     return {
         "id": plan.id,
         "sharing": plan.sharing,
         "purpose": plan.purpose,
         "repeats": plan.repeats,
+        **smaller,
         "workloads": [_entry(each) for each in plan.workloads],
     }
 

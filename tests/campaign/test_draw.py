@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from advisor.campaign.draw import drawn_plans, idle_twin
 from advisor.campaign.listing import counts, plan_entry, write_list
 from advisor.campaign.plan import Count, read_campaign
-from advisor.collocation.plans import read_plans
+from advisor.collocation.plans import Plan, read_plans
 from advisor.errors import InvalidInput
 from advisor.sharing import Mps, parse_sharing
+from advisor.workload.zoo import workload
 from tests.campaign.plans import OF_A_GPU, written
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -140,3 +141,13 @@ def test_what_was_drawn_once_is_not_drawn_otherwise_into_the_same_folder(campaig
         write_list(path, campaign.gpu, drawn_plans(other))
     more = replace(campaign, solo_every=1)
     write_list(path, campaign.gpu, drawn_plans(more))
+
+
+def test_a_run_on_a_smaller_card_is_listed_with_its_size(tmp_path):
+    file = tmp_path / "plans.json"
+    plan = Plan(
+        id="oom-1", sharing="naive", purpose="memory", capacity_mib=24576,
+        workloads=(workload("mlp-toy-bs32"),),
+    )  # fmt: skip
+    write_list(file, "h200-141gb", [plan])
+    assert read_plans(file, "h200-141gb") == (plan,)
