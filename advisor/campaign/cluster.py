@@ -21,9 +21,8 @@ from advisor.running.cores import allowed_cores
 from advisor.running.device import device_at_hand
 from advisor.running.supervisor import sweep
 
-# A cluster that has the room starts an actor in seconds.
-_START_S = 120.0
-_STOP_S = 90.0
+# A cluster that has the room starts an actor in seconds, and a runner ends in seconds.
+_PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +102,7 @@ class ClusterRunner:
         """As `Runner` has it; anew on the same node, where that still lives."""
         if self._actor is None:
             self._actor = self._another()
-        understood(_told(self._actor.start.remote(self._duty), _START_S))
+        understood(_told(self._actor.start.remote(self._duty), _PATIENCE_S))
 
     def _another(self) -> Any:
         import ray
@@ -115,7 +114,7 @@ class ClusterRunner:
             raise AdvisorError(f"Ray's node {node[:8]} is gone")
         here = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         actor = self._remote.options(scheduling_strategy=here).remote()
-        place = _told(actor.place.remote(), _START_S)
+        place = _told(actor.place.remote(), _PATIENCE_S)
         self._duty = replace(self._duty, device=place.device)
         return actor
 
@@ -132,7 +131,7 @@ class ClusterRunner:
         if actor is None:
             return
         with suppress(AdvisorError):
-            _told(actor.stop.remote(), _STOP_S)
+            _told(actor.stop.remote(), _PATIENCE_S)
         ray.kill(actor)
 
 
@@ -177,7 +176,7 @@ def cluster_runners(
     try:
         remote = _remote_class(ray, key)
         actors = [remote.remote() for _ in range(_how_many(ray, asked, key))]
-        places = [_told(actor.place.remote(), _START_S) for actor in actors]
+        places = [_told(actor.place.remote(), _PATIENCE_S) for actor in actors]
         duties = _duties(places, key, duty)
         runners += map(ClusterRunner, [remote] * len(actors), actors, places, duties)
         yield _named_apart(runners), min((each.cores for each in duties), key=len)
