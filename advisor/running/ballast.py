@@ -12,6 +12,7 @@ from typing import Any
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.running.device import Device
+from advisor.running.scratch import wait_until
 from advisor.running.stage import Stage
 from advisor.running.tenants import Ended, tenants_on
 from advisor.running.worker import Desk, Seat, Verb
@@ -22,6 +23,9 @@ _MIB = 2**20
 # Torch asks the driver for blocks above 10 MiB exactly, in multiples of 2 MiB; smaller ones come
 # out of 20 MiB. So this near the mark it stops.
 _NEAR_MIB = 20
+
+# More than an MPS server holds (66 MiB on an H200), less than any tenant's context (740 MiB).
+_LEAST_TENANT_MIB = 300
 
 # The first block nearly hits the mark; the driver's page tables for it take a little more.
 _MOST_BLOCKS = 4
@@ -44,7 +48,7 @@ def ballast_on(stage: Stage, capacity_mib: int | None) -> Iterator[float | None]
 
     Raises:
         InvalidInput: The GPU itself has less; or the device is a CPU.
-        AdvisorError: The process that holds the memory ended.
+        AdvisorError: The process that holds the memory ended; or somebody else uses the GPU.
     """
     if capacity_mib is None:
         yield None
@@ -52,7 +56,7 @@ def ballast_on(stage: Stage, capacity_mib: int | None) -> Iterator[float | None]
     uuid = stage.device.uuid
     if uuid is None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    served_mib = _in_use_mib(uuid)
+    served_mib = _served_mib(uuid)
     leave_mib = capacity_mib - reserve_mib(stage.device) - served_mib
     (environment,) = stage.environments(Naive(), 1)
     seat = Seat(stage.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
@@ -71,10 +75,19 @@ def reserve_mib(device: Device) -> int:
     return gpu(device.key).reserved_mib or 0
 
 
-def _in_use_mib(uuid: str) -> float:
+def _served_mib(uuid: str) -> float:
+    """What an MPS server holds, once the tenants of the run before have left."""
     from advisor.gpu.live import process_memory_mib
 
-    return sum(process_memory_mib(uuid).values())
+    def in_use_mib() -> float:
+        return sum(process_memory_mib(uuid).values())
+
+    if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
+        raise AdvisorError(
+            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. See who uses "
+            f"it: nvidia-smi."
+        )
+    return in_use_mib()
 
 
 def ballast_verbs() -> Mapping[str, Verb]:

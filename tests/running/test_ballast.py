@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from advisor.errors import InvalidInput
-from advisor.running.ballast import ballast_on, leave_free
+from advisor.gpu import live
+from advisor.running.ballast import _served_mib, ballast_on, leave_free
 from advisor.running.device import Device
 from advisor.running.stage import stage_on
 from advisor.running.worker import Desk
@@ -56,3 +57,10 @@ def test_a_cpu_has_no_smaller_brother(tmp_path):
         ballast_on(stage, 1024),
     ):
         pass
+
+
+def test_tenants_of_the_run_before_are_waited_for(monkeypatch):
+    seen = [{1: 66.0, 2: 900.0}, {1: 66.0, 2: 900.0}, {1: 66.0}, {1: 66.0}]
+    monkeypatch.setattr(live, "process_memory_mib", lambda _: seen.pop(0))
+    assert _served_mib("GPU-1") == 66.0
+    assert seen == []
