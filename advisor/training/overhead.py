@@ -84,7 +84,8 @@ class Fitted:
 
     Attributes:
         gpu: Catalogue key.
-        sigma: Relative standard error of processes of unseen families.
+        sigma: Relative standard error; nine in ten processes of unseen families lie within the
+            interval that follows from it.
         estimates: Each process, estimated without its family.
     """
 
@@ -164,7 +165,7 @@ def fitted(gpu: str, rows: Sequence[Measured]) -> Fitted:
             if row.family == family
         ]
     errors = np.log([each.estimated_mib / each.measured_mib for each in estimates])
-    sigma = max(_LEAST_SIGMA, float(np.sqrt(np.mean(errors**2))))
+    sigma = max(_LEAST_SIGMA, float(np.quantile(np.abs(errors), 0.9)) / _Z95)
     return Fitted(
         gpu=gpu, overhead=fit_overhead(rows), sigma=sigma, estimates=tuple(estimates)
     )  # fmt: skip
