@@ -1,0 +1,143 @@
+"""Draws job sets, each to be run in several ways, so that a choice among these can be scored.
+
+    python benchmarks/draw_panels.py --seed 2029 --sets 40 --out benchmarks/panels
+
+writes ``plan.toml`` for `advisor campaign`. Every set runs naive, under MPS, and under MPS with an
+equal part of the GPU for each; no prediction has a say in it. `benchmarks/recommend_panels.py` adds
+what a model recommends. No set was run before, in any order, so no model can have learnt from it.
+
+One after another, a job runs as it does alone, whatever comes before or after it. So each workload
+is measured alone once, between the shared runs, for all sets that it is in: the campaign's solo
+runs, from which `advisor.validation.panels` tells the throughput of serial.
+"""
+
+import argparse
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from advisor.validation.findings import measured
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from advisor.workload.writing import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
+PREFIX = "panel-"
+DEGREES = range(2, 9)
+# Of the workloads, ordered by how busy they keep the GPU alone: from where to where a set's come,
+# as shares. Sets of idle hosts and sets of full GPUs are where the choice matters most.
+POOLS = ((0.0, 1.0), (0.0, 0.4), (0.0, 1.0), (0.6, 1.0))
+# Every so many sets, one has copies.
+COPIES_EVERY = 5
+
+HEAD = """\
+# Job sets run in several ways each, drawn by benchmarks/draw_panels.py with seed {seed}; what a
+# model recommends is added by benchmarks/recommend_panels.py. Solo runs are how they run serially.
+name = "panels"
+gpu = "{gpu}"
+seed = {seed}
+prefix = "{prefix}"
+solo_every = 2
+solos_of_each = 1
+small = [
+{small}
+]
+
+[timing]
+settle_s = 0.5
+window_s = 0.7
+windows = 3
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--sets", type=int, default=40)
+    parser.add_argument("--gpu", default="h200-141gb")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    listed = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())["small"]
+    profiles, runs = measured(ROOT / "profiles" / asked.gpu)
+    sets = list(drawn(Random(asked.seed), by_busy(listed, profiles), ran(runs), asked.sets))
+    asked.out.mkdir(parents=True, exist_ok=True)
+    write_whole(asked.out / "plan.toml", plan_text(asked.gpu, asked.seed, sets))
+    names = {name for jobs in sets for name in jobs}
+    degrees = sorted(Counter(map(len, sets)).items())
+    print(f"{len(sets)} sets of {len(names)} workloads; sets by number of jobs: {degrees}")
+
+
+def by_busy(names: Sequence[str], profiles: Mapping[str, Profile]) -> list[str]:
+    """`names` by how busy each keeps the GPU alone, least first."""
+    return sorted(names, key=lambda name: (profiles[name].busy_share or 0.0, name))
+
+
+def ran(runs: Sequence[Run]) -> set[tuple[str, ...]]:
+    """Job sets that were run together, panels left out: they are what is drawn here."""
+    return {
+        tuple(sorted(tenant.workload.name for tenant in run.tenants))
+        for run in runs
+        if not run.id.startswith(PREFIX)
+    }
+
+
+def drawn(
+    random: Random, names: Sequence[str], before: Collection[tuple[str, ...]], sets: int
+) -> Iterator[list[str]]:
+    """So many sets, copies next to each other, none of them among those run `before`.
+
+    Args:
+        random: Decides.
+        names: Workloads, the least busy first.
+        before: Job sets, each sorted.
+        sets: How many.
+    """
+    known = set(before)
+    for number in range(sets):
+        low, high = POOLS[number % len(POOLS)]
+        pool = names[round(low * len(names)) : round(high * len(names))]
+        degree = DEGREES[number % len(DEGREES)]
+        kinds = (degree + 1) // 2 if number % COPIES_EVERY == 0 else degree
+        while tuple(sorted(jobs := one(random, pool, degree, kinds))) in known:
+            pass
+        known.add(tuple(sorted(jobs)))
+        yield jobs
+
+
+def one(random: Random, pool: Sequence[str], degree: int, kinds: int) -> list[str]:
+    """A set of `degree` jobs of so many different kinds out of `pool`."""
+    chosen = random.sample(list(pool), kinds)
+    copies = Counter(chosen) + Counter(random.choices(chosen, k=degree - kinds))
+    return [name for name in chosen for _ in range(copies[name])]
+
+
+def plan_text(gpu: str, seed: int, sets: Sequence[Sequence[str]]) -> str:
+    """The plan of a campaign that runs `sets`, those of one set after another."""
+    small = "\n".join(f"    {json.dumps(name)}," for name in sorted({n for s in sets for n in s}))
+    runs = (
+        run_text(f"{PREFIX}{number:02}-{word}", sharing, jobs)
+        for number, jobs in enumerate(sets)
+        for word, sharing in ways(len(jobs)).items()
+    )
+    return HEAD.format(gpu=gpu, seed=seed, prefix=PREFIX, small=small) + "".join(runs)
+
+
+def ways(degree: int) -> dict[str, str]:
+    """How each set of `degree` jobs is run, whatever anybody predicts, by the ends of ids."""
+    equal = ",".join([str(round(100 / degree))] * degree)
+    return {"naive": "naive", "mps": "mps", "equal": f"mps={equal}"}
+
+
+def run_text(name: str, sharing: str, jobs: Sequence[str]) -> str:
+    """One run of advice as a plan has it; strings are written alike in JSON and TOML."""
+    return (
+        f"\n[[runs]]\nid = {json.dumps(name)}\nsharing = {json.dumps(sharing)}\n"
+        f'purpose = "validation"\nworkloads = {json.dumps(list(jobs))}\n'
+    )
+
+
+if __name__ == "__main__":
+    main()

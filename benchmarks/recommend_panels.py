@@ -1,0 +1,101 @@
+"""Writes down what the fitted model recommends for each job set, before any of them is run.
+
+    python benchmarks/recommend_panels.py benchmarks/panels
+
+asks the model in ``models/`` for the sharing with the highest throughput, of all that it considers
+but MIG, and adds it to ``plan.toml`` where the set does not run so anyway. ``recommended.json``
+has every recommendation with the digest of the model that made it, and is never written again.
+"""
+
+import argparse
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from advisor.planning.advice import recommend
+from advisor.planning.plan import Plan
+from advisor.sharing import Mig, parse_sharing
+from advisor.workload.store import model_path
+from advisor.workload.writing import write_whole
+
+ROOT = Path(__file__).resolve().parents[1]
+OBJECTIVE = "throughput"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where draw_panels.py wrote plan.toml")
+    asked = parser.parse_args()
+    said, plan = asked.folder / "recommended.json", asked.folder / "plan.toml"
+    if said.exists():
+        parser.error(f"{said} is there: what was recommended is fixed. Draw another panel.")
+    text = plan.read_text()
+    document = recommended(tomllib.loads(text))
+    write_whole(plan, with_recommended(text, document["sets"]))
+    write_whole(said, json.dumps(document, indent=1) + "\n")
+    new = sum(each["run"].endswith("-recommended") for each in document["sets"])
+    print(f"{len(document['sets'])} recommendations; {new} are runs of their own")
+
+
+def recommended(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The recommendation for each set of `plan`, in its order, and whose it is."""
+    model = model_path(plan["gpu"], ROOT / "models")
+    sets: dict[str, list[Mapping[str, Any]]] = {}
+    for run in plan["runs"]:
+        sets.setdefault(run["id"].rpartition("-")[0], []).append(run)
+    return {
+        "schema": 1,
+        "gpu": plan["gpu"],
+        "objective": OBJECTIVE,
+        "model_sha256": sha256(model.read_bytes()).hexdigest(),
+        "sets": [_of_set(name, runs, plan["gpu"]) for name, runs in sets.items()],
+    }
+
+
+def _of_set(name: str, runs: Sequence[Mapping[str, Any]], gpu: str) -> dict[str, Any]:
+    best = best_of(runs[0]["workloads"], gpu)
+    there = {parse_sharing(run["sharing"]): run["id"] for run in runs}
+    serial = str(best.sharing) == "serial"
+    return {
+        "set": name,
+        "jobs": runs[0]["workloads"],
+        "sharing": str(best.sharing),
+        "throughput": round(best.prediction.weighted_speedup, 4),
+        "run": f"{name}-serial" if serial else there.get(best.sharing, f"{name}-recommended"),
+    }
+
+
+def best_of(jobs: Sequence[str], gpu: str) -> Plan:
+    """The best plan that can be run here, which MIG layouts cannot."""
+    advised = recommend(
+        jobs, gpu, OBJECTIVE,
+        profiles=ROOT / "profiles", models=ROOT / "models", calibration=Path("none"),
+    )  # fmt: skip
+    return next(plan for plan in advised.plans if not isinstance(plan.sharing, Mig))
+
+
+def with_recommended(text: str, sets: Sequence[Mapping[str, Any]]) -> str:
+    """The plan `text` with a run after the others of each set whose recommendation is new."""
+    new = {each["set"]: each for each in sets if each["run"].endswith("-recommended")}
+    head, *runs = text.split("\n[[runs]]\n")
+    names = [tomllib.loads(run)["id"].rpartition("-")[0] for run in runs]
+    written = [head]
+    for run, name, following in zip(runs, names, [*names[1:], ""], strict=True):
+        written.append(run)
+        if name in new and following != name:
+            written.append(_as_recommended(run, new[name]))
+    return "\n[[runs]]\n".join(written)
+
+
+def _as_recommended(run: str, said: Mapping[str, Any]) -> str:
+    """The run `run` of a plan, shared as recommended."""
+    changed = {"id": said["run"], "sharing": said["sharing"]}
+    entry = tomllib.loads(run) | changed
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in entry.items())
+
+
+if __name__ == "__main__":
+    main()
