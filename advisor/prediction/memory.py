@@ -19,7 +19,7 @@ from advisor.workload.profile import Profile
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
 MPS_SERVER_MIB = 66
 
-_Z95 = 1.645  # standard normal quantile
+Z95 = 1.645  # standard normal quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def needs(profiles: Sequence[Profile], sharing: Sharing, context: Context, gpu: 
 
 def interval_mib(held_mib: float, sigma: float) -> Interval:
     """Around `held_mib`, at a relative standard error of `sigma`."""
-    margin = _Z95 * sigma * held_mib
+    margin = Z95 * sigma * held_mib
     return Interval(held_mib - margin, held_mib, held_mib + margin)
 
 
@@ -109,10 +109,17 @@ class Edge:
         return 0.5 * (1 + erf((even_mib - capacity_mib) / (spread_mib * sqrt(2))))
 
     def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
-        """Chance that each of `needs` is refused: who asks for more is refused more often."""
+        """Chance that each of `needs` is refused, by who asks when the card is full.
+
+        Weights are asked for before the card is full; what goes up and down, as the size of the
+        cache tells, until the end. Half goes evenly and half by caches: on an H200 that told
+        who was refused better than even shares, and better than shares of all memory.
+        """
         risk = self.risk(needs, capacity_mib)
-        held_mib = sum(need.held_mib for need in needs)
-        return [risk * min(1.0, self.victims * need.held_mib / held_mib) for need in needs]
+        # Even shares where nobody has a cache.
+        caches_mib = [need.held_mib - need.least_mib + 1e-9 for need in needs]
+        parts = [(1 / len(needs) + each / sum(caches_mib)) / 2 for each in caches_mib]
+        return [risk * min(1.0, self.victims * part) for part in parts]
 
 
 def cautious_edge(sigma: float) -> Edge:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge, Need, cautious_edge, needs
-from advisor.prediction.memory_fit import Trial, fit_edges, trials
+from advisor.prediction.memory_fit import Trial, fit_edges, memory_sigma, trials
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 
@@ -76,6 +76,36 @@ def test_the_edge_is_found_again_from_outcomes(share):
 def test_too_few_trials_or_one_outcome_only_teach_no_edge():
     assert fit_edges(list(outcomes(0.5, count=10))) == {}
     assert fit_edges([replace(each, refused=0) for each in outcomes(0.5)]) == {}
+
+
+def test_one_mode_s_trials_teach_the_others_until_their_own_say_otherwise():
+    naive, few = list(outcomes(0.2)), list(outcomes(0.9, count=12, mode="mps", seed=2))
+    edges = fit_edges([*naive, *few])
+    assert edges["mps"] == edges["naive"] == edges["mps-limits"]
+    assert edges["mps"].share == pytest.approx(0.2, abs=0.15)
+    edges = fit_edges([*naive, *outcomes(0.9, mode="mps", seed=2)])
+    assert edges["mps"].share == pytest.approx(0.9, abs=0.15)
+    assert edges["naive"].share == pytest.approx(0.2, abs=0.15)
+
+
+def test_modes_that_run_out_alike_keep_one_edge():
+    edges = fit_edges([*outcomes(0.5, seed=4), *outcomes(0.5, mode="mps", seed=5)])
+    assert edges["mps"] == edges["naive"]
+
+
+def test_who_has_the_larger_cache_is_refused_more_often_and_nobody_is_safe():
+    mix = [Need(30_000, 30_000), Need(9000, 8000)]
+    table, network = Edge(0.5, 0.1, 0.01, 1).risk_of_each(mix, 30_000)
+    assert table == pytest.approx(0.25)
+    assert network == pytest.approx(0.75)
+    same = [Need(500, 500), Need(5000, 5000)]
+    assert Edge(0.5, 0.1, 0.01, 1).risk_of_each(same, 1000) == pytest.approx([0.5, 0.5])
+
+
+def test_a_few_processes_far_off_do_not_widen_the_interval_of_all():
+    assert memory_sigma(np.array([0.01] * 95 + [0.4] * 5)) == pytest.approx(0.01 / 1.645)
+    assert memory_sigma(np.zeros(9)) == 0.005
+    assert memory_sigma(np.zeros(0)) == 0.02
 
 
 def run_on_smaller_card(sharing="mps", **change):

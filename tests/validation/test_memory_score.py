@@ -5,10 +5,12 @@ import pytest
 
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.memory import Need
-from advisor.prediction.memory_fit import Trial
+from advisor.prediction.memory_fit import Trial, fit_context, trials
+from advisor.prediction.observation import shared_runs
 from advisor.validation.memory_risk import risk_rows
 from advisor.validation.memory_score import evaluate_memory
 from advisor.workload.measured import Memory
+from advisor.workload.store import load_profiles, load_runs
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
@@ -72,6 +74,19 @@ def test_a_rule_that_counts_on_no_cache_is_shown_beside():
     (row,) = risk_rows(list(outcomes(0.4)), sigma=0.005)
     assert row.cautious_recall == 1.0
     assert row.cautious_false_alarms > row.false_alarms + 0.3
+
+
+def test_of_real_trials_most_misfits_are_foreseen_and_few_alarms_are_false():
+    profiles, runs = load_profiles("h200-141gb"), load_runs("h200-141gb")
+    shared = shared_runs(profiles, runs)
+    context = fit_context(profiles, shared, H200)
+    tried = trials(profiles, runs, context, H200)
+    assert len(tried) >= 68
+    rows = risk_rows(tried, sigma=0.01)
+    misfits = sum(row.misfits for row in rows)
+    fits = sum(row.trials - row.misfits for row in rows)
+    assert sum(row.recall * row.misfits for row in rows) / misfits > 0.85
+    assert sum(row.false_alarms * (row.trials - row.misfits) for row in rows) / fits < 0.2
 
 
 def test_where_all_fit_there_is_no_recall():
