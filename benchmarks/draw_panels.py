@@ -40,7 +40,7 @@ name = "panels"
 gpu = "{gpu}"
 seed = {seed}
 prefix = "{prefix}"
-solo_every = 2
+solo_every = 1
 solos_of_each = 1
 small = [
 {small}

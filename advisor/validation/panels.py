@@ -82,8 +82,9 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
 
     Args:
         comparisons: Runs of advice; one sharing may have been run several times.
-        alone: Runs of one tenant. Those whose id begins as the ids of a set's runs do are how the
-            set ran one after another; without them each job ran as in its profile.
+        alone: Runs of one tenant. Those of advice whose id begins as the ids of a set's runs do
+            are how the set ran one after another, and so are the solo runs of its campaign: alone,
+            a job runs alike for every set. A job without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], list[RunComparison]] = {}
     for comparison in comparisons:
@@ -115,9 +116,11 @@ def _options(runs: Sequence[RunComparison]) -> list[Option]:
 
 def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
     prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
+    own, campaign = ("validation", "repeat"), prefix.partition("-")[0]
     steps: dict[str, list[float]] = {}
     for run in alone:
-        if run.purpose == "validation" and run.id.startswith(prefix):
+        of_campaign = run.purpose == "solo" and run.id.startswith(f"{campaign}-solo-")
+        if of_campaign or (run.purpose in own and run.id.startswith(prefix)):
             (tenant,) = run.tenants
             steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
     jobs = runs[0].jobs

@@ -82,6 +82,27 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
     assert panels(runs)[0].options[0].measured == 1.0
 
 
+def test_solo_runs_of_a_campaign_are_how_all_its_sets_run_one_after_another():
+    solos = [
+        replace(synthetic.run([each], "naive", 1.25, f"panel-solo-00{n}"), purpose="solo")
+        for n, each in enumerate(PAIR)
+    ]
+    elsewhere = replace(synthetic.run([PAIR[0]], "naive", 5.0, "third-solo-000"), purpose="solo")
+    runs = [ran("mps", 1.6, run_id="panel-07-mps"), ran("naive", 1.2, run_id="panel-07-naive")]
+    (panel,) = panels(runs, [*solos, elsewhere])
+    assert panel.options[0].measured == pytest.approx(0.8)
+
+
+def test_a_set_that_is_best_one_after_another_is_measured_again_so_too():
+    solo = replace(synthetic.run([PAIR[0]], "naive", 0.5, "panel-solo-000"), purpose="solo")
+    again = replace(solo, id="panel-07-again.1", purpose="repeat", repeats=solo.id)
+    slower = synthetic.run([PAIR[0]], "naive", 1.5).tenants
+    jobs = [PAIR[0], PAIR[0]]
+    runs = [ran(way, 3.0, run_id=f"panel-07-{way}", jobs=jobs) for way in ("mps", "naive")]
+    (panel,) = panels(runs, [solo, replace(again, tenants=slower)])
+    assert panel.options[0].measured == pytest.approx(1 / 1.0)
+
+
 def test_copies_are_counted_as_the_command_line_does():
     (panel,) = panels([ran("mps", 2.0, jobs=[PAIR[0], PAIR[0], PAIR[1]])])
     assert panel.jobs == "resnet50-imagenet64-bs128:2 bert-base-finetune-bs16"
