@@ -1,0 +1,177 @@
+"""Teaches the distilled predictor what the predictor answers, on mixes drawn by a seed."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.distilled import COLUMNS, Crowds, Distilled, Net, columns
+from advisor.prediction.model import Model, mode_of
+from advisor.prediction.pace import step_intervals
+from advisor.prediction.script import Floats
+from advisor.prediction.summary import LIMIT_GRID, summaries
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+# How many mixes the predictor is asked about: some 10 ms each.
+LESSONS = 1200
+_SEED = 20261121
+_DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
+_MODES = {"naive": 20, "mps": 25, "mps-limits": 55}
+_COPIES = 0.2  # share of mixes in which a workload may come more than once
+_EQUAL = 0.25  # share of the mixes with limits in which all have the same
+
+# With fewer mixes than this, processes take longer to start than they save.
+_WORTH_SPREADING = 300
+
+# Found by trying, on mixes drawn by another seed.
+_UNITS = (32, 16)
+_DECAY = 1.0
+_ROUNDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A mix to ask about: which of the profiles, and how they share."""
+
+    jobs: tuple[int, ...]
+    sharing: Naive | Mps
+
+
+def distilled(
+    model: Model,
+    profiles: Sequence[Profile],
+    gpu: Gpu,
+    lessons: int = LESSONS,
+    processes: int = 1,
+) -> Model:
+    """`model` with a distilled predictor that was taught by it.
+
+    Args:
+        model: Fitted; it teaches the modes for which it has a correction.
+        profiles: Those with a trace and counters are mixed.
+        gpu: The GPU of all of them.
+        lessons: How many mixes are asked about.
+        processes: How many to spread them over; what is learnt is the same.
+
+    Returns:
+        `model` as it is where fewer than two profiles have traces and counters.
+    """
+    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
+    jobs = summaries(usable, gpu, model.physics)
+    if jobs is None or len(usable) < 2 or not model.corrections:
+        return model
+    drawn = draw(lessons, len(usable), sorted(model.corrections))
+    answers = _asked(drawn, partial(_answers, usable, gpu, model), processes)
+    nets = {}
+    for mode in sorted({mode_of(lesson.sharing) for lesson in drawn}):
+        told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
+                if mode_of(lesson.sharing) == mode]  # fmt: skip
+        crowds = crowds_of([lesson for lesson, _ in told])
+        there = crowds.jobs >= 0
+        steps_s = np.concatenate([steps_s for _, steps_s in told])
+        y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
+        nets[mode] = learnt(columns(jobs, crowds)[there], y)
+    return replace(model, distilled=Distilled(nets=nets))
+
+
+def draw(lessons: int, profiles: int, modes: Sequence[str]) -> list[Lesson]:
+    """Mixes of 1 to 8 of so many `profiles`; the same ones each time."""
+    random = Random(_SEED)
+    return [_drawn(random, profiles, modes) for _ in range(lessons)]
+
+
+def _drawn(random: Random, profiles: int, modes: Sequence[str]) -> Lesson:
+    degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
+    jobs = random.sample(range(profiles), min(degree, profiles))
+    if len(jobs) < degree or random.random() < _COPIES:
+        jobs = [random.choice(jobs) for _ in range(degree)]
+    mode = random.choices(modes, [_MODES[each] for each in modes])[0]
+    if mode == "naive":
+        return Lesson(tuple(jobs), Naive())
+    if mode == "mps":
+        return Lesson(tuple(jobs), Mps())
+    limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
+    if random.random() < _EQUAL:
+        limits = limits[:1] * degree
+    return Lesson(tuple(jobs), Mps(tuple(limits)))
+
+
+def crowds_of(lessons: Sequence[Lesson]) -> Crowds:
+    """`lessons` as arrays, with places for the largest."""
+    places = max(len(lesson.jobs) for lesson in lessons)
+    jobs = np.full((len(lessons), places), -1, dtype=np.intp)
+    limits = np.full((len(lessons), places), 100.0)
+    for row, lesson in enumerate(lessons):
+        jobs[row, : len(lesson.jobs)] = lesson.jobs
+        if isinstance(lesson.sharing, Mps) and lesson.sharing.limits:
+            limits[row, : len(lesson.jobs)] = lesson.sharing.limits
+    return Crowds(jobs, limits)
+
+
+def learnt(x: Floats, y: Floats) -> Net:
+    """A network through `y`, shape (rows,), at `x`, shape (rows, columns)."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
+
+    scaler = StandardScaler().fit(x)
+    with threadpool_limits(1), warnings.catch_warnings():
+        # It stops after so many rounds on purpose: what it still learns then is by heart.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        network = regressor().fit(scaler.transform(x), y)
+    return Net(
+        columns=COLUMNS,
+        mean=tuple(map(float, scaler.mean_)),
+        scale=tuple(map(float, scaler.scale_)),
+        weights=tuple(tuple(tuple(map(float, row)) for row in layer) for layer in network.coefs_),
+        biases=tuple(tuple(map(float, layer)) for layer in network.intercepts_),
+    )
+
+
+def regressor() -> Any:
+    """The network before it has learnt, as scikit-learn has it."""
+    from sklearn.neural_network import MLPRegressor
+
+    return MLPRegressor(
+        hidden_layer_sizes=_UNITS,
+        solver="lbfgs",
+        alpha=_DECAY,
+        max_iter=_ROUNDS,
+        random_state=_SEED,
+    )
+
+
+def _asked(
+    lessons: Sequence[Lesson], ask: Callable[[Sequence[Lesson]], list[Floats]], processes: int
+) -> list[Floats]:
+    if processes == 1 or len(lessons) < _WORTH_SPREADING:
+        return ask(lessons)
+    parts = [lessons[first::processes] for first in range(processes)]
+    answers: list[Floats] = [np.zeros(0)] * len(lessons)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for first, part in enumerate(pool.map(ask, parts)):
+            answers[first::processes] = part
+    return answers
+
+
+def _answers(
+    profiles: Sequence[Profile], gpu: Gpu, model: Model, lessons: Sequence[Lesson]
+) -> list[Floats]:
+    """What the predictor says of the steps of each lesson's jobs, in seconds, shape (jobs,)."""
+    return [
+        np.array([
+            each.p50
+            for each in step_intervals(
+                [profiles[job] for job in lesson.jobs], lesson.sharing, gpu, model
+            )
+        ])
+        for lesson in lessons
+    ]  # fmt: skip

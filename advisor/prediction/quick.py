@@ -1,0 +1,63 @@
+"""Rough answers for thousands of sharings of one set of jobs, for searching among them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.distilled import Crowds, Distilled
+from advisor.prediction.model import Model, mode_of
+from advisor.prediction.script import Floats
+from advisor.prediction.summary import Summaries, summaries
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """The distilled predictor, asked about one set of jobs."""
+
+    distilled: Distilled
+    jobs: Summaries
+
+    def steps(self, sharings: Sequence[Naive | Mps]) -> Floats | None:
+        """Seconds of a step of each job under each sharing, shape (sharings, jobs).
+
+        Returns:
+            None where nothing was learnt of the mode of one of them.
+        """
+        degree = len(self.jobs.step_s)
+        answers = np.empty((len(sharings), degree))
+        modes = [mode_of(each) for each in sharings]
+        for mode in sorted(set(modes)):
+            chosen = [at for at, other in enumerate(modes) if other == mode]
+            limits = [getattr(sharings[at], "limits", ()) or (100.0,) * degree for at in chosen]
+            steps = self.limited(np.array(limits), mode=mode)
+            if steps is None:
+                return None
+            answers[chosen] = steps
+        return answers
+
+    def limited(
+        self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: str = "mps-limits"
+    ) -> Floats | None:
+        """Seconds of a step of each job under MPS limits, shape (mixes, jobs).
+
+        Args:
+            limits: In per cent, shape (mixes, jobs).
+            running: Which jobs have not ended, likewise; None: none has. NaN answers the others.
+            mode: Of all mixes.
+        """
+        everyone = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
+        jobs = everyone if running is None else np.where(running, everyone, -1)
+        return self.distilled.steps(self.jobs, Crowds(jobs, limits), mode)
+
+
+def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
+    """Rough answers for `profiles`; None without a distilled predictor, traces or counters."""
+    if model.distilled is None:
+        return None
+    jobs = summaries(profiles, gpu, model.physics)
+    return None if jobs is None else Quick(model.distilled, jobs)
