@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.prediction.distilled import Distilled
 from advisor.prediction.features import FEATURES
 from advisor.prediction.memory import Context, Edge
 from advisor.prediction.power import Power
@@ -154,6 +155,7 @@ class Model:
         memory_sigma: Relative standard error of a process's predicted memory.
         memory_edges: By mode: when mixes run out of memory; empty where no outcome was measured.
         power: How power and activity of jobs that share add up.
+        distilled: Answers roughly and fast, for searching; None where nothing was distilled.
     """
 
     __pydantic_config__ = STRICT
@@ -168,6 +170,7 @@ class Model:
     memory_sigma: float
     power: Power
     memory_edges: dict[str, Edge] = field(default_factory=dict)
+    distilled: Distilled | None = None
     schema: int = 1
 
 
