@@ -2,33 +2,53 @@
 
     python benchmarks/fit_footprint.py
 
-reads the shipped profiles, makes a dry run of each workload (needs torch, no GPU; some seconds
-each), prints how far estimates are off and writes ``advisor/training/overhead.json``.
+reads the shipped profiles and runs, makes a dry run of each workload (needs torch, no GPU; some
+seconds each), prints how far estimates are off and writes ``advisor/training/overhead.json``.
 """
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
 from advisor.gpu.catalogue import gpu
 from advisor.training import overhead
 from advisor.training.dry_step import recorded, replayed
 from advisor.training.footprint import workspace_mib
+from advisor.workload.measured import Memory
 from advisor.workload.profile import Profile
-from advisor.workload.store import load_profiles
+from advisor.workload.run import Run
+from advisor.workload.store import load_profiles, load_runs
 from advisor.workload.writing import write_whole
 
 
-def measured(profile: Profile) -> overhead.Measured:
-    """The profile beside a dry run."""
+def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
+    """Memory of all processes of the workload on a whole GPU, alone or beside others.
+
+    Those on cards made smaller were short of it, and limits make contexts smaller.
+    """
+    sms = gpu(profile.gpu).sms
+    beside = [
+        tenant.memory
+        for run in runs if run.purpose != "memory"
+        for tenant in run.tenants
+        if tenant.workload == profile.workload and tenant.sms == sms and tenant.memory
+    ]  # fmt: skip
+    return [each for each in [profile.memory, *beside] if each.context_mib]
+
+
+def measured(profile: Profile, held: Sequence[Memory]) -> overhead.Measured:
+    """The medians of what processes of the workload held, beside a dry run."""
     recording = recorded(profile.workload)
     dry = replayed(recording, workspace_mib(gpu(profile.gpu)))
     return overhead.Measured(
         workload=profile.name,
         family=profile.workload.family,
+        execution=profile.workload.execution,
         dry_mib=dry.reserved_mib,
         convolves=recording.convolves,
-        reserved_mib=profile.memory.reserved_mib,
-        context_mib=profile.memory.context_mib or 0.0,
+        reserved_mib=median(each.reserved_mib for each in held),
+        context_mib=median(each.context_mib or 0.0 for each in held),
     )
 
 
@@ -37,12 +57,9 @@ def main() -> None:
     parser.add_argument("--gpu", default="h200-141gb")
     parser.add_argument("--out", type=Path, default=Path("advisor/training") / overhead.DATA)
     asked = parser.parse_args()
-    profiles = load_profiles(asked.gpu).values()
-    # A compiled or captured step is estimated as if it were not, and must not teach.
-    rows = [
-        measured(each) for each in profiles
-        if each.workload.execution == "eager" and each.memory.context_mib
-    ]  # fmt: skip
+    runs = load_runs(asked.gpu)
+    each_held = [(each, processes(each, runs)) for each in load_profiles(asked.gpu).values()]
+    rows = [measured(profile, held) for profile, held in each_held if held]
     fit = overhead.fitted(asked.gpu, rows)
     for each in sorted(fit.estimates, key=lambda estimate: abs(estimate.error)):
         print(f"{each.workload:48} {each.measured_mib:9.0f} {each.error:+7.1%}")

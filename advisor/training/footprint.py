@@ -31,7 +31,9 @@ def footprint(workload: Workload, gpu: Gpu) -> Footprint:
     recording = recorded(workload)
     dry = replayed(recording, workspace_mib(gpu))
     fit = known_overheads().get(gpu.key) or known_overheads()[_FITTED_ON]
-    held_mib = fit.overhead.held_mib(dry.reserved_mib, convolves=recording.convolves)
+    held_mib = fit.overhead.held_mib(
+        dry.reserved_mib, convolves=recording.convolves, execution=workload.execution
+    )
     notes = _notes(workload, gpu, recording, fit)
     low_mib, high_mib = fit.interval_mib(held_mib, _WIDER ** len(notes))
     return Footprint(
@@ -60,12 +62,10 @@ def _notes(
     workload: Workload, gpu: Gpu, recording: Recording, fit: Fitted
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
-    if workload.execution != "eager":
-        notes.append(
-            f"it is {workload.execution}, and was estimated as if torch ran it step by step"
-        )
-    if recording.recurrent and workload.family not in fit.families:
-        notes.append("no recurrent network was measured, and cuDNN does not say what it keeps")
+    if workload.execution == "compiled":
+        notes.append("it is compiled, and was estimated as if torch ran it call by call")
+    if recording.recurrent:
+        notes.append("cuDNN does not say what its recurrent layers keep")
     if gpu.key != fit.gpu:
         notes.append(f"what a process adds to its tensors was measured on {fit.gpu} only")
     return tuple(notes)

@@ -5,7 +5,7 @@ Needs no torch: fitting takes dry runs that were made before.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import files
 from statistics import median
@@ -13,6 +13,7 @@ from statistics import median
 import numpy as np
 
 from advisor.errors import InvalidInput
+from advisor.workload.spec import Execution
 
 DATA = "overhead.json"
 
@@ -25,6 +26,7 @@ class Measured:
     """A measured process beside a dry run of its workload; memory in MiB.
 
     Attributes:
+        execution: How its step is carried out; the dry run is of torch doing it call by call.
         dry_mib: What torch's allocator reserves in the dry run.
         convolves: Whether the workload has convolutions.
         reserved_mib: What it reserved.
@@ -33,6 +35,7 @@ class Measured:
 
     workload: str
     family: str
+    execution: Execution
     dry_mib: float
     convolves: bool
     reserved_mib: float
@@ -49,18 +52,22 @@ class Overhead:
 
     Attributes:
         growth: Share by which caches grow beyond the dry run's: requests come in another order.
-        convolution_mib: What convolutions' workspaces add.
+        convolution_mib: What convolutions add: workspaces, and cuDNN's part of the context.
         context_mib: The CUDA context, with its modules and handles.
+        capture_mib: What capturing a step adds: the driver's copy of the graph, and the pool
+            that its memory lies in.
     """
 
     growth: float
     convolution_mib: float
     context_mib: float
+    capture_mib: float
 
-    def held_mib(self, dry_mib: float, *, convolves: bool) -> float:
+    def held_mib(self, dry_mib: float, *, convolves: bool, execution: Execution = "eager") -> float:
         """What a process holds whose dry run reserves `dry_mib`."""
-        workspace_mib = self.convolution_mib if convolves else 0.0
-        return dry_mib * (1 + self.growth) + workspace_mib + self.context_mib
+        added_mib = self.convolution_mib if convolves else 0.0
+        added_mib += self.capture_mib if execution == "graph" else 0.0
+        return dry_mib * (1 + self.growth) + added_mib + self.context_mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +137,39 @@ class Footprint:
 
 
 def fit_overhead(rows: Sequence[Measured]) -> Overhead:
-    """The overhead that comes nearest to `rows`, by least squares of relative errors."""
-    sizes = np.array([row.held_mib for row in rows])
-    columns = np.array([[row.dry_mib, float(row.convolves)] for row in rows])
-    beyond = np.array([row.reserved_mib - row.dry_mib for row in rows])
+    """The overhead that comes nearest to `rows`, by least squares of relative errors.
+
+    Captured steps teach what capturing adds, and compiled ones nothing, for no dry run is like
+    them.
+
+    Raises:
+        InvalidInput: None of them is eager.
+    """
+    eager = [row for row in rows if row.execution == "eager"]
+    if not eager:
+        raise InvalidInput("no eager workload was measured, and others are told by those")
+    plain = [row for row in eager if not row.convolves]
+    context_mib = median(row.context_mib for row in plain or eager)
+    sizes = np.array([row.held_mib for row in eager])
+    columns = np.array([[row.dry_mib, float(row.convolves)] for row in eager])
+    beyond = np.array([row.held_mib - row.dry_mib - context_mib for row in eager])
     solved, *_ = np.linalg.lstsq(columns / sizes[:, None], beyond / sizes, rcond=None)
-    return Overhead(
+    overhead = Overhead(
         growth=float(solved[0]),
         convolution_mib=max(0.0, float(solved[1])),
-        context_mib=median(row.context_mib for row in rows),
+        context_mib=context_mib,
+        capture_mib=0.0,
     )
+    return replace(overhead, capture_mib=_capture_mib(rows, overhead))
+
+
+def _capture_mib(rows: Sequence[Measured], overhead: Overhead) -> float:
+    """What captured steps among `rows` hold beyond `overhead`; 0 where there are none."""
+    beyond = [
+        row.held_mib - overhead.held_mib(row.dry_mib, convolves=row.convolves)
+        for row in rows if row.execution == "graph"
+    ]  # fmt: skip
+    return max(0.0, median(beyond or [0.0]))
 
 
 def fitted(gpu: str, rows: Sequence[Measured]) -> Fitted:
@@ -158,7 +188,9 @@ def fitted(gpu: str, rows: Sequence[Measured]) -> Fitted:
             Estimate(
                 workload=row.workload,
                 family=family,
-                estimated_mib=overhead.held_mib(row.dry_mib, convolves=row.convolves),
+                estimated_mib=overhead.held_mib(
+                    row.dry_mib, convolves=row.convolves, execution=row.execution
+                ),
                 measured_mib=row.held_mib,
             )
             for row in rows

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from advisor.errors import InvalidInput
@@ -60,7 +62,8 @@ def test_half_precision_halves_what_is_kept_for_the_way_back():
 @pytest.mark.parametrize(
     ("name", "card", "said"),
     [
-        ("mlp-toy-bs128-compiled", "h200-141gb", "as if torch ran it step by step"),
+        ("mlp-toy-bs128-compiled", "h200-141gb", "as if torch ran it call by call"),
+        ("lstm-wikitext-bs2", "h200-141gb", "recurrent layers"),
         ("mlp-toy-bs128", "a100-40gb", "measured on h200-141gb only"),
     ],
 )
@@ -76,11 +79,18 @@ def rows():
     """Processes that hold 2 % more than dry runs, 30 MiB more where they convolve, and 700."""
     return [
         Measured(
-            workload=f"{family}-{dry}", family=family, dry_mib=dry, convolves=family == "b",
-            reserved_mib=dry * 1.02 + 30 * (family == "b"), context_mib=700,
+            workload=f"{family}-{dry}", family=family, execution="eager", dry_mib=dry,
+            convolves=family == "b", reserved_mib=dry * 1.02 + 30 * (family == "b"),
+            context_mib=700,
         )
         for family in "abc" for dry in (100.0, 900.0, 5000.0)
     ]  # fmt: skip
+
+
+def run_as(execution, row, more_mib):
+    """The same process with another way to carry out its step, which holds `more_mib` more."""
+    held_mib = row.reserved_mib + more_mib
+    return replace(row, execution=execution, reserved_mib=held_mib)
 
 
 def test_an_overhead_is_found_again():
@@ -88,6 +98,37 @@ def test_an_overhead_is_found_again():
     assert overhead.growth == pytest.approx(0.02)
     assert overhead.convolution_mib == pytest.approx(30)
     assert overhead.context_mib == 700
+
+
+def test_capturing_a_step_adds_what_captured_processes_hold_more():
+    captured = [run_as("graph", row, 80) for row in rows() if row.dry_mib == 900]
+    overhead = fit_overhead([*rows(), *captured])
+    assert overhead.capture_mib == pytest.approx(80)
+    eager, graph = (
+        overhead.held_mib(900, convolves=False, execution=execution)
+        for execution in ("eager", "graph")
+    )
+    assert graph - eager == pytest.approx(80)
+
+
+def test_compiled_steps_teach_nothing_and_are_scored():
+    compiled = [run_as("compiled", row, 3000) for row in rows() if row.family == "a"]
+    fit = fitted("h200-141gb", [*rows(), *compiled])
+    assert fit.overhead == fit_overhead(rows())
+    assert len(fit.estimates) == 12
+    assert fit.mape > fitted("h200-141gb", rows()).mape
+
+
+def test_without_an_eager_workload_nothing_is_learnt():
+    with pytest.raises(InvalidInput, match="no eager workload"):
+        fit_overhead([run_as("compiled", row, 0) for row in rows()])
+
+
+def test_a_captured_step_is_estimated_within_8_percent_in_the_usual_range():
+    name = "mlp-toy-bs128-graph"
+    estimate = footprint(workload(name), H200)
+    assert estimate.p50_mib == pytest.approx(measured(name).device_mib, rel=0.08)
+    assert estimate.notes == ()
 
 
 def test_each_family_is_estimated_without_itself():
