@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
-from advisor.validation import data_card, resources, sections
+from advisor.validation import campaign_pace, cross_talk, data_card, resources, sections
 from advisor.validation.findings import Findings, findings
 from advisor.validation.plots import plots
 from advisor.validation.splits import splits_text
@@ -30,12 +30,14 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.pictures,
     sections.intervals,
     sections.noise,
+    cross_talk.section,
     sections.breakdown,
     sections.worst,
     sections.choices,
     resources.memory,
     resources.power,
     sections.advice,
+    campaign_pace.section,
 )
 
 
