@@ -13,7 +13,14 @@ from tempfile import TemporaryDirectory
 
 from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
-from advisor.validation import campaign_pace, cross_talk, data_card, resources, sections
+from advisor.validation import (
+    campaign_pace,
+    cross_talk,
+    data_card,
+    recommended,
+    resources,
+    sections,
+)
 from advisor.validation.findings import Findings, findings
 from advisor.validation.plots import plots
 from advisor.validation.splits import splits_text
@@ -34,6 +41,7 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.breakdown,
     sections.worst,
     sections.choices,
+    recommended.section,
     resources.memory,
     resources.power,
     sections.advice,
