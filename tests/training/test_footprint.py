@@ -26,11 +26,19 @@ def test_a_workload_that_was_never_run_is_estimated_within_8_percent(name):
     assert estimate.p05_mib < estimate.p50_mib < estimate.p95_mib
 
 
-@pytest.mark.parametrize("name", ["mlp-toy-bs128", "transformer-toy-bs32", "dlrm-1gb-bs128"])
+@pytest.mark.parametrize(
+    "name", ["mlp-toy-bs128", "transformer-toy-bs32", "dlrm-1gb-bs128", "gcn-molecules-bs256"]
+)
 def test_a_dry_run_allocates_what_a_real_one_did(name):
     dry, memory = replayed(recorded(workload(name)), workspace_mib=32), measured(name)
     assert dry.allocated_mib == pytest.approx(memory.allocated_mib, rel=0.02)
     assert dry.reserved_mib == pytest.approx(memory.reserved_mib, rel=0.02)
+
+
+def test_a_dry_run_of_recurrent_layers_counts_what_cudnn_keeps_and_works_in():
+    dry, memory = replayed(recorded(workload("gru-speech-bs64")), 32), measured("gru-speech-bs64")
+    assert dry.allocated_mib == pytest.approx(memory.allocated_mib, rel=0.02)
+    assert dry.reserved_mib == pytest.approx(memory.reserved_mib, rel=0.08)
 
 
 def test_the_parts_add_up_to_the_whole():
