@@ -150,12 +150,14 @@ def _came_true(found: Findings) -> str:
 
 
 def advice(found: Findings) -> str:
-    """One line a plan that was run, then one a job."""
+    """One line a plan that was run, then one for each job that its interval did not hold."""
     said = ["## Advice that was run", _came_true(found)]
     if found.validation:
-        jobs = [run_cells(run, job) for run in found.validation for job in run.jobs]
         said += [markdown(PANEL_HEADINGS, panel_rows(found.validation))]
-        said += ["## Each job of it", markdown(RUN_HEADINGS, jobs)]
+    runs = [(run, job) for run in found.validation for job in run.jobs if not job.inside]
+    if runs:
+        said += ["## Jobs of it outside their 90 % intervals"]
+        said += [markdown(RUN_HEADINGS, [run_cells(run, job) for run, job in runs])]
     return _joined(*said)
 
 
