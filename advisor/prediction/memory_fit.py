@@ -124,7 +124,7 @@ _CONSTANTS = 3
 
 
 def fit_edges(tried: Sequence[Trial]) -> dict[str, Edge]:
-    """By mode, the edge under which the outcomes were likeliest; none where they are too few.
+    """By mode, the edge that the outcomes tell of; none where they are too few.
 
     Driver and allocator refuse memory alike however processes take turns, so trials of all modes
     teach one edge. A mode has one of its own as soon as its trials say that it differs.
@@ -156,7 +156,10 @@ def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
 
 
 def _edge(tried: Sequence[Trial]) -> Edge:
-    """The likeliest of all edges looked at: `Edge.risk` for all of them and all trials at once."""
+    """The mean of all edges looked at, each weighted by how likely it makes the outcomes.
+
+    The likeliest alone is too sure of itself. `Edge.risk` for all edges and all trials at once.
+    """
     held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
     given_up = held - [sum(need.least_mib for need in each.needs) for each in tried]
     beyond = held - [each.capacity_mib for each in tried]
@@ -166,11 +169,12 @@ def _edge(tried: Sequence[Trial]) -> Edge:
     distance = (beyond - (1 - share) * given_up) / np.hypot(sigma * held, width * given_up)
     risks = 0.5 * (1 + np.vectorize(erf)(distance / sqrt(2)))
     refused = np.array([each.refused for each in tried])
-    likely = np.where(refused > 0, risks, 1 - risks)
-    best = int(np.argmax(np.log(np.maximum(likely, _LEAST_RISK)).sum(axis=1)))
-    return Edge(
-        share=float(share[best, 0]),
-        width=float(width[best, 0]),
-        sigma=float(sigma[best, 0]),
-        victims=float(np.mean(refused[refused > 0])),
-    )
+    outcomes = np.where(refused > 0, risks, 1 - risks)
+    logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
+    likely = np.exp(logs - logs.max())
+
+    def mean(axis: Floats) -> float:
+        return float(np.average(axis[:, 0], weights=likely))
+
+    victims = float(np.mean(refused[refused > 0]))
+    return Edge(share=mean(share), width=mean(width), sigma=mean(sigma), victims=victims)
