@@ -11,7 +11,7 @@ from advisor.validation.words import markdown
 from advisor.workload.measured import Provenance
 from advisor.workload.run import Run
 
-_PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo")
+_PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
 _KINDS = ("naive", "mps", "mps limits")
 
 
@@ -68,7 +68,7 @@ def _families(found: Findings) -> str:
 
 def _purposes(runs: Sequence[Run]) -> str:
     """Runs by purpose and mode; memory trials apart."""
-    full = of_pace(runs)
+    full = [run for run in runs if run.purpose != "memory"]
     rows = [
         (purpose, *(str(sum(_kind(run) == kind for run in of_it)) for kind in _KINDS),
          str(sum(not run.ok for run in of_it)))

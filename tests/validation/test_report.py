@@ -4,6 +4,7 @@ import pytest
 
 from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
+from advisor.validation.data_card import blocks
 from advisor.validation.findings import findings, measured
 from advisor.validation.plots import plots
 from advisor.validation.report import GPU, ROOT, card_text, filled, readme_text, report_text
@@ -83,7 +84,15 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     for sharing, slowdown in (("mps", 1.2), ("naive", 1.9)):
         advised = synthetic.run(pair, sharing, slowdown, f"advice-{sharing}")
         append_run(tmp_path / "runs/validation.jsonl", replace(advised, purpose="validation"))
-    text = report_text(findings(tmp_path, gpu(GPU)))
+    for name in ("pair-1-busy", "pair-1-idle"):
+        control = replace(synthetic.run(pair, "mps", 1.3, name), purpose="control")
+        append_run(tmp_path / "runs/control.jsonl", control)
+    found = findings(tmp_path, gpu(GPU))
+    purposes = blocks(found)["purposes"]
+    assert "| control | 0 | 2 | 0 | 0 |" in purposes
+    assert "memory" not in purposes
+    text = report_text(found)
+    assert "| host-bound | MPS | 2 | 0.0 % |" in text
     assert "7 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
     assert "44 shared runs (15 mps, 14 mps limits, 15 naive) of 2 jobs" in text
     assert "| MPS limits | 2, mixed | 14 |" in text
