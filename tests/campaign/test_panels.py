@@ -99,6 +99,17 @@ def test_a_recommendation_that_is_not_in_the_panel_becomes_a_run_after_its_sets_
     assert runs[3] == runs[2] | {"id": "panel-00-recommended", "sharing": "mps=30,70"}
 
 
+def test_every_committed_recommendation_is_a_run_of_the_plan(panel):
+    file = PLAN.with_name("recommended.json")
+    if not file.exists():
+        pytest.skip("nothing is recommended yet: benchmarks/recommend_panels.py does so once")
+    sets = json.loads(file.read_text())["sets"]
+    assert [each["set"] for each in sets] == list(panel)
+    for each in sets:
+        sharings = {run.id: run.sharing for run in panel[each["set"]]}
+        assert each["sharing"] in ("serial", sharings.get(each["run"])), each["set"]
+
+
 def test_what_was_recommended_is_never_written_again(tmp_path):
     (tmp_path / "recommended.json").write_text("{}")
     command = [sys.executable, ROOT / "benchmarks" / "recommend_panels.py", tmp_path]
