@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import MixPrediction
+from advisor.prediction.quick import Quick
 from advisor.sharing import Instance, Mig, Mps, Sharing
 from advisor.workload.job import Job
 
@@ -21,6 +22,16 @@ class Mixes:
     @property
     def everyone(self) -> tuple[int, ...]:
         return tuple(range(len(self.jobs)))
+
+    def copies(self) -> list[list[int]]:
+        """Positions of the jobs, those of the same profile and length together."""
+        kinds = [(kind, job.work_steps) for kind, job in zip(self._kind, self.jobs, strict=True)]
+        return [[at for at, other in enumerate(kinds) if other == kind]
+                for kind in dict.fromkeys(kinds)]  # fmt: skip
+
+    def quick(self) -> Quick | None:
+        """Rough answers about all jobs together; None where the predictor has none."""
+        return self._predictor.quick([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
         """What happens while all jobs run; refuses limits for another number of jobs."""

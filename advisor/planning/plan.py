@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval, MixPrediction
+from advisor.prediction.quick import Quick
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -20,6 +21,8 @@ class Predicts(Protocol):
     """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
 
     def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction: ...
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
+from advisor.prediction.quick import Quick
 from advisor.sharing import Serial, Sharing
 from advisor.workload.profile import Profile
 
@@ -42,6 +43,10 @@ class UnderCap:
         else:
             powers = [_power_w(mix)] * len(profiles)
         return capped(mix, powers, self.cap_w, self.gpu)
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+        """Rough answers without the cap: which limits are good hardly depends on it."""
+        return self.predictor.quick(profiles)
 
 
 def _power_w(mix: MixPrediction) -> float:

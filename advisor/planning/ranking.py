@@ -1,18 +1,19 @@
 """All ways to share one GPU among a set of jobs, best first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.commands import commands, under_cap
 from advisor.planning.forecast import forecast
-from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
+from advisor.planning.limits import MAX_OOM_PROBABILITY
 from advisor.planning.mig import best_layouts
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost, possible, tied
 from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
 from advisor.planning.reasons import why
+from advisor.planning.search import best_limits
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.job import Job
@@ -33,9 +34,9 @@ def ranked(
     serial = forecast(mixes, Serial())
     _check_each_fits(serial.prediction)
     ranked_by, note = possible([serial], objective)
-    left_out: list[LeftOut] = []
+    sharings, left_out, passed_over = _shared(mixes, gpu, ranked_by)
     shared = []
-    for sharing in _shared(mixes, gpu, ranked_by, left_out):
+    for sharing in sharings:
         if problem := _problem(mixes.whole(sharing)):
             left_out.append(LeftOut(str(sharing), problem))
         else:
@@ -50,26 +51,29 @@ def ranked(
         serial=next(plan for plan in plans if isinstance(plan.sharing, Serial)),
         plans=plans,
         left_out=tuple(left_out),
-        considered=1 + len(shared) + len(left_out),
+        considered=1 + len(shared) + len(left_out) + passed_over,
     )
 
 
 def _shared(
-    mixes: Mixes, gpu: Gpu, objective: Objective, left_out: list[LeftOut]
-) -> Iterator[Sharing]:
-    """The ways to share that are tried; says in `left_out` which kinds are not."""
+    mixes: Mixes, gpu: Gpu, objective: Objective
+) -> tuple[list[Sharing], list[LeftOut], int]:
+    """The ways to share that are tried, the kinds that are not, and how many were worse."""
+    tried: list[Sharing] = [Naive()]
+    left_out: list[LeftOut] = []
     if len(mixes.jobs) == 1:
-        return
-    yield Naive()
+        return [], left_out, 0
+    passed_over = 0
     if len(mixes.jobs) <= gpu.max_mps_clients:
-        yield Mps()
-        yield from limit_vectors([job.profile for job in mixes.jobs])
+        found = best_limits(mixes, objective)
+        tried += [Mps(), *found.sharings]
+        passed_over = found.compared - len(found.sharings)
     else:
         left_out.append(LeftOut("mps", f"serves {gpu.max_mps_clients} processes at most"))
     cuts = best_layouts(mixes, gpu, objective, MOST_OF_A_KIND)
-    yield from cuts
     if not cuts:
         left_out.append(LeftOut("mig", _no_layout(len(mixes.jobs), gpu)))
+    return [*tried, *cuts], left_out, passed_over
 
 
 def _no_layout(jobs: int, gpu: Gpu) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from advisor.prediction.answer import MixPrediction
 from advisor.prediction.host import on_host
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.quick import Quick
 from advisor.sharing import Serial, Sharing
 from advisor.workload.calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
@@ -27,6 +28,11 @@ class OnMachine:
         busy = 1 if isinstance(sharing, Serial) else len(profiles)
         here = [_here(profile, self.calibration, busy) for profile in profiles]
         return self.predictor.predict(here, sharing)
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+        """As `advisor.prediction.predictor.Predictor.quick`, with all of the jobs at work."""
+        here = [_here(profile, self.calibration, len(profiles)) for profile in profiles]
+        return self.predictor.quick(here)
 
 
 def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:

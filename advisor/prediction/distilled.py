@@ -111,22 +111,21 @@ class Distilled:
 
     nets: dict[str, Net]
 
-    def steps(self, jobs: Summaries, crowds: Crowds, mode: str) -> Floats | None:
+    def steps(self, jobs: Summaries, crowds: Crowds, mode: str) -> Floats:
         """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
 
         No job is faster than alone under its limit, and none slows when its limit is raised and
         its mates keep theirs: of all limits up to its own, the answer is the fastest one's.
 
-        Returns:
-            None where nothing was learnt of `mode`.
+        Raises:
+            KeyError: Nothing was learnt of `mode`.
         """
-        net = self.nets.get(mode)
-        if net is None:
-            return None
-        layers = net.layers
+        layers = self.nets[mode].layers
         parts = [_slowdowns(layers, jobs, part, mode == "mps-limits") for part in _parts(crowds)]
-        steps = np.exp(np.concatenate(parts)) * jobs.step_s[crowds.jobs]
-        return np.where(crowds.jobs >= 0, steps, np.nan)
+        there = crowds.jobs >= 0
+        steps = np.full(there.shape, np.nan)
+        steps[there] = np.exp(np.concatenate(parts)) * jobs.step_s[crowds.jobs[there]]
+        return steps
 
 
 def columns(jobs: Summaries, crowds: Crowds) -> Floats:
@@ -144,25 +143,25 @@ def _parts(crowds: Crowds) -> Iterator[Crowds]:
 def _slowdowns(
     layers: list[tuple[_Singles, _Singles]], jobs: Summaries, crowds: Crowds, limited: bool
 ) -> Floats:
-    """Log slowdown of each job, shape (mixes, places)."""
-    at_limits = _at_limits(jobs, crowds)
-    others = _unlimited_columns(jobs, crowds, at_limits).astype(np.float32)
+    """Log slowdown of each job that is there, shape (jobs there,)."""
+    at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
+    others = _unlimited_columns(jobs, crowds, at_limits)[there].astype(np.float32)
     (weights, bias), *rest = layers
     known = weights.shape[0] - len(LIMITED)
     grid = jobs.limited if limited else jobs.limited[:, -1:]
     own = grid.astype(np.float32) @ weights[known:]
-    hidden = (others @ weights[:known] + bias)[:, :, None] + own[crowds.jobs]
+    hidden = (others @ weights[:known] + bias)[:, None] + own[crowds.jobs[there]]
+    hidden = hidden.reshape(-1, hidden.shape[-1])
     for weights, bias in rest:
         np.maximum(hidden, 0, out=hidden)
         hidden = hidden @ weights + bias
-    # The limits grow along the last axis, so this is the best of all that are not above each.
-    curve = np.minimum.accumulate(hidden[..., 0].astype(np.float64), axis=2)
+    # The limits grow along the row, so this is the best of all that are not above each.
+    curves = np.minimum.accumulate(hidden.reshape(len(others), -1).astype(np.float64), axis=1)
     if not limited:
-        return np.asarray(np.maximum(curve[..., 0], 0.0))
-    below, part = _places(crowds.limits)
-    low, high = (np.take_along_axis(curve, at[..., None], 2)[..., 0] for at in (below, below + 1))
-    answer = low + part * (high - low)
-    return np.asarray(np.maximum(answer, at_limits[..., 0]))
+        return np.asarray(np.maximum(curves[:, 0], 0.0))
+    below, part = _places(crowds.limits[there])
+    low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
+    return np.asarray(np.maximum(low + part * (high - low), at_limits[there, 0]))
 
 
 def _at_limits(jobs: Summaries, crowds: Crowds) -> Floats:

@@ -13,6 +13,7 @@ from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, inter
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.power import Law
+from advisor.prediction.quick import Quick, quick
 from advisor.prediction.rehearsal import check_count
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
@@ -74,6 +75,10 @@ class Predictor:
             smact=activity.smact(profiles, speeds, law),
             confirmed_on_hardware=self._confirmed(sharing),
         )
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+        """Rough answers for searching; None without a distilled predictor, traces or counters."""
+        return quick(profiles, self.gpu, self.model)
 
     def _confirmed(self, sharing: Sharing) -> bool:
         """Whether real runs of this mode stand behind the model; a job alone was profiled."""

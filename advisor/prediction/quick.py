@@ -22,11 +22,11 @@ class Quick:
     distilled: Distilled
     jobs: Summaries
 
-    def steps(self, sharings: Sequence[Naive | Mps]) -> Floats | None:
+    def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
 
-        Returns:
-            None where nothing was learnt of the mode of one of them.
+        Raises:
+            KeyError: Nothing was learnt of the mode of one of them.
         """
         degree = len(self.jobs.step_s)
         answers = np.empty((len(sharings), degree))
@@ -34,15 +34,12 @@ class Quick:
         for mode in sorted(set(modes)):
             chosen = [at for at, other in enumerate(modes) if other == mode]
             limits = [getattr(sharings[at], "limits", ()) or (100.0,) * degree for at in chosen]
-            steps = self.limited(np.array(limits), mode=mode)
-            if steps is None:
-                return None
-            answers[chosen] = steps
+            answers[chosen] = self.limited(np.array(limits), mode=mode)
         return answers
 
     def limited(
         self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: str = "mps-limits"
-    ) -> Floats | None:
+    ) -> Floats:
         """Seconds of a step of each job under MPS limits, shape (mixes, jobs).
 
         Args:

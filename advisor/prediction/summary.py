@@ -12,7 +12,7 @@ from advisor.workload.profile import Profile
 
 # Per cent, growing, the last one 100: limits at which a job is looked at. Between two of them
 # what is known is drawn straight.
-LIMIT_GRID = (5, 10, 14, 17, 20, 25, 28, 33, 38, 43, 50, 57, 64, 71, 78, 86, 100)
+LIMIT_GRID = (5, 10, 14, 20, 28, 36, 43, 57, 71, 86, 100)
 
 LIMITED = (
     "log_alone",  # slowdown by the limit, nobody else there

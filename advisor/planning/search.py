@@ -1,0 +1,151 @@
+"""Thousands of limit vectors compared roughly, the best of them replayed, and the best of those.
+
+The distilled predictor says how each vector fares; what it says best of is predicted anew by
+replay and correction, beside the few vectors that are always tried. Without a distilled
+predictor, traces or counters only those few are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from math import comb, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
+from advisor.planning.mixes import Mixes
+from advisor.planning.plan import Objective
+from advisor.prediction.quick import Quick
+from advisor.prediction.script import Floats
+from advisor.prediction.summary import LIMIT_GRID
+from advisor.sharing import Mps
+
+# Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
+MOST_COMBINED = 4096
+GRIDS = (
+    LIMIT_GRID,
+    (10, 20, 28, 43, 57, 71, 86, 100),
+    (14, 28, 43, 71, 100),
+    (14, 28, 57, 100),
+    (14, 36, 100),
+    (28, 100),
+)
+# Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
+_REFINED = 16
+# So many of the best by the distilled predictor are replayed with all jobs running,
+REPLAYED = 16
+# and so many of the best by that from the first step to the last.
+FORECAST = 5
+
+# Share of a job's work below which it is done.
+_DUST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best limits.
+
+    Attributes:
+        sharings: To be forecast.
+        compared: Vectors that were looked at to find them.
+    """
+
+    sharings: tuple[Mps, ...]
+    compared: int
+
+
+def best_limits(mixes: Mixes, objective: Objective) -> Found:
+    """MPS with the limits that serve `objective` best."""
+    usual = limit_vectors([job.profile for job in mixes.jobs])
+    quick = mixes.quick()
+    fits = mixes.whole(usual[0]).oom_probability <= MAX_OOM_PROBABILITY
+    if quick is None or not fits or "mps-limits" not in quick.distilled.nets:
+        return Found(tuple(usual), len(usual))
+    search = _Search(mixes, quick, objective)
+    vectors = search.combined()
+    vectors = np.unique(np.concatenate([vectors, search.refined(vectors)]), axis=0)
+    best = vectors[search.order(vectors)[:REPLAYED]]
+    sharings = list(dict.fromkeys([*usual, *(Mps(tuple(map(float, row))) for row in best)]))
+    return Found(tuple(search.replayed(sharings)[:FORECAST]), len(vectors) + len(usual))
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    mixes: Mixes
+    quick: Quick
+    objective: Objective
+
+    def combined(self) -> Floats:
+        """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
+        places = self.mixes.copies()
+        grid = next((each for each in GRIDS if _count(places, each) <= MOST_COMBINED), (100,))
+        kinds = [combinations_with_replacement(grid, len(each)) for each in places]
+        order = np.argsort(np.concatenate(places))
+        rows = [sum(each, ()) for each in product(*kinds)]
+        return np.array(rows, dtype=np.float64)[:, order]
+
+    def refined(self, vectors: Floats) -> Floats:
+        """The best of `vectors`, with each limit in turn at each of the grid."""
+        best = vectors[self.order(vectors)[:_REFINED]]
+        jobs, grid = best.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
+        varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
+        for job in range(jobs):
+            varied[:, job, :, job] = grid
+        rows = varied.reshape(-1, jobs)
+        for copies in self.mixes.copies():  # which of them has which limit says nothing
+            rows[:, copies] = np.sort(rows[:, copies], axis=1)
+        return np.unique(rows, axis=0)
+
+    def order(self, vectors: Floats) -> list[int]:
+        """Positions of `vectors`, the best first."""
+        return list(map(int, np.argsort(self._costs(vectors, None), kind="stable")))
+
+    def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
+        """`sharings`, the best first by replay of all jobs together."""
+        vectors = np.array([each.limits for each in sharings])
+        exact = [[job.step_s.p50 for job in self.mixes.whole(each).jobs] for each in sharings]
+        costs = self._costs(vectors, np.array(exact))
+        return [sharings[at] for at in np.argsort(costs, kind="stable")]
+
+    def _costs(self, vectors: Floats, together_s: Floats | None) -> Floats:
+        """What each of `vectors` costs, shape (vectors,); only their order means something.
+
+        Args:
+            vectors: Shape (vectors, jobs).
+            together_s: Steps while all jobs run, likewise, where they are known better.
+        """
+        rough_s = self.quick.limited(vectors)
+        steps_s = rough_s if together_s is None else together_s
+        slowdowns = steps_s / self.quick.jobs.step_s
+        match self.objective:
+            case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
+                return self._makespans(vectors, steps_s / rough_s)
+            case "throughput":
+                return np.asarray(-(1 / slowdowns).sum(axis=1))
+            case "energy-epoch" | "energy-example" | "fairness":
+                return np.asarray(slowdowns.max(axis=1))
+
+    def _makespans(self, vectors: Floats, amiss: Floats) -> Floats:
+        """Seconds until the last job ends, where steps take `amiss` times what they seem to."""
+        work = [job.work_steps or 0.0 for job in self.mixes.jobs]
+        left = np.broadcast_to(np.array(work), vectors.shape).copy()
+        ends = np.zeros(len(vectors))
+        while (running := left > 0).any():
+            at = running.any(axis=1)
+            steps = self._steps(vectors[at], running[at]) * amiss[at]
+            seconds = np.nanmin(left[at] * steps, axis=1)
+            ends[at] += seconds
+            remains = left[at] - seconds[:, None] / steps
+            left[at] = np.where(remains > _DUST * np.array(work), remains, 0.0)
+        return ends
+
+    def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
+        """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
+        kept, which = np.unique(np.where(running, vectors, 0.0), axis=0, return_inverse=True)
+        return self.quick.limited(np.maximum(kept, 1.0), kept > 0)[which.reshape(-1)]
+
+
+def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
+    """Vectors of `grid`; copies of a job that swap their limits make no new one."""
+    return prod(comb(len(grid) + len(each) - 1, len(each)) for each in places)

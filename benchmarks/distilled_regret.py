@@ -1,0 +1,90 @@
+"""How much throughput is given away by searching roughly instead of replaying everything.
+
+    python benchmarks/distilled_regret.py [JOB_SETS]
+
+Job sets of 2 to 6 are drawn by a seed from half of the model families, and the distilled
+predictor is taught anew on the other half. Each set's candidates are naive, MPS, and limit vectors
+of one grid, a few hundred in all. All are replayed and corrected; beside that, only naive, MPS,
+equal limits and the best few by the distilled predictor are. Nothing here is measured: it is what
+the predictor says of the sharing chosen, over the best that it says of any. Nothing here is a test.
+"""
+
+import sys
+from collections.abc import Sequence
+from itertools import product
+from random import Random
+from time import perf_counter
+
+import numpy as np
+
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.distilling import distilled
+from advisor.prediction.model import Model, load_model
+from advisor.prediction.pace import step_intervals
+from advisor.prediction.quick import quick
+from advisor.prediction.summary import LIMIT_GRID
+from advisor.running.cores import allowed_cores
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+from advisor.workload.store import load_profiles, model_path
+
+GPU = gpu("h200-141gb")
+SEED = 7
+MOST = 300
+KEPT = (4, 8, 12, 16, 24)
+
+
+def candidates(degree: int, random: Random) -> list[Naive | Mps]:
+    """Naive, MPS, equal limits, and limit vectors of the grid: all, or as many as `MOST`."""
+    equal = [(float(each),) * degree for each in LIMIT_GRID]
+    if len(LIMIT_GRID) ** degree <= MOST:
+        vectors = list(product(map(float, LIMIT_GRID), repeat=degree))
+    else:
+        vectors = [tuple(float(random.choice(LIMIT_GRID)) for _ in range(degree))
+                   for _ in range(MOST)]  # fmt: skip
+    return [Naive(), Mps(), *map(Mps, dict.fromkeys([*equal, *vectors]))]
+
+
+def throughputs(steps_s: np.ndarray, profiles: Sequence[Profile]) -> np.ndarray:
+    """What is done in a unit of time, shape (sharings,), of steps (sharings, jobs)."""
+    return (np.array([each.step_s for each in profiles]) / steps_s).sum(axis=1)
+
+
+def regrets(profiles: Sequence[Profile], tried: Sequence[Naive | Mps], model: Model) -> list[float]:
+    """What is given away with so many kept as `KEPT` says."""
+    exact_s = [[each.p50 for each in step_intervals(profiles, sharing, GPU, model)]
+               for sharing in tried]  # fmt: skip
+    exact = throughputs(np.array(exact_s), profiles)
+    roughly = quick(profiles, GPU, model)
+    order = np.argsort(-throughputs(roughly.steps(tried), profiles), kind="stable")
+    always = list(range(2 + len(LIMIT_GRID)))
+    return [1 - max(exact[at] for at in [*always, *order[:kept]]) / exact.max() for kept in KEPT]
+
+
+def halves(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
+    """Profiles of every other family, and the rest."""
+    families = sorted({each.workload.family for each in profiles})
+    taught = set(families[::2])
+    return ([each for each in profiles if each.workload.family in taught],
+            [each for each in profiles if each.workload.family not in taught])  # fmt: skip
+
+
+def main(job_sets: int) -> None:
+    model = load_model(model_path(GPU.key))
+    taught, unseen = halves(list(load_profiles(GPU.key).values()))
+    began = perf_counter()
+    model = distilled(model, taught, GPU, processes=len(allowed_cores()))
+    print(f"distilled in {perf_counter() - began:.1f} s")
+    random, rows, counts = Random(SEED), [], []
+    for number in range(job_sets):
+        chosen = random.sample(unseen, 2 + number % 5)
+        tried = candidates(len(chosen), random)
+        counts.append(len(tried))
+        rows.append(regrets(chosen, tried, model))
+    print(f"{job_sets} job sets, {min(counts)} to {max(counts)} candidates")
+    for kept, given in zip(KEPT, np.array(rows).T, strict=True):
+        print(f"{kept:3} kept: mean {given.mean():.3%}, worst {given.max():.3%}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)

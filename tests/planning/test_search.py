@@ -1,0 +1,94 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from advisor.gpu.catalogue import gpu
+from advisor.planning.limits import limit_vectors
+from advisor.planning.mixes import Mixes
+from advisor.planning.ranking import ranked
+from advisor.planning.search import FORECAST, GRIDS, MOST_COMBINED, best_limits
+from advisor.prediction.distilling import distilled
+from advisor.prediction.model import load_model
+from advisor.prediction.pace import step_intervals
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Mps
+from advisor.workload.job import Job
+from tests import shelf, synthetic
+from tests.planning.stand_in import StandIn
+
+H200 = gpu(shelf.GPU)
+JOBS = [Job(each) for each in list(shelf.PROFILES.values())[:3]]
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    model = load_model(folder / "models" / f"{shelf.GPU}.json")
+    return Predictor(H200, distilled(model, [job.profile for job in JOBS], H200, lessons=250))
+
+
+def throughput(predictor, jobs, sharing):
+    profiles = [job.profile for job in jobs]
+    steps = step_intervals(profiles, sharing, H200, predictor.model)
+    return sum(job.step_s / step.p50 for job, step in zip(profiles, steps, strict=True))
+
+
+@pytest.mark.parametrize("jobs", [JOBS[:2], JOBS[1:], [JOBS[0], JOBS[0]]])
+def test_little_throughput_is_given_away_by_not_replaying_every_vector(predictor, jobs):
+    found = best_limits(Mixes(jobs, predictor), "throughput")
+    vectors = [Mps(tuple(map(float, each))) for each in product(GRIDS[0], repeat=2)]
+    best = max(throughput(predictor, jobs, each) for each in vectors)
+    chosen = max(throughput(predictor, jobs, each) for each in found.sharings)
+    assert chosen >= 0.98 * best
+
+
+@pytest.mark.parametrize("degree", [2, 3, 4, 6])
+def test_hundreds_of_vectors_are_compared_and_a_few_are_left(predictor, degree):
+    found = best_limits(Mixes((JOBS * 2)[:degree], predictor), "makespan")
+    assert len(found.sharings) == FORECAST
+    assert 50 < found.compared < 2 * MOST_COMBINED
+    assert all(len(each.limits) == degree for each in found.sharings)
+
+
+def test_copies_that_swap_their_limits_are_compared_once(predictor):
+    apart = best_limits(Mixes(JOBS[:2], predictor), "throughput").compared
+    copies = best_limits(Mixes([JOBS[0]] * 2, predictor), "throughput").compared
+    assert copies < 0.8 * apart
+
+
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+def test_every_objective_gets_limits_no_worse_than_the_usual_ones(predictor, objective):
+    class NoSearch(Predictor):
+        def quick(self, profiles):
+            """It searches nothing."""
+
+    usual = NoSearch(predictor.gpu, predictor.model)
+    searched = ranked(JOBS[:2], H200, predictor, objective)
+    unsearched = ranked(JOBS[:2], H200, usual, objective)
+    assert searched.considered > unsearched.considered
+    if objective == "throughput":
+        best = max(each.prediction.weighted_speedup for each in searched.plans)
+        assert best >= max(each.prediction.weighted_speedup for each in unsearched.plans) - 1e-9
+    if objective == "makespan":
+        shortest = min(each.makespan_s for each in searched.plans)
+        assert shortest <= min(each.makespan_s for each in unsearched.plans) * 1.01
+
+
+def test_without_a_rough_predictor_the_usual_limits_are_tried():
+    found = best_limits(Mixes(JOBS, StandIn()), "makespan")
+    assert found.sharings == tuple(limit_vectors([job.profile for job in JOBS]))
+    assert found.compared == len(found.sharings)
+
+
+def test_limits_are_not_searched_where_the_jobs_do_not_fit(predictor):
+    big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+    found = best_limits(Mixes([big, big], predictor), "makespan")
+    assert found.compared == len(limit_vectors([big.profile] * 2))
+
+
+def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predictor):
+    found = best_limits(Mixes(JOBS * 5, predictor), "throughput")
+    assert np.isfinite(found.compared)
+    assert 0 < len(found.sharings) <= FORECAST

@@ -1,0 +1,158 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.distilled import Crowds, columns
+from advisor.prediction.distilling import distilled, draw, learnt, regressor
+from advisor.prediction.model import load_model, model_text
+from advisor.prediction.pace import step_intervals
+from advisor.prediction.quick import quick
+from advisor.prediction.summary import LIMIT_GRID, summaries
+from advisor.sharing import Mps, Naive
+from tests import shelf
+
+H200 = gpu(shelf.GPU)
+PROFILES = list(shelf.PROFILES.values())[:3]
+MODES = ("naive", "mps", "mps-limits")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    return load_model(folder / "models" / f"{shelf.GPU}.json")
+
+
+@pytest.fixture(scope="module")
+def model(plain):
+    return distilled(plain, PROFILES, H200, lessons=250)
+
+
+@pytest.fixture(scope="module")
+def jobs(model):
+    return summaries(PROFILES, H200, model.physics)
+
+
+def crowds(rows, limits=None):
+    rows = np.array(rows)
+    return Crowds(rows, np.full(rows.shape, 100.0) if limits is None else np.array(limits))
+
+
+def test_it_answers_about_what_the_predictor_answers(model):
+    sharings = [Naive(), Mps(), Mps((36.0, 36.0, 36.0)), Mps((20.0, 57.0, 100.0))]
+    rough_s = quick(PROFILES, H200, model).steps(sharings)
+    exact_s = [[each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
+               for sharing in sharings]  # fmt: skip
+    assert np.abs(np.log(rough_s / np.array(exact_s))).mean() < 0.10
+
+
+def test_its_network_computes_what_scikit_learn_computes(jobs, model):
+    asked = crowds([[0, 1, 2], [1, 1, 0], [2, 2, 2], [0, 2, 1]])
+    x = columns(jobs, asked).reshape(12, -1)
+    y = np.sin(np.arange(12.0)) + 2
+    net = learnt(x, y)
+    scaled = (x - np.array(net.mean)) / np.array(net.scale)
+    expected = np.maximum(regressor().fit(scaled, y).predict(scaled), 0).reshape(4, 3)
+    known = replace(model.distilled, nets={"mps": net})
+    steps_s = known.steps(jobs, asked, "mps")
+    assert np.log(steps_s / jobs.step_s[asked.jobs]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+@given(
+    limits=st.lists(st.floats(1, 100), min_size=3, max_size=3),
+    raised=st.floats(0, 99),
+    job=st.integers(0, 2),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_job_whose_limit_is_raised_while_its_mates_keep_theirs_never_slows(
+    model, jobs, limits, raised, job
+):
+    higher = list(limits)
+    higher[job] = min(100.0, limits[job] + raised)
+    asked = crowds([[0, 1, 2]] * 2, [limits, higher])
+    before_s, after_s = model.distilled.steps(jobs, asked, "mps-limits")[:, job]
+    assert after_s <= before_s * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_order_of_the_jobs_says_nothing_and_copies_fare_alike(model, jobs, mode):
+    limits = [[28.0, 57.0, 28.0], [57.0, 28.0, 28.0]]
+    one, other = model.distilled.steps(jobs, crowds([[0, 1, 0], [1, 0, 0]], limits), mode)
+    assert one[0] == pytest.approx(one[2], rel=1e-6)
+    assert other[[1, 0, 2]] == pytest.approx(one, rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_job_gets_faster_than_alone_by_sharing(model, jobs, mode):
+    asked = crowds([[0, 1, 2], [0, 0, 0], [1, -1, -1], [2, 1, -1]])
+    there = asked.jobs >= 0
+    steps_s = model.distilled.steps(jobs, asked, mode)
+    assert (steps_s[there] >= jobs.step_s[asked.jobs[there]] * (1 - 1e-6)).all()
+    assert np.isnan(steps_s[~there]).all()
+
+
+def test_empty_places_change_no_answer(model, jobs):
+    full = model.distilled.steps(jobs, crowds([[0, 2]]), "mps")[0]
+    wide = model.distilled.steps(jobs, crowds([[-1, 0, -1, 2]]), "mps")[0]
+    assert wide[[1, 3]] == pytest.approx(full, rel=1e-5)
+
+
+def test_thousands_of_mixes_are_answered_as_each_of_them_alone(model, jobs):
+    random = np.random.default_rng(1)
+    limits = random.choice(np.array(LIMIT_GRID, dtype=float), (1000, 3))
+    asked = crowds([[0, 1, 2]] * 1000, limits)
+    together = model.distilled.steps(jobs, asked, "mps-limits")
+    alone = model.distilled.steps(jobs, asked.rows(slice(777, 778)), "mps-limits")
+    assert together[777] == pytest.approx(alone[0], rel=1e-5)
+
+
+def test_profiles_without_trace_or_counters_get_no_rough_answer(model):
+    first, second, _ = PROFILES
+    assert quick([first, second], H200, model) is not None
+    assert quick([first, replace(second, trace=None)], H200, model) is None
+    assert quick([first, replace(second, counters=None)], H200, model) is None
+
+
+def test_a_model_that_was_not_distilled_gives_no_rough_answer(plain):
+    assert quick(PROFILES, H200, plain) is None
+
+
+def test_nothing_is_distilled_from_profiles_without_traces(plain):
+    bare = [replace(each, trace=None) for each in PROFILES]
+    assert distilled(plain, bare, H200) is plain
+
+
+def test_only_modes_that_runs_taught_are_distilled(plain):
+    taught = replace(plain, corrections={"naive": plain.corrections["naive"]})
+    assert set(distilled(taught, PROFILES, H200, lessons=20).distilled.nets) == {"naive"}
+
+
+def test_the_same_mixes_are_drawn_each_time():
+    assert draw(50, 9, MODES) == draw(50, 9, MODES)
+    assert {len(lesson.jobs) for lesson in draw(200, 9, MODES)} == set(range(1, 9))
+
+
+def test_a_file_keeps_what_was_distilled(model, tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text(model_text(model))
+    assert load_model(path).distilled == model.distilled
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"columns": ("busy",)},
+        {"mean": (0.0,)},
+        {"biases": ((0.0,),)},
+        {"weights": ()},
+        {"scale": (0.0,) * 24},
+    ],
+)
+def test_a_network_whose_parts_do_not_fit_is_refused(model, wrong):
+    with pytest.raises(InvalidInput):
+        replace(model.distilled.nets["mps"], **wrong)
