@@ -13,11 +13,14 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+import numpy as np
+
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.script import script
+from advisor.prediction.summary import LIMIT_GRID
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import load_profile, model_path, profile_paths
 
@@ -32,6 +35,7 @@ SEVEN = (
     "mobilenetv3_large_100-imagenet64-bs32",
 )
 REPEATS = 7
+MIXES = 4000
 
 
 def command_s(*words: str) -> float:
@@ -74,12 +78,16 @@ def main() -> None:
             sharing: partial(predictor.predict, profiles, sharing) for sharing in (Naive(), Mps())
         },
     }
+    if roughly := predictor.quick(profiles):
+        vectors = np.random.default_rng(0).choice(LIMIT_GRID, (MIXES, len(jobs))).astype(float)
+        seconds = median(_timed(lambda: roughly.limited(vectors))) / MIXES
+        rows[f"rough prediction of {len(jobs)} under limits, one of {MIXES}"] = seconds
     for what, of in calls.items():
         for sharing, call in of.items():
             call()  # compiles, or loads what was compiled
             rows[f"{what} of {len(jobs)} under {sharing}, warm"] = median(_timed(call))
     for name, seconds in rows.items():
-        print(f"{name:58} {1000 * seconds:9.1f} ms {seconds / start_s:8.2f} x python")
+        print(f"{name:58} {1000 * seconds:9.3f} ms {seconds / start_s:8.2f} x python")
 
 
 if __name__ == "__main__":

@@ -19,9 +19,11 @@ def fit(
 ) -> None:
     """Fit the model of a GPU to every run on it, yours included."""
     from advisor.gpu.catalogue import gpu as known
+    from advisor.prediction.distilling import distilled
     from advisor.prediction.fit import fit as fitted
     from advisor.prediction.model import model_text
     from advisor.prediction.observation import shared_runs
+    from advisor.running.cores import allowed_cores
     from advisor.workload.folders import user_folder
     from advisor.workload.staleness import odd_ones
     from advisor.workload.store import load_profiles, runs_by_owner
@@ -29,6 +31,7 @@ def fit(
 
     alone, (shipped, own) = load_profiles(gpu, profiles), runs_by_owner(gpu, profiles)
     model = fitted(alone, shipped + own, known(gpu))
+    model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
     typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
