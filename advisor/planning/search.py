@@ -1,8 +1,8 @@
 """Thousands of limit vectors compared roughly, the best of them replayed, and the best of those.
 
-The distilled predictor says how each vector fares; what it says best of is predicted anew by
-replay and correction, beside the few vectors that are always tried. Without a distilled
-predictor, traces or counters only those few are.
+A few vectors are always tried. The distilled predictor, each job's pace set right by those few,
+says how the others fare; what it says best of is predicted anew by replay and correction. Without
+a distilled predictor, traces or counters only the few are tried.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective
-from advisor.prediction.quick import Quick
+from advisor.prediction.quick import Quick, amiss
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID
 from advisor.sharing import Mps
 
 # Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
-MOST_COMBINED = 4096
+# Of many jobs, fewer, so that no more than so many paces are asked for.
+MOST_COMBINED, _MOST_PACES = 4096, 30_000
 GRIDS = (
     LIMIT_GRID,
     (10, 20, 28, 43, 57, 71, 86, 100),
@@ -36,7 +37,7 @@ _REFINED = 16
 # So many of the best by the distilled predictor are replayed with all jobs running,
 REPLAYED = 16
 # and so many of the best by that from the first step to the last.
-FORECAST = 5
+FORECAST = 4
 
 # Share of a job's work below which it is done.
 _DUST = 1e-9
@@ -62,7 +63,7 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     fits = mixes.whole(usual[0]).oom_probability <= MAX_OOM_PROBABILITY
     if quick is None or not fits or "mps-limits" not in quick.distilled.nets:
         return Found(tuple(usual), len(usual))
-    search = _Search(mixes, quick, objective)
+    search = _Search(mixes, quick, objective, _pace(mixes, quick, usual))
     vectors = search.combined()
     vectors = np.unique(np.concatenate([vectors, search.refined(vectors)]), axis=0)
     best = vectors[search.order(vectors)[:REPLAYED]]
@@ -75,11 +76,17 @@ class _Search:
     mixes: Mixes
     quick: Quick
     objective: Objective
+    pace: Floats
+
+    @property
+    def most(self) -> int:
+        """Vectors that may be combined."""
+        return min(MOST_COMBINED, _MOST_PACES // len(self.mixes.jobs))
 
     def combined(self) -> Floats:
         """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
         places = self.mixes.copies()
-        grid = next((each for each in GRIDS if _count(places, each) <= MOST_COMBINED), (100,))
+        grid = next((each for each in GRIDS if _count(places, each) <= self.most), (100,))
         kinds = [combinations_with_replacement(grid, len(each)) for each in places]
         order = np.argsort(np.concatenate(places))
         rows = [sum(each, ()) for each in product(*kinds)]
@@ -87,8 +94,8 @@ class _Search:
 
     def refined(self, vectors: Floats) -> Floats:
         """The best of `vectors`, with each limit in turn at each of the grid."""
-        best = vectors[self.order(vectors)[:_REFINED]]
-        jobs, grid = best.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
+        jobs, grid = vectors.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
+        best = vectors[self.order(vectors)[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]]
         varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
         for job in range(jobs):
             varied[:, job, :, job] = grid
@@ -104,8 +111,7 @@ class _Search:
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
         """`sharings`, the best first by replay of all jobs together."""
         vectors = np.array([each.limits for each in sharings])
-        exact = [[job.step_s.p50 for job in self.mixes.whole(each).jobs] for each in sharings]
-        costs = self._costs(vectors, np.array(exact))
+        costs = self._costs(vectors, _exact_s(self.mixes, sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
     def _costs(self, vectors: Floats, together_s: Floats | None) -> Floats:
@@ -115,7 +121,7 @@ class _Search:
             vectors: Shape (vectors, jobs).
             together_s: Steps while all jobs run, likewise, where they are known better.
         """
-        rough_s = self.quick.limited(vectors)
+        rough_s = self.quick.limited(vectors) * self.pace
         steps_s = rough_s if together_s is None else together_s
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
@@ -126,14 +132,14 @@ class _Search:
             case "energy-epoch" | "energy-example" | "fairness":
                 return np.asarray(slowdowns.max(axis=1))
 
-    def _makespans(self, vectors: Floats, amiss: Floats) -> Floats:
-        """Seconds until the last job ends, where steps take `amiss` times what they seem to."""
+    def _makespans(self, vectors: Floats, longer: Floats) -> Floats:
+        """Seconds until the last job ends, where steps take `longer` times what they seem to."""
         work = [job.work_steps or 0.0 for job in self.mixes.jobs]
         left = np.broadcast_to(np.array(work), vectors.shape).copy()
         ends = np.zeros(len(vectors))
         while (running := left > 0).any():
             at = running.any(axis=1)
-            steps = self._steps(vectors[at], running[at]) * amiss[at]
+            steps = self._steps(vectors[at], running[at]) * self.pace * longer[at]
             seconds = np.nanmin(left[at] * steps, axis=1)
             ends[at] += seconds
             remains = left[at] - seconds[:, None] / steps
@@ -144,6 +150,16 @@ class _Search:
         """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
         kept, which = np.unique(np.where(running, vectors, 0.0), axis=0, return_inverse=True)
         return self.quick.limited(np.maximum(kept, 1.0), kept > 0)[which.reshape(-1)]
+
+
+def _pace(mixes: Mixes, quick: Quick, sharings: Sequence[Mps]) -> Floats:
+    """How much longer steps take than `quick` says, shape (jobs,), by what `sharings` tell."""
+    return amiss(quick.steps(sharings), _exact_s(mixes, sharings))
+
+
+def _exact_s(mixes: Mixes, sharings: Sequence[Mps]) -> Floats:
+    """Steps while all jobs run, by replay and correction, shape (sharings, jobs)."""
+    return np.array([[job.step_s.p50 for job in mixes.whole(each).jobs] for each in sharings])
 
 
 def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:

@@ -21,7 +21,7 @@ from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
 # How many mixes the predictor is asked about: some 10 ms each.
-LESSONS = 1200
+LESSONS = 800
 _SEED = 20261121
 _DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
 _MODES = {"naive": 20, "mps": 25, "mps-limits": 55}
