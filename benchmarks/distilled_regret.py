@@ -5,9 +5,8 @@
 Job sets of 2 to 6 are drawn by a seed from half of the model families, and the distilled
 predictor is taught anew on the other half. Each set's candidates are naive, MPS, and limit vectors
 of one grid, a few hundred in all. All are replayed and corrected; beside that, only naive, MPS,
-equal limits and the best few by the distilled predictor are, each job's pace set right by the
-equal limits. Nothing here is measured: it is what the predictor says of the sharing chosen, over
-the best that it says of any. Nothing here is a test.
+equal limits and the best few by the distilled predictor are. Nothing here is measured: it is what
+the predictor says of the sharing chosen, over the best that it says of any. Nothing here is a test.
 """
 
 import sys
@@ -22,7 +21,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.prediction.distilling import distilled
 from advisor.prediction.model import Model, load_model
 from advisor.prediction.pace import step_intervals
-from advisor.prediction.quick import amiss, quick
+from advisor.prediction.quick import quick
 from advisor.prediction.summary import LIMIT_GRID
 from advisor.running.cores import allowed_cores
 from advisor.sharing import Mps, Naive
@@ -58,7 +57,6 @@ def regrets(profiles: Sequence[Profile], tried: Sequence[Naive | Mps], model: Mo
     exact = throughputs(np.array(exact_s), profiles)
     rough_s = quick(profiles, GPU, model).steps(tried)
     always = list(range(2 + len(LIMIT_GRID)))
-    rough_s[2:] *= amiss(rough_s[always[2:]], np.array(exact_s)[always[2:]])
     order = np.argsort(-throughputs(rough_s, profiles), kind="stable")
     return [1 - max(exact[at] for at in [*always, *order[:kept]]) / exact.max() for kept in KEPT]
 

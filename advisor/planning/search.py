@@ -1,8 +1,8 @@
 """Thousands of limit vectors compared roughly, the best of them replayed, and the best of those.
 
-A few vectors are always tried. The distilled predictor, each job's pace set right by those few,
-says how the others fare; what it says best of is predicted anew by replay and correction. Without
-a distilled predictor, traces or counters only the few are tried.
+A few vectors are always tried. The distilled predictor says how the others fare; what it says best
+of is predicted anew by replay and correction. Without a distilled predictor, traces or counters
+only the few are tried.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective
-from advisor.prediction.quick import Quick, amiss
+from advisor.prediction.quick import Quick
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID
 from advisor.sharing import Mps
@@ -63,7 +63,7 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     fits = mixes.whole(usual[0]).oom_probability <= MAX_OOM_PROBABILITY
     if quick is None or not fits or "mps-limits" not in quick.distilled.nets:
         return Found(tuple(usual), len(usual))
-    search = _Search(mixes, quick, objective, _pace(mixes, quick, usual))
+    search = _Search(mixes, quick, objective)
     vectors = search.combined()
     vectors = np.unique(np.concatenate([vectors, search.refined(vectors)]), axis=0)
     best = vectors[search.order(vectors)[:REPLAYED]]
@@ -76,7 +76,6 @@ class _Search:
     mixes: Mixes
     quick: Quick
     objective: Objective
-    pace: Floats
 
     @property
     def most(self) -> int:
@@ -111,7 +110,8 @@ class _Search:
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
         """`sharings`, the best first by replay of all jobs together."""
         vectors = np.array([each.limits for each in sharings])
-        costs = self._costs(vectors, _exact_s(self.mixes, sharings))
+        exact_s = [[job.step_s.p50 for job in self.mixes.whole(each).jobs] for each in sharings]
+        costs = self._costs(vectors, np.array(exact_s))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
     def _costs(self, vectors: Floats, together_s: Floats | None) -> Floats:
@@ -121,7 +121,7 @@ class _Search:
             vectors: Shape (vectors, jobs).
             together_s: Steps while all jobs run, likewise, where they are known better.
         """
-        rough_s = self.quick.limited(vectors) * self.pace
+        rough_s = self.quick.limited(vectors)
         steps_s = rough_s if together_s is None else together_s
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
@@ -139,7 +139,7 @@ class _Search:
         ends = np.zeros(len(vectors))
         while (running := left > 0).any():
             at = running.any(axis=1)
-            steps = self._steps(vectors[at], running[at]) * self.pace * longer[at]
+            steps = self._steps(vectors[at], running[at]) * longer[at]
             seconds = np.nanmin(left[at] * steps, axis=1)
             ends[at] += seconds
             remains = left[at] - seconds[:, None] / steps
@@ -150,16 +150,6 @@ class _Search:
         """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
         kept, which = np.unique(np.where(running, vectors, 0.0), axis=0, return_inverse=True)
         return self.quick.limited(np.maximum(kept, 1.0), kept > 0)[which.reshape(-1)]
-
-
-def _pace(mixes: Mixes, quick: Quick, sharings: Sequence[Mps]) -> Floats:
-    """How much longer steps take than `quick` says, shape (jobs,), by what `sharings` tell."""
-    return amiss(quick.steps(sharings), _exact_s(mixes, sharings))
-
-
-def _exact_s(mixes: Mixes, sharings: Sequence[Mps]) -> Floats:
-    """Steps while all jobs run, by replay and correction, shape (sharings, jobs)."""
-    return np.array([[job.step_s.p50 for job in mixes.whole(each).jobs] for each in sharings])
 
 
 def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:

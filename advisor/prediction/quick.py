@@ -58,13 +58,3 @@ def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
         return None
     jobs = summaries(profiles, gpu, model.physics)
     return None if jobs is None else Quick(model.distilled, jobs)
-
-
-def amiss(rough_s: Floats, exact_s: Floats) -> Floats:
-    """How much longer each job's steps take than roughly said, on average, shape (jobs,).
-
-    Args:
-        rough_s: Steps of the jobs under some sharings, shape (sharings, jobs).
-        exact_s: By replay and correction, likewise.
-    """
-    return np.asarray(np.exp(np.log(exact_s / rough_s).mean(axis=0)))
