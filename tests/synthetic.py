@@ -71,6 +71,7 @@ def profile(
         mps=MpsProbe(LimitedRun(100.0, 132, windows), limited, memory),
         trace=trace(kernels, gpu_s, host_s, blocks),
         provenance=PROVENANCE,
+        host_check_s=0.001,
     )
 
 
@@ -87,6 +88,7 @@ def run(
             memory=each.memory,
             cores=(core,),
             sms=132,
+            host_check_s=0.001,
         )
         for core, each in enumerate(profiles)
     )

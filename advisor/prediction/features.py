@@ -5,16 +5,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction.rehearsal import limit_shares
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.rehearsal import Replayed, limit_shares
 from advisor.prediction.script import Floats
+from advisor.prediction.traits import TRAITS, log_slowdown_alone, traits
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
-FEATURES = (
+IN_COMPANY = (
     "log_replayed_slowdown",  # how crowded replay finds it
+    "log_ceding",  # replay, were more SMs ceded to kernels that come later, over replay
+    "log_packing",  # replay, did blocks share SMs more closely, over replay
+    "log_capacity",  # the capacity model over replay
     "log_degree",
     "busy_share",  # the job's GPU time over its step, alone
+    "busy_at_pace",  # likewise, at its replayed pace
     "mates_busy",  # the others' at their replayed pace, summed
+    "busy_of_all",  # of all jobs, alone
     "dram",  # the job's DRAM activity while the GPU works for it
     "mates_dram",  # the others' at their replayed pace, summed
     "dram_times_mates",
@@ -25,26 +32,57 @@ FEATURES = (
     "log_alone_under_mps",  # what being an MPS client costs or gains alone
     "log_limit",
     "limits_over_one",  # how far the limits together exceed the GPU
+    "log_alone_limited",  # slowdown alone under its limit
+    "log_alone_limited_over_replayed",
+    "headroom",  # how much less a limit costs it, alone, than its share of the SMs says
+    "mates_headroom",
+    "headroom_times_mates_dram",
 )
+FEATURES = (*IN_COMPANY, *TRAITS, *(f"mates_{trait}" for trait in TRAITS))
 
 
 def features(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, replayed_s: Floats
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, replayed: Replayed
 ) -> Floats:
     """One row for each job, one column for each of `FEATURES`, shape (jobs, features)."""
     alone_s = np.array([each.step_s for each in profiles])
-    speed = alone_s / replayed_s
-    busy = np.array([each.busy_share or 1.0 for each in profiles])
+    speed = alone_s / replayed.steps_s
+    columns = (
+        _of_replay(profiles, sharing, replayed, speed)
+        | _of_load(profiles, speed)
+        | _of_limits(profiles, sharing, gpu, speed)
+    )
+    company = np.column_stack([columns[name] for name in IN_COMPANY])
+    own = np.stack([traits(each, gpu) for each in profiles])
+    weights = _busy(profiles) * speed
+    mates = np.column_stack([_mean_of_mates(column, weights) for column in own.T])
+    return np.hstack([company, own, mates])
+
+
+def _of_replay(
+    profiles: Sequence[Profile], sharing: Naive | Mps, replayed: Replayed, speed: Floats
+) -> dict[str, Floats]:
+    steps = capacity_steps(profiles, sharing)
+    by_capacity = replayed.steps_s if steps is None else np.array(steps)
+    return {
+        "log_replayed_slowdown": -np.log(speed),
+        "log_ceding": np.log(replayed.ceding_s / replayed.steps_s),
+        "log_packing": np.log(replayed.packing_s / replayed.steps_s),
+        "log_capacity": np.log(by_capacity / replayed.steps_s),
+    }
+
+
+def _of_load(profiles: Sequence[Profile], speed: Floats) -> dict[str, Floats]:
+    busy = _busy(profiles)
     dram = np.array([_counter(each, "dram_active") for each in profiles])
     occupancy = np.array([_counter(each, "sm_occupancy") for each in profiles])
     kernel_us = np.array([_kernel_us(each) for each in profiles])
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = np.array(limit_shares(limits, gpu) or [1.0] * len(profiles))
-    columns = {
-        "log_replayed_slowdown": -np.log(speed),
+    return {
         "log_degree": np.full(len(profiles), np.log(len(profiles))),
         "busy_share": busy,
+        "busy_at_pace": busy * speed,
         "mates_busy": _of_mates(busy * speed),
+        "busy_of_all": np.full(len(profiles), busy.sum()),
         "dram": dram / busy,
         "mates_dram": _of_mates(dram * speed),
         "dram_times_mates": dram / busy * _of_mates(dram * speed),
@@ -53,10 +91,31 @@ def features(
         "log_kernel_us": np.log(kernel_us),
         "log_mates_kernel_us": _mean_of_mates(np.log(kernel_us), busy * speed),
         "log_alone_under_mps": np.array([_under_mps(each) for each in profiles]),
+    }
+
+
+def _of_limits(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, speed: Floats
+) -> dict[str, Floats]:
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    shares = np.array(limit_shares(limits, gpu) or [1.0] * len(profiles))
+    pairs = zip(profiles, shares, strict=True)
+    limited = np.array([log_slowdown_alone(each, float(share), gpu) for each, share in pairs])
+    headroom = -np.log(shares) - limited
+    dram = np.array([_counter(each, "dram_active") for each in profiles])
+    return {
         "log_limit": np.log(shares),
         "limits_over_one": np.full(len(profiles), max(0.0, float(shares.sum()) - 1)),
+        "log_alone_limited": limited,
+        "log_alone_limited_over_replayed": limited + np.log(speed),
+        "headroom": headroom,
+        "mates_headroom": _mean_of_mates(headroom, _busy(profiles) * speed),
+        "headroom_times_mates_dram": headroom * _of_mates(dram * speed),
     }
-    return np.column_stack([columns[name] for name in FEATURES])
+
+
+def _busy(profiles: Sequence[Profile]) -> Floats:
+    return np.array([each.busy_share or 1.0 for each in profiles])
 
 
 def _counter(profile: Profile, name: str) -> float:

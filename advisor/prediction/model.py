@@ -1,6 +1,8 @@
 """The fitted model as plain arrays in a JSON file, read with numpy and never unpickled."""
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +22,47 @@ from advisor.workload.reading import parse_record, read_bytes
 from advisor.workload.spec import STRICT
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """How alike two jobs in their mixes are taken to be: a squared exponential of their distance.
+
+    Attributes:
+        length: Distance at which jobs lose sight of each other, in columns of scale 1.
+        signal: Variance of what replay misses.
+        noise: Variance from one run to the next.
+    """
+
+    __pydantic_config__ = STRICT
+
+    length: float
+    signal: float
+    noise: float
+
+    def __post_init__(self) -> None:
+        if min(self.length, self.signal, self.noise) <= 0:
+            raise InvalidInput("a kernel's length, signal and noise are above 0")
+
+    def likeness(self, rows: Floats, points: Floats) -> Floats:
+        """Covariance of each row with each point, shape (rows, points)."""
+        squares = (rows**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None, :]
+        apart = np.maximum(0.0, squares - 2 * rows @ points.T)
+        return np.asarray(self.signal * np.exp(-0.5 * apart / self.length**2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
+
+    __pydantic_config__ = STRICT
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= 0 <= self.high:
+            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Correction:
     """What replay misses in one mode: a Gaussian process over the features of a job in its mix.
@@ -33,12 +76,8 @@ class Correction:
         scale: Standard deviation of each column, shape (features,).
         points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
         weights: How each point pulls, shape (points,).
-        length: Distance at which points lose sight of each other.
-        signal: Variance of what replay misses.
-        noise: Variance from one run to the next.
-        low: 5 % quantile of log(measured / predicted) over `spread`, for jobs of families that
-            were not fitted on.
-        high: 95 % quantile, likewise.
+        gpu_bound: How far off it is for jobs that keep the GPU busy alone.
+        host_bound: Likewise, for the others.
     """
 
     __pydantic_config__ = STRICT
@@ -48,11 +87,9 @@ class Correction:
     scale: tuple[float, ...]
     points: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
-    length: float
-    signal: float
-    noise: float
-    low: float
-    high: float
+    kernel: Kernel
+    gpu_bound: Bounds
+    host_bound: Bounds
 
     def __post_init__(self) -> None:
         if self.features != FEATURES:
@@ -60,17 +97,25 @@ class Correction:
         widths = {len(self.mean), len(self.scale), *map(len, self.points)}
         if widths != {len(FEATURES)} or len(self.weights) != len(self.points):
             raise InvalidInput("the model's columns are not as long as its list of features")
-        if min(*self.scale, self.length, self.signal, self.noise) <= 0 or self.low > self.high:
-            raise InvalidInput("a model's scales are above 0 and its quantiles are in order")
+        if min(self.scale) <= 0:
+            raise InvalidInput("the scales of a model's columns are above 0")
 
     def log_correction(self, rows: Floats) -> Floats:
         """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
-        return np.asarray(self._likeness(self._scaled(rows)) @ np.array(self.weights))
+        return np.asarray(self._near(rows) @ np.array(self.weights))
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
-        near = self._unmixing @ self._likeness(self._scaled(rows)).T
-        return np.asarray(np.sqrt(self.signal + self.noise - (near * near).sum(axis=0)))
+        near = self._unmixing @ self._near(rows).T
+        most = self.kernel.signal + self.kernel.noise
+        return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))
+
+    def log_bounds(self, profiles: Sequence[Profile], rows: Floats) -> tuple[Floats, Floats]:
+        """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        bounds = [self.gpu_bound if is_gpu_bound(each) else self.host_bound for each in profiles]
+        spread = self.spread(rows)
+        low, high = np.array([(each.low, each.high) for each in bounds]).T
+        return low * spread, high * spread
 
     @cached_property
     def _points(self) -> Floats:
@@ -79,19 +124,14 @@ class Correction:
     @cached_property
     def _unmixing(self) -> Floats:
         """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
-        likeness = self._likeness(self._points)
-        return np.asarray(
-            np.linalg.inv(np.linalg.cholesky(likeness + self.noise * np.eye(len(likeness))))
-        )
+        likeness = self.kernel.likeness(self._points, self._points)
+        noise = self.kernel.noise * np.eye(len(likeness))
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(likeness + noise)))
 
-    def _scaled(self, rows: Floats) -> Floats:
-        return np.asarray((rows - np.array(self.mean)) / np.array(self.scale))
-
-    def _likeness(self, scaled: Floats) -> Floats:
+    def _near(self, rows: Floats) -> Floats:
         """Covariance of each row with each point, shape (rows, points)."""
-        squares = (scaled**2).sum(axis=1)[:, None] + (self._points**2).sum(axis=1)[None, :]
-        apart = np.maximum(0.0, squares - 2 * scaled @ self._points.T)
-        return np.asarray(self.signal * np.exp(-0.5 * apart / self.length**2))
+        scaled = (rows - np.array(self.mean)) / np.array(self.scale)
+        return self.kernel.likeness(scaled, self._points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +221,14 @@ def mode_of(sharing: Naive | Mps) -> str:
     return "mps-limits" if sharing.limits else "mps"
 
 
+# A list that holds nothing but numbers.
+_NUMBERS = re.compile(r"\[[-+.eE\d,\s]+\]")
+
+
 def model_text(model: Model) -> str:
-    """`model` as JSON, indented so that a change shows as a diff."""
-    return json.dumps(asdict(model), indent=1, allow_nan=False) + "\n"
+    """`model` as JSON, indented so that a change shows as a diff; rows of numbers are one line."""
+    indented = json.dumps(asdict(model), indent=1, allow_nan=False)
+    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), indented) + "\n"
 
 
 def load_model(path: Path) -> Model:

@@ -4,17 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.host import profiles_on_host
-from advisor.prediction.model import mode_of
-from advisor.prediction.rehearsal import Physics, rehearse
+from advisor.prediction.model import is_gpu_bound, mode_of
+from advisor.prediction.rehearsal import BRIEFLY, Physics, Replayed, doubts, rehearse
+from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,15 @@ class Shared:
     @property
     def families(self) -> tuple[str, ...]:
         return tuple(profile.workload.family for profile in self.profiles)
+
+    @property
+    def telling(self) -> Bools:
+        """Whether each tenant's step tells of sharing, shape (jobs,).
+
+        That of a host-bound job whose core's speed was not recorded tells more of that day.
+        """
+        known = [tenant.host_check_s is not None for tenant in self.run.tenants]
+        return np.array([k or is_gpu_bound(p) for k, p in zip(known, self.profiles, strict=True)])
 
     @property
     def alone_s(self) -> Floats:
@@ -71,6 +84,7 @@ class Rows:
 
     Attributes:
         of_run: Which of the runs each row's job belongs to.
+        gpu_bound: Whether the GPU, and not the host, sets the job's pace alone.
     """
 
     of_run: Floats
@@ -79,6 +93,14 @@ class Rows:
     alone_s: Floats
     replayed_s: Floats
     measured_s: Floats
+    gpu_bound: Bools
+
+    def chosen(self, keep: Bools) -> "Rows":
+        """Some of the rows."""
+        columns = (self.of_run, self.x, self.alone_s, self.replayed_s, self.measured_s)
+        of_run, x, alone_s, replayed_s, measured_s = (column[keep] for column in columns)
+        family = tuple(each for each, kept in zip(self.family, keep, strict=True) if kept)
+        return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
 
 
 class Playback:
@@ -91,36 +113,55 @@ class Playback:
         self._gpu = gpu
         self._replayed: dict[tuple[object, ...], Floats | None] = {}
 
-    def replayed_s(self, shared: Shared, physics: Physics) -> Floats | None:
+    def replayed_s(
+        self,
+        shared: Shared,
+        physics: Physics,
+        effort: Effort = Effort(),  # noqa: B008 - frozen
+    ) -> Floats | None:
         """Steps by replay alone, shape (jobs,); None without traces."""
-        key = (shared.run.id, *physics.bearing_on(shared.sharing))
+        key = (shared.run.id, effort, *physics.bearing_on(shared.sharing))
         if key not in self._replayed:
-            self._replayed[key] = rehearse(shared.profiles, shared.sharing, self._gpu, physics)
+            self._replayed[key] = rehearse(
+                shared.profiles, shared.sharing, self._gpu, physics, effort
+            )
         return self._replayed[key]
 
+    def replayed(self, shared: Shared, physics: Physics) -> Replayed | None:
+        """As `rehearsal.replay_with_doubts`."""
+        steps_s = self.replayed_s(shared, physics)
+        if steps_s is None or isinstance(shared.sharing, Naive):
+            return None if steps_s is None else Replayed(steps_s, steps_s, steps_s)
+        moved = [self.replayed_s(shared, each, BRIEFLY) for each in doubts(physics)]
+        return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
+
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
-        """Mean absolute log error of replay alone over the jobs of `runs`."""
+        """Mean absolute log error of replay alone over the jobs of `runs` that tell of sharing."""
         logs = [
-            np.abs(np.log(shared.measured_s / replayed))
+            np.abs(np.log(shared.measured_s / replayed))[shared.telling]
             for shared in runs
             if (replayed := self.replayed_s(shared, physics)) is not None
         ]
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
     def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
-        """The jobs of those `runs` whose profiles have traces."""
+        """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
         played = [(index, shared, replayed) for index, shared in enumerate(runs)
-                  if (replayed := self.replayed_s(shared, physics)) is not None]  # fmt: skip
-        return Rows(
+                  if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip
+        rows = Rows(
             of_run=np.array([index for index, shared, _ in played for _ in shared.profiles]),
             family=tuple(family for _, shared, _ in played for family in shared.families),
             x=np.concatenate(
                 [features(s.profiles, s.sharing, self._gpu, replayed) for _, s, replayed in played]
             ),
             alone_s=np.concatenate([shared.alone_s for _, shared, _ in played]),
-            replayed_s=np.concatenate([replayed for _, _, replayed in played]),
+            replayed_s=np.concatenate([replayed.steps_s for _, _, replayed in played]),
             measured_s=np.concatenate([shared.measured_s for _, shared, _ in played]),
+            gpu_bound=np.array(
+                [is_gpu_bound(p) for _, shared, _ in played for p in shared.profiles]
+            ),
         )
+        return rows.chosen(np.concatenate([shared.telling for _, shared, _ in played]))
 
 
 def capacity_log_errors(runs: Sequence[Shared]) -> Floats:

@@ -9,7 +9,7 @@ from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.model import Model, mode_of
-from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.rehearsal import rehearse, replay_with_doubts
 from advisor.prediction.script import Floats
 from advisor.prediction.slices import step_on_instance
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
@@ -53,16 +53,16 @@ def _alone_s(profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model) -> 
 def _shared(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    replayed = rehearse(profiles, sharing, gpu, model.physics)
+    replayed = replay_with_doubts(profiles, sharing, gpu, model.physics)
     correction = model.corrections.get(mode_of(sharing))
     if replayed is None or correction is None:
         return _by_capacity(profiles, sharing, model)
     rows = features(profiles, sharing, gpu, replayed)
     alone_s = np.array([each.step_s for each in profiles])
-    middle = corrected(replayed, correction.log_correction(rows), alone_s)
-    spread = correction.spread(rows)
-    bounds = (middle * np.exp(correction.low * spread), middle * np.exp(correction.high * spread))
-    return [Interval(*map(float, each)) for each in zip(bounds[0], middle, bounds[1], strict=True)]
+    middle = corrected(replayed.steps_s, correction.log_correction(rows), alone_s)
+    low, high = correction.log_bounds(profiles, rows)
+    ends = zip(middle * np.exp(low), middle, middle * np.exp(high), strict=True)
+    return [Interval(*map(float, each)) for each in ends]
 
 
 def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:

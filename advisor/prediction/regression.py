@@ -1,25 +1,31 @@
 """The regression on what replay misses, and how wrong it is for families it never saw.
 
-The only importer of scikit-learn; what it finds leaves here as plain numbers.
+The only importer of scikit-learn and optuna; what they find leaves here as plain numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.prediction.features import FEATURES
-from advisor.prediction.model import Correction
-from advisor.prediction.observation import Rows, Shared
+from advisor.prediction.model import Bounds, Correction, Kernel
+from advisor.prediction.observation import Bools, Rows, Shared
 from advisor.prediction.pace import corrected
 from advisor.prediction.script import Floats
 
-# Where length and signal are looked for. The noise is that of two runs of one mix, which differ
-# by some 7 % on hosts with virtual cores.
-_LENGTHS = (3.0, 4.0, 6.0)
-_SIGNALS = (0.01, 0.03)
-_NOISE = 0.005
+if TYPE_CHECKING:
+    import optuna
+
+_TRIALS = 12
+_SEED = 2028
+_START = Kernel(length=9.0, signal=0.03, noise=0.005)
+
+# A class of jobs with fewer rows than this takes the quantiles of all.
+_FEWEST_ROWS = 20
 
 
 def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
@@ -32,62 +38,117 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
 
     # Hundreds of small systems: threads that wait for each other make them up to 50 times slower.
     with threadpool_limits(1):
-        return _best(rows, runs)
+        blocks = tuple(_blocks(rows, runs))
+        kernel = _tuned(rows, blocks)
+        log_errors, spreads = _unseen(rows, blocks, kernel)
+        fitted = _process(rows.x, _target(rows), kernel)
+    share = log_errors / spreads
+    return replace(
+        fitted,
+        gpu_bound=_bounds(share, rows.family, rows.gpu_bound),
+        host_bound=_bounds(share, rows.family, ~rows.gpu_bound),
+    )
 
 
-def _best(rows: Rows, runs: Sequence[Shared]) -> Correction:
-    tried = [_unseen(rows, runs, length, signal) for length, signal in product(_LENGTHS, _SIGNALS)]
-    errors = [float(np.abs(log_errors).mean()) for log_errors, _ in tried]
-    best = errors.index(min(errors))
-    length, signal = list(product(_LENGTHS, _SIGNALS))[best]
-    log_errors, spreads = tried[best]
-    low, high = np.quantile(log_errors / spreads, (0.05, 0.95))
-    fitted = _process(rows.x, _target(rows), length, signal)
-    return replace(fitted, low=min(0.0, float(low)), high=max(0.0, float(high)))
+def _bounds(share: Floats, families: Sequence[str], chosen: Bools) -> Bounds:
+    """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
+
+    Each family weighs the same, however many rows it has, and the level is that of split conformal
+    prediction for one more family: 90 % times 1 + 1/families (Dunn, Wasserman and Ramdas 2023).
+    """
+    kept = chosen if chosen.sum() >= _FEWEST_ROWS else np.ones(len(share), dtype=bool)
+    _, family, sizes = np.unique(np.array(families)[kept], return_inverse=True, return_counts=True)
+    tail = max(0.0, 1 - 0.9 * (1 + 1 / len(sizes))) / 2
+    order = np.argsort(share[kept])
+    below = np.cumsum((1 / sizes)[family][order]) / len(sizes)
+    low, high = np.interp((tail, 1 - tail), below, share[kept][order])
+    return Bounds(low=min(0.0, float(low)), high=max(0.0, float(high)))
 
 
 def _target(rows: Rows) -> Floats:
     return np.asarray(np.log(rows.measured_s / rows.replayed_s))
 
 
-def _process(x: Floats, y: Floats, length: float, signal: float) -> Correction:
+def _tuned(rows: Rows, blocks: "Sequence[_Block]") -> Kernel:
+    """The kernel with the least mean error on families left out, out of a few that optuna tries."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=_SEED))
+    study.enqueue_trial({"length": _START.length, "signal": _START.signal, "noise": _START.noise})
+    study.optimize(partial(_trial, rows, blocks), n_trials=_TRIALS)
+    return Kernel(**study.best_params)
+
+
+def _trial(rows: Rows, blocks: "Sequence[_Block]", trial: "optuna.Trial") -> float:
+    kernel = Kernel(
+        length=trial.suggest_float("length", 7.0, 18.0, log=True),
+        signal=trial.suggest_float("signal", 0.02, 0.1, log=True),
+        noise=trial.suggest_float("noise", 0.003, 0.01, log=True),
+    )
+    log_errors, _ = _unseen(rows, blocks, kernel)
+    return float(np.abs(log_errors).mean())
+
+
+def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
     """A Gaussian process through `y`, shape (points,), at `x`, shape (points, features)."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(x)
-    points = scaler.transform(x)
-    kernel = ConstantKernel(signal) * RBF(length) + WhiteKernel(_NOISE)
-    process = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(points, y)
+    points = _rounded(scaler.transform(x))
+    likeness = ConstantKernel(kernel.signal) * RBF(kernel.length) + WhiteKernel(kernel.noise)
+    process = GaussianProcessRegressor(likeness, optimizer=None, alpha=0.0).fit(points, y)
     return Correction(
         features=FEATURES,
         mean=tuple(map(float, scaler.mean_)),
         scale=tuple(map(float, scaler.scale_)),
         points=tuple(tuple(map(float, point)) for point in points),
         weights=tuple(map(float, process.alpha_)),
-        length=length,
-        signal=signal,
-        noise=_NOISE,
-        low=0.0,
-        high=0.0,
+        kernel=kernel,
+        gpu_bound=Bounds(low=0.0, high=0.0),
+        host_bound=Bounds(low=0.0, high=0.0),
     )
 
 
-def _unseen(
-    rows: Rows, runs: Sequence[Shared], length: float, signal: float
-) -> tuple[Floats, Floats]:
-    """Log errors and spreads of each family's jobs, fitted on the runs without that family."""
-    y, families, of_run = _target(rows), np.array(rows.family), rows.of_run.astype(int)
-    errors, spreads = np.zeros(len(y)), np.ones(len(y))
+def _rounded(points: Floats) -> Floats:
+    """To four decimals, which is far finer than any length scale: the model's file stays small."""
+    return np.asarray(np.round(points, 4))
+
+
+# Rows that are left out together, and those of them that are scored then.
+_Block = tuple[NDArray[np.intp], Bools]
+
+
+def _blocks(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
+    """For each family the rows of all runs that have it, and which of these are its own."""
+    families, of_run = np.array(rows.family), rows.of_run.astype(int)
     for family in sorted(set(rows.family)):
-        with_it = np.array([family in shared.families for shared in runs])
-        scored, known = families == family, ~with_it[of_run]
-        if not known.any():  # a family in every run can only be held out by itself
-            known = ~scored
-        process = _process(rows.x[known], y[known], length, signal)
-        log_correction = process.log_correction(rows.x[scored])
-        middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
-        errors[scored] = np.log(rows.measured_s[scored] / middle)
-        spreads[scored] = process.spread(rows.x[scored])
-    return errors, spreads
+        with_it = np.array([family in shared.families for shared in runs])[of_run]
+        own = families == family
+        # A family in every run can only be held out by itself.
+        left_out = np.flatnonzero(own if with_it.all() else with_it)
+        yield left_out, own[left_out]
+
+
+def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:
+    """Log errors and spreads of each family's jobs, fitted on the runs without that family.
+
+    In closed form: with A the inverse of the covariance of all rows and B those left out, the
+    errors of B are ``inv(A_BB) (A y)_B`` with covariance ``inv(A_BB)`` (Rasmussen and Williams
+    2006, section 5.4.2, for one row; here for blocks). Columns are scaled by all rows.
+    """
+    y = _target(rows)
+    scaled = (rows.x - rows.x.mean(axis=0)) / np.maximum(rows.x.std(axis=0), 1e-12)
+    inverse = np.linalg.inv(kernel.likeness(scaled, scaled) + kernel.noise * np.eye(len(y)))
+    pulled = inverse @ y
+    log_errors, spreads = np.zeros(len(y)), np.ones(len(y))
+    for left_out, own in blocks:
+        covariance = np.linalg.inv(inverse[np.ix_(left_out, left_out)])
+        missed = (covariance @ pulled[left_out])[own]
+        scored = left_out[own]
+        middle = corrected(rows.replayed_s[scored], y[scored] - missed, rows.alone_s[scored])
+        log_errors[scored] = np.log(rows.measured_s[scored] / middle)
+        spreads[scored] = np.sqrt(np.diagonal(covariance)[own])
+    return log_errors, spreads

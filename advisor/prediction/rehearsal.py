@@ -1,7 +1,7 @@
 """A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -103,6 +103,43 @@ def rehearse(
         shared = replay_mps(played, shares, powers, physics.ceded, effort)
     limits = sharing.limits if isinstance(sharing, Mps) else ()
     return _alike(np.maximum(shared, alone_s), profiles, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A mix replayed: as fitted, and with what is least certain of the physics moved.
+
+    Attributes:
+        steps_s: As fitted, shape (jobs,).
+        ceding_s: With more SMs ceded, likewise.
+        packing_s: With blocks packed more closely, likewise.
+    """
+
+    steps_s: Floats
+    ceding_s: Floats
+    packing_s: Floats
+
+
+# How far answers move is all that is asked of these replays.
+BRIEFLY = Effort(events=8_000)
+
+
+def doubts(physics: Physics) -> tuple[Physics, Physics]:
+    """`physics` with more SMs ceded, and with blocks packed more closely."""
+    return replace(physics, ceded=0.15), replace(physics, packing=0.7)
+
+
+def replay_with_doubts(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, physics: Physics
+) -> Replayed | None:
+    """`rehearse`, and how its answer moves with the physics; None where a profile has no trace."""
+    steps_s = rehearse(profiles, sharing, gpu, physics)
+    if steps_s is None:
+        return None
+    if isinstance(sharing, Naive):  # neither bears on taking turns
+        return Replayed(steps_s, steps_s, steps_s)
+    moved = [rehearse(profiles, sharing, gpu, each, BRIEFLY) for each in doubts(physics)]
+    return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
 
 
 def _alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:

@@ -12,6 +12,9 @@ LAUNCH_QUEUE = 1024
 
 Floats = NDArray[np.float64]
 
+# Kernels that overlap by less than this are one stream's, timed a little long.
+_STREAMS = 1.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -62,8 +65,12 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
     trace = profile.trace
     if trace is None or profile.host_s is None:
         return None
-    launch_s = np.asarray(trace.launch_us) * 1e-6
-    duration_s = np.asarray(trace.duration_us) * 1e-6
+    launch_s, duration_s, demanded = _in_turn(
+        np.asarray(trace.launch_us) * 1e-6,
+        np.asarray(trace.duration_us) * 1e-6,
+        demand(trace, sms, packing),
+        profile.gpu_s or 0.0,
+    )
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
     host_bound = profile.host_s >= busy_s
     stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
@@ -71,11 +78,29 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
     return Script(
         launch_s=np.minimum(launch_s * stretch, host_s),
         duration_s=duration_s * min(1.0, step_s / busy_s),
-        demand=demand(trace, sms, packing),
+        demand=demanded,
         host_s=host_s,
         gap_s=0.0 if host_bound else max(0.0, (step_s - busy_s) / kernels),
         lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
     )
+
+
+def _in_turn(
+    launch_s: Floats, duration_s: Floats, demanded: Floats, gpu_s: float
+) -> tuple[Floats, Floats, Floats]:
+    """Kernels that ran beside each other, on streams of one job, as fewer that run in turn.
+
+    Where kernels add up to more than the time in which any ran, neighbours are taken together:
+    as many as ran at once, for as long as they took, with all the SMs that they used.
+    """
+    at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
+    if at_once < _STREAMS:
+        return launch_s, duration_s, demanded
+    group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
+    work = np.bincount(group, duration_s * demanded)
+    together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
+    first = np.searchsorted(group, np.arange(group[-1] + 1))
+    return launch_s[first], together_s, np.minimum(1.0, work / together_s)
 
 
 def on_part(

@@ -7,6 +7,7 @@ from advisor.errors import UnknownName
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import Interval
+from advisor.prediction.host import profiles_on_host
 from advisor.sharing import Naive, Serial, Sharing, parse_sharing
 from advisor.validation.baselines import Baseline
 from advisor.workload.profile import Profile
@@ -99,7 +100,7 @@ def sharing_of(run: Run) -> Sharing:
 
 
 def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """The solo profile of each tenant of `run`, in its order.
+    """The solo profile of each tenant of `run`, as on the core that it had, in its order.
 
     Raises:
         UnknownName: A tenant has none.
@@ -109,7 +110,7 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
         if name not in profiles:
             remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
             raise UnknownName("profile", name, profiles, remedy)
-    return tuple(profiles[name] for name in names)
+    return profiles_on_host(run, profiles)
 
 
 def compare(

@@ -21,7 +21,8 @@ class Selection:
     """The runs of one GPU, by what evaluation does with them.
 
     Attributes:
-        scored: Drawn by a seed; every tenant ran to the end and has a profile.
+        scored: Drawn by a seed; every tenant ran to the end and has a profile, and the speed of
+            its host was recorded.
         unusable: Ids of drawn runs that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
         alone: Runs of one tenant.
@@ -49,11 +50,12 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     ordinary = of_pace(runs)
     shared = [run for run in ordinary if len(run.tenants) > 1]
     drawn = [run for run in shared if run.purpose == "drawn"]
-    scored = tuple(run for run in drawn if _usable(run, profiles))
+    scored = tuple(run for run in drawn if _usable(run, profiles) and _host_known(run))
     if not scored:
         raise InvalidInput(
             f"{gpu.key}: no run to score. Wanted are drawn runs whose tenants all "
-            f"ran to the end and have profiles; {len(runs)} runs were read."
+            f"ran to the end, have profiles and say how fast their host was; {len(runs)} runs "
+            f"were read."
         )
     by_id = {run.id: run for run in scored}
     advised = {run.id for run in shared if run.purpose == "validation"}
@@ -80,6 +82,14 @@ def of_pace(runs: Iterable[Run]) -> list[Run]:
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
     """Families of the tenants of `runs`, in alphabetical order."""
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
+
+
+def _host_known(run: Run) -> bool:
+    """Whether the run says how fast its tenants' cores were: on virtual machines they vary by 40 %.
+
+    Runs of before that was recorded teach about jobs that the GPU paces, and are not scored.
+    """
+    return all(tenant.host_check_s is not None for tenant in run.tenants)
 
 
 def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:

@@ -17,7 +17,9 @@ HOST_BOUND = replace(synthetic.profile(host_s=0.02, gpu_s=0.004), host_check_s=1
 GPU_BOUND = replace(
     synthetic.profile("bert-base-finetune-bs16", host_s=0.004, gpu_s=0.02), host_check_s=1e-3
 )
-UNKNOWN = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.004)
+UNKNOWN = replace(
+    synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.004), host_check_s=None
+)
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def test_it_answers_about_what_the_predictor_answers(model):
     rough_s = quick(PROFILES, H200, model).steps(sharings)
     exact_s = [[each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
                for sharing in sharings]  # fmt: skip
-    assert np.abs(np.log(rough_s / np.array(exact_s))).mean() < 0.10
+    assert np.abs(np.log(rough_s / np.array(exact_s))).mean() < 0.15
 
 
 def test_its_network_computes_what_scikit_learn_computes(jobs, model):

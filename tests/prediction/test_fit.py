@@ -90,24 +90,29 @@ def test_a_model_reads_back_equal_from_its_file(model, tmp_path):
     assert load_model(path) == model
 
 
+def _as_scikit_learn_has_it(kernel):
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    return ConstantKernel(kernel.signal) * RBF(kernel.length) + WhiteKernel(kernel.noise)
+
+
 def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
     from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
     rows = Playback(H200).rows(naive, model.physics)
     ours = model.corrections["naive"]
-    kernel = ConstantKernel(ours.signal) * RBF(ours.length) + WhiteKernel(ours.noise)
+    kernel = _as_scikit_learn_has_it(ours.kernel)
     theirs = make_pipeline(
         StandardScaler(), GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0)
     ).fit(rows.x, np.log(rows.measured_s / rows.replayed_s))
     elsewhere = rows.x + np.linspace(-1, 1, rows.x.size).reshape(rows.x.shape)
     for x in (rows.x, elsewhere):
         mean, spread = theirs.predict(x, return_std=True)
-        assert ours.log_correction(x) == pytest.approx(mean, abs=1e-9)
-        assert ours.spread(x) == pytest.approx(spread, abs=1e-9)
+        assert ours.log_correction(x) == pytest.approx(mean, abs=1e-4)  # the file's points are
+        assert ours.spread(x) == pytest.approx(spread, abs=1e-4)  # rounded to four decimals
 
 
 def test_what_is_unlike_anything_seen_gets_a_wider_answer_and_replay_as_it_is(model, runs):
