@@ -132,6 +132,14 @@ def _blocks(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
         yield left_out, own[left_out]
 
 
+def errors_on_unseen(rows: Rows, runs: Sequence[Shared], kernel: Kernel) -> Floats:
+    """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return _unseen(rows, tuple(_blocks(rows, runs)), kernel)[0]
+
+
 def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:
     """Log errors and spreads of each family's jobs, fitted on the runs without that family.
 

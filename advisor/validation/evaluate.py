@@ -43,7 +43,7 @@ class Evaluation:
         families: Of the scored jobs; left out one after another.
         runs: In the order of the files.
         repeats: Pairs of a scored run and its repeat with fresh workers.
-        unusable: Drawn runs that could not be scored: a tenant ended early or has no profile.
+        unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
         drift: None where no solo run lies between the shared ones.
         advice: Runs of advice, predicted in the same way; never scored, but chosen from.
         alone: Runs of one tenant.

@@ -7,6 +7,7 @@ from pathlib import Path
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.fit import fit
 from advisor.prediction.predictor import Predictor
+from advisor.validation.ablation import Ablated, ablations
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import Evaluation, evaluate
 from advisor.validation.memory_score import MemoryScore, evaluate_memory
@@ -30,6 +31,7 @@ class Findings:
         validation: Runs of advice, predicted by a model fitted to all other runs.
         power: How far power and activity are off, each family predicted without it.
         memory: How far memory is off, likewise, and how often mixes run out of it.
+        ablations: How far the pace is off without each part of the model.
     """
 
     profiles: Mapping[str, Profile]
@@ -39,6 +41,7 @@ class Findings:
     validation: tuple[RunComparison, ...]
     power: tuple[PowerRow, ...]
     memory: MemoryScore
+    ablations: tuple[Ablated, ...]
 
 
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
@@ -53,14 +56,16 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
         repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
     )  # fmt: skip
+    selection = select(profiles, runs, gpu)
     return Findings(
         profiles=profiles,
         runs=runs,
-        selection=select(profiles, runs, gpu),
+        selection=selection,
         evaluation=evaluation,
         validation=compared(advice, profiles, Predictor(gpu, model), gpu),
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
+        ablations=ablations(profiles, others, selection.scored, gpu, model),
     )
 
 

@@ -37,6 +37,7 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.pictures,
     sections.intervals,
     sections.noise,
+    sections.without,
     cross_talk.section,
     sections.breakdown,
     sections.worst,

@@ -2,8 +2,8 @@
 
 from statistics import mean
 
+from advisor.validation import ablation, causes, regret, targets
 from advisor.validation import breakdown as parts
-from advisor.validation import causes, regret, targets
 from advisor.validation.findings import Findings
 from advisor.validation.noise import steadiness
 from advisor.validation.panels import HEADINGS as PANEL_HEADINGS
@@ -34,6 +34,19 @@ def families(found: Findings) -> str:
     rows = [cells(row) for row in scoreboard(found.evaluation)]
     said = remarks(found.evaluation)
     return _joined("## Families never seen", markdown(HEADINGS, rows), *said)
+
+
+def without(found: Findings) -> str:
+    """What each part of a profile and each term of the physics buys."""
+    table = markdown(ablation.HEADINGS, ablation.ablation_rows(found.ablations))
+    return _joined(
+        "## Without a part",
+        table,
+        "MAPE of the same jobs, families left out, if the model had not this part: columns of the "
+        "regression that a part of the profile makes possible, then terms of the replay, then the "
+        "regression itself. Nothing else is tuned anew. Counters come with the pace; the probe "
+        "starts four more processes and takes about half of the time that a profile takes.",
+    )
 
 
 def pictures(found: Findings) -> str:

@@ -94,8 +94,9 @@ def remarks(evaluation: Evaluation) -> list[str]:
         )
     if evaluation.unusable:
         said.append(
-            f"Not scored, for a tenant ended early or has no profile: "
-            f"{', '.join(evaluation.unusable)}."
+            f"{len(evaluation.unusable)} drawn runs are not scored: a tenant ended early or has no "
+            "profile, or the speed of its host's cores was not recorded, as before the third "
+            "campaign. `advisor evaluate --json` names them."
         )
     return [*said, *regret_lines(evaluation)]
 
