@@ -105,6 +105,8 @@ class Provenance:
         host_cores: Cores that the measuring process could choose from.
         date: UTC, ISO 8601, to the second.
         command: The command line, without paths.
+        recipes: Digest of the code that says how workloads are trained; None in older records. A
+            profile and a run tell of the same work where it is the same.
     """
 
     __pydantic_config__ = STRICT
@@ -121,3 +123,4 @@ class Provenance:
     host_cores: int
     date: str
     command: str
+    recipes: str | None = None

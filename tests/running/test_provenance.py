@@ -1,5 +1,5 @@
 from advisor.running.device import Device
-from advisor.running.provenance import Origin, command_line, host_cpu
+from advisor.running.provenance import Origin, command_line, host_cpu, recipes
 
 
 def test_a_command_is_recorded_without_its_paths():
@@ -17,3 +17,10 @@ def test_what_nobody_measured_is_none():
     assert provenance.cuda is None
     assert provenance.sm_clock_mhz is None
     assert provenance.host_cores == 2
+
+
+def test_what_is_measured_says_with_which_code_workloads_were_trained():
+    origin = Origin(Device("cpu", None, "cpu", host_cpu(), None), "python -m x", 2)
+    provenance = origin.provenance({"torch": "2.13.0"}, (None, None))
+    assert provenance.recipes == recipes()
+    assert len(recipes()) == 12
