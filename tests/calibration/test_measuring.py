@@ -89,15 +89,9 @@ def test_another_gpu_than_the_one_asked_for_is_refused():
         refuse_other(cpu, "h999")
 
 
-@pytest.fixture
-def workers_folder():
-    with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
-
-
 def test_the_host_check_is_made_on_one_core_and_on_as_many_as_there_are_tenants(workers_folder):
     core = min(os.sched_getaffinity(0))
-    with tenants_on([Seat("cpu", (core,), {})] * 2, workers_folder) as tenants:
+    with tenants_on([Seat("cpu", (core,), {})] * 2, Path(workers_folder)) as tenants:
         checks = host_checks(tenants)
     assert [each.cores for each in checks] == [1, 2]
     assert all(each.check_s > 0 for each in checks)

@@ -26,8 +26,9 @@ def own(tmp_path):
 def calibrated(own):
     path = own / "calibrations" / f"{GPU}.json"
     write_whole(path, calibration_text(calibration(1.5e-3)))
-    job = replace(PROFILES[PAIR[1]], host_check_s=1e-3)
-    write_whole(own / "profiles" / GPU / f"{job.name}.json", profile_text(job))
+    for name, check_s in zip(PAIR, (None, 1e-3), strict=True):
+        job = replace(PROFILES[name], host_check_s=check_s)
+        write_whole(own / "profiles" / GPU / f"{name}.json", profile_text(job))
     return path
 
 

@@ -33,7 +33,10 @@ def compared(run, profiles, off):
 @pytest.fixture(scope="module")
 def campaign():
     profiles = load_profiles(H200.key)
-    runs = [run for run in load_runs(H200.key) if run.ok]
+    runs = [
+        run for run in load_runs(H200.key)
+        if run.shows_pace and all(each.workload.name in profiles for each in run.tenants)
+    ]  # fmt: skip
     known = {run.id: run for run in runs}
     repeats = [(known[run.repeats], run) for run in runs if run.repeats in known][::3]
     wanted = {run.id for pair in repeats for run in pair}
