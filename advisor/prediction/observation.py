@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.host import profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
-from advisor.prediction.rehearsal import BRIEFLY, Physics, Replayed, doubts, rehearse
+from advisor.prediction.rehearsal import Physics, Replayed, rehearse, with_doubts
 from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -128,12 +129,8 @@ class Playback:
         return self._replayed[key]
 
     def replayed(self, shared: Shared, physics: Physics) -> Replayed | None:
-        """As `rehearsal.replay_with_doubts`."""
-        steps_s = self.replayed_s(shared, physics)
-        if steps_s is None or isinstance(shared.sharing, Naive):
-            return None if steps_s is None else Replayed(steps_s, steps_s, steps_s)
-        moved = [self.replayed_s(shared, each, BRIEFLY) for each in doubts(physics)]
-        return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
+        """As `rehearsal.with_doubts`."""
+        return with_doubts(partial(self.replayed_s, shared), shared.sharing, physics)
 
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
         """Mean absolute log error of replay alone over the jobs of `runs` that tell of sharing."""

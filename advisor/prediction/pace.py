@@ -9,7 +9,7 @@ from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.model import Model, mode_of
-from advisor.prediction.rehearsal import rehearse, replay_with_doubts
+from advisor.prediction.rehearsal import rehearse, with_doubts
 from advisor.prediction.script import Floats
 from advisor.prediction.slices import step_on_instance
 from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
@@ -53,7 +53,11 @@ def _alone_s(profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model) -> 
 def _shared(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    replayed = replay_with_doubts(profiles, sharing, gpu, model.physics)
+    replayed = with_doubts(
+        lambda physics, effort: rehearse(profiles, sharing, gpu, physics, effort),
+        sharing,
+        model.physics,
+    )
     correction = model.corrections.get(mode_of(sharing))
     if replayed is None or correction is None:
         return _by_capacity(profiles, sharing, model)

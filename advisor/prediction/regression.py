@@ -1,6 +1,6 @@
 """The regression on what replay misses, and how wrong it is for families it never saw.
 
-The only importer of scikit-learn and optuna; what they find leaves here as plain numbers.
+What scikit-learn and optuna find leaves here as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence

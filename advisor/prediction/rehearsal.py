@@ -1,6 +1,6 @@
 """A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,24 +121,26 @@ class Replayed:
 
 
 # How far answers move is all that is asked of these replays.
-BRIEFLY = Effort(events=8_000)
+_BRIEFLY = Effort(events=8_000)
 
 
-def doubts(physics: Physics) -> tuple[Physics, Physics]:
+def _doubts(physics: Physics) -> tuple[Physics, Physics]:
     """`physics` with more SMs ceded, and with blocks packed more closely."""
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
 
 
-def replay_with_doubts(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, physics: Physics
+def with_doubts(
+    replayed_s: Callable[[Physics, Effort], Floats | None],
+    sharing: Naive | Mps,
+    physics: Physics,
 ) -> Replayed | None:
-    """`rehearse`, and how its answer moves with the physics; None where a profile has no trace."""
-    steps_s = rehearse(profiles, sharing, gpu, physics)
+    """What `replayed_s` says of a mix, and how it moves with the physics; None as it is."""
+    steps_s = replayed_s(physics, Effort())
     if steps_s is None:
         return None
     if isinstance(sharing, Naive):  # neither bears on taking turns
         return Replayed(steps_s, steps_s, steps_s)
-    moved = [rehearse(profiles, sharing, gpu, each, BRIEFLY) for each in doubts(physics)]
+    moved = [replayed_s(each, _BRIEFLY) for each in _doubts(physics)]
     return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
 
 
