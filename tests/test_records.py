@@ -4,16 +4,31 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.workload.profile import Profile
+from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.reading import parse_record, read_profile, read_runs
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, profile_text, run_line, write_whole
 from tests import synthetic
 
+REQUIRED_PARTS = ("start_s", "settle_s", "windows_s", "meter_s")
+
 
 def test_a_profile_that_was_written_reads_back_equal():
     profile = synthetic.profile()
     assert parse_record(Profile, profile_text(profile), "here") == profile
+
+
+def test_a_profile_reads_back_with_the_seconds_that_each_part_of_it_took():
+    took = PartSeconds(start_s=4.0, settle_s=1.0, windows_s=3.0, meter_s=0.25, trace_s=2.0)
+    profile = replace(synthetic.profile(), took=took)
+    assert parse_record(Profile, profile_text(profile), "here") == profile
+    assert took.whole_s == 10.0, "the meter runs within the windows"
+
+
+def test_a_profile_older_than_the_record_of_seconds_has_none():
+    document = json.loads(profile_text(synthetic.profile()))
+    del document["took"]
+    assert parse_record(Profile, json.dumps(document), "here") == synthetic.profile()
 
 
 def test_a_run_that_was_written_reads_back_equal():
@@ -56,6 +71,8 @@ def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
         (("windows",), [], "at least one window"),
         (("trace", "blocks"), [1], "equally long"),
         (("counters", "gract"), 97.0, "share in 0..1"),
+        (("took",), dict.fromkeys(REQUIRED_PARTS, -1.0), "start_s is finite and at least 0"),
+        (("took",), {"start_s": 1.0}, "took.settle_s"),
         (("schema",), 2, "schema is 2"),
     ],
 )

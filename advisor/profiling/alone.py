@@ -8,6 +8,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.profiling.host_path import phases_without_waits
 from advisor.profiling.pace import Pace, asked, measured_pace, settled_step_s
 from advisor.profiling.probe import mps_probe
+from advisor.profiling.stopwatch import Stopwatch
 from advisor.profiling.traced import TracedStep, kernel_trace
 from advisor.profiling.verbs import profiling_verbs
 from advisor.running.cores import cores_of_each
@@ -76,21 +77,25 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
         InvalidInput: It cannot be built, or needs more cores than are allowed.
         AdvisorError: It ran out of memory or died.
     """
-    stage = setting.stage
+    stage, watch = setting.stage, Stopwatch()
     cores = cores_for(workload, setting)
     stage.set_for(Naive())
     seat = Seat(stage.device.kind, cores, stage.environments(Naive(), 1)[0])
     with tenants_on([seat], stage.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload)
+        watch.lap("start_s")
         step_s = settled_step_s(tenant, loaded["warm_step_s"])
+        watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
         pace = _calm_pace(tenant, Meter(stage.device), timing, step_s)
-        inside = _inside(tenant, setting) if stage.device.kind == "cuda" else _Inside()
+        watch.lap("windows_s")
+        inside = _inside(tenant, setting, watch) if stage.device.kind == "cuda" else _Inside()
         versions = tenant.versions
+    watch.lap("start_s")
     _tell(pace, inside)
     probe = None
     if setting.probe and stage.device.kind == "cuda":
-        probe = mps_probe(workload, stage, cores, step_s)
+        probe = mps_probe(workload, stage, cores, step_s, watch)
     return Profile(
         workload=workload,
         gpu=stage.device.key,
@@ -108,6 +113,7 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
         trace=inside.trace,
         provenance=setting.origin.provenance(versions, pace.clocks_mhz),
         host_check_s=pace.host_check_s,
+        took=watch.took(pace.meter_s),
     )
 
 
@@ -125,6 +131,7 @@ def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> P
             more,
             windows=pace.windows + more.windows,
             host_check_s=(pace.host_check_s * (looks + 1) + more.host_check_s) / (looks + 2),
+            meter_s=pace.meter_s + more.meter_s,
         )
     return pace
 
@@ -139,14 +146,17 @@ def cores_for(workload: Workload, setting: Setting) -> tuple[int, ...]:
     return cores_of_each([workload.cores], setting.cores, share=share)[0]
 
 
-def _inside(tenant: Tenant, setting: Setting) -> _Inside:
+def _inside(tenant: Tenant, setting: Setting, watch: Stopwatch) -> _Inside:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
+    watch.lap("host_path_s")
     capability = gpu(setting.stage.device.key).compute_capability
     try:
         step: TracedStep = asked(tenant, "trace", compute_capability=capability)["step"]
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
         return _Inside(host_s=_with_loader(sum(issued["phases_s"]), issued))
+    finally:
+        watch.lap("trace_s")
     phases_s = phases_without_waits(issued["phases_s"], step.phases)
     host_s = _with_loader(sum(phases_s), issued)
     if not step.work:

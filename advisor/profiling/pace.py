@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from time import sleep, time
+from time import monotonic, sleep, time
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -13,7 +13,7 @@ from advisor.running.device import Meter
 from advisor.running.memory import memory_record
 from advisor.running.supervisor import say
 from advisor.running.tenants import GRACE_S, Ended, Tenant
-from advisor.running.windows import Timing, schedule, windows_of
+from advisor.running.windows import Schedule, Timing, schedule, windows_of
 from advisor.workload.measured import Memory, Window
 
 # From telling a tenant when to start to that moment.
@@ -38,6 +38,7 @@ class Pace:
         clocks_mhz: Of SMs and memory while it ran.
         memory: Of the tenant at its most.
         host_check_s: How fast its core was, before and after, on average.
+        meter_s: How long the device's driver took to answer.
     """
 
     windows: tuple[Window, ...]
@@ -46,6 +47,7 @@ class Pace:
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
     host_check_s: float
+    meter_s: float
 
 
 def asked(tenant: Tenant, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -95,10 +97,7 @@ def measured_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
-    _sleep_until(plan.begin_at)
-    meter.begin()
-    _sleep_until(plan.end_at)
-    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
+    activity, clocks_mhz, meter_s = _metered(meter, plan)
     told = _lively(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
     wall_s = told["completed_at"][-1] - plan.start_at
     after = asked(tenant, "check_host")["check_s"]
@@ -109,7 +108,22 @@ def measured_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -
         clocks_mhz=clocks_mhz,
         memory=memory_record(told["memory"], _on_device_mib(tenant, meter)),
         host_check_s=(before + after) / 2,
+        meter_s=meter_s,
     )
+
+
+def _metered(
+    meter: Meter, plan: Schedule
+) -> tuple[Activity | None, tuple[int | None, int | None], float]:
+    """Activity over the windows of `plan`, clocks, and how long the driver took to answer."""
+    _sleep_until(plan.begin_at)
+    began_s = monotonic()
+    meter.begin()
+    begun_s = monotonic()
+    _sleep_until(plan.end_at)
+    ended_s = monotonic()
+    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
+    return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
 
 
 def _on_device_mib(tenant: Tenant, meter: Meter) -> float | None:

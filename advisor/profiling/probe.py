@@ -2,6 +2,7 @@
 
 from advisor.errors import AdvisorError
 from advisor.profiling.pace import Pace, asked, measured_pace
+from advisor.profiling.stopwatch import Stopwatch
 from advisor.profiling.verbs import profiling_verbs
 from advisor.running.device import Meter
 from advisor.running.stage import Stage
@@ -22,7 +23,7 @@ _SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
 
 
 def mps_probe(
-    workload: Workload, stage: Stage, cores: tuple[int, ...], step_s: float
+    workload: Workload, stage: Stage, cores: tuple[int, ...], step_s: float, watch: Stopwatch
 ) -> MpsProbe | None:
     """How fast `workload` is under MPS; None, and a line that says why, where it cannot be told.
 
@@ -31,11 +32,14 @@ def mps_probe(
         stage: A GPU on which no tenant lives.
         cores: Where to pin each tenant.
         step_s: Seconds of its step without MPS.
+        watch: Gets a lap of the run without a limit, and one of those with.
     """
     try:
         stage.set_for(Mps())
         unlimited, pace = _limited(workload, stage, cores, None, step_s)
+        watch.lap("mps_s")
         limited = tuple(_limited(workload, stage, cores, limit, step_s)[0] for limit in LIMITS_PCT)
+        watch.lap("limits_s")
     except AdvisorError as error:
         # A daemon that does not start, or a client that failed: what was measured without holds.
         say(f"  no MPS probe: {error}")

@@ -81,6 +81,51 @@ class MpsProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartSeconds:
+    """How long each part of a profile took to measure, seconds of wall time.
+
+    Attributes:
+        start_s: Its process started and ended, the model built, its first steps.
+        settle_s: Until its pace was steady.
+        windows_s: The windows, with the lead before them and the checks of the host: pace, memory,
+            counters and power.
+        meter_s: The part of `windows_s` in which the driver answered for counters, power and
+            clocks; between the first answer and the last it counts by itself.
+        host_path_s: The host path, phase by phase; None without a GPU.
+        trace_s: The kernel trace; None without a GPU.
+        mps_s: Alone under MPS without a limit, its daemon and process included; None where MPS was
+            not probed.
+        limits_s: Alone under every limit tried, likewise.
+
+    Raises:
+        InvalidInput: A part took less than no time.
+    """
+
+    __pydantic_config__ = STRICT
+
+    start_s: float
+    settle_s: float
+    windows_s: float
+    meter_s: float
+    host_path_s: float | None = None
+    trace_s: float | None = None
+    mps_s: float | None = None
+    limits_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for part in self.__slots__:
+            seconds = getattr(self, part)
+            if seconds is not None and not (isfinite(seconds) and seconds >= 0):
+                raise InvalidInput(f"{part} is finite and at least 0, got {seconds}")
+
+    @property
+    def whole_s(self) -> float:
+        """All parts that were measured together."""
+        parts = (getattr(self, part) for part in self.__slots__ if part != "meter_s")
+        return sum(seconds or 0.0 for seconds in parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """One workload, measured alone.
 
@@ -98,6 +143,7 @@ class Profile:
         trace: None where no kernel was traced.
         host_check_s: Seconds of `advisor.running.host_check` on its core, mean of before and after
             the windows; None in profiles older than that check.
+        took: None in profiles older than this record.
 
     Raises:
         InvalidInput: No run can have had these numbers.
@@ -121,6 +167,7 @@ class Profile:
     trace: KernelTrace | None
     provenance: Provenance
     host_check_s: float | None = None
+    took: PartSeconds | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:

@@ -71,7 +71,12 @@ def test_a_profile_goes_to_the_users_own_folder_unless_told_otherwise(tmp_path, 
     words = ("cnn-cifar10-bs2", *QUICK)
     assert finish(None, temporary, *words, XDG_DATA_HOME=str(tmp_path))[0] == 0
     written = tmp_path / "advisor" / "profiles" / "cpu" / "cnn-cifar10-bs2.json"
-    assert read_profile(written).name == "cnn-cifar10-bs2"
+    profile = read_profile(written)
+    assert profile.name == "cnn-cifar10-bs2"
+    assert profile.took is not None
+    assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
+    assert profile.took.settle_s > 0
+    assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -9,6 +9,7 @@ from advisor.errors import AdvisorError
 from advisor.profiling.alone import Setting, _inside
 from advisor.profiling.pace import is_steady
 from advisor.profiling.probe import mps_probe
+from advisor.profiling.stopwatch import Stopwatch
 from advisor.profiling.traced import GpuWork, Phase, TracedStep
 from advisor.profiling.verbs import issue, train
 from advisor.running.device import Device
@@ -105,7 +106,7 @@ ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
 
 
 def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
-    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), setting(tmp_path))
+    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), setting(tmp_path), Stopwatch())
     assert inside.host_s == pytest.approx(3.5e-4)
     assert inside.gpu_s == pytest.approx(8e-5)
     assert inside.trace is not None
@@ -114,20 +115,26 @@ def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_p
 
 def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
     slow = ISSUED | {"loader_s": 0.01}
-    assert _inside(Replayed(issue=slow, trace={"step": STEP}), setting(tmp_path)).host_s == 0.01
+    tenant = Replayed(issue=slow, trace={"step": STEP})
+    assert _inside(tenant, setting(tmp_path), Stopwatch()).host_s == 0.01
 
 
 @pytest.mark.parametrize("answer", [Ended("died", "no CUPTI"), {"step": replace(STEP, work=())}])
 def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
-    inside = _inside(Replayed(issue=ISSUED, trace=answer), setting(tmp_path))
+    watch = Stopwatch()
+    for part in ("start_s", "settle_s", "windows_s"):
+        watch.lap(part)
+    inside = _inside(Replayed(issue=ISSUED, trace=answer), setting(tmp_path), watch)
     assert inside.host_s == pytest.approx(3.5e-4)
     assert (inside.gpu_s, inside.trace) == (None, None)
     assert "no kernel trace" in capsys.readouterr().err
+    assert watch.took(0.0).trace_s is not None, "trying took time too"
 
 
 def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("PATH", "")
-    assert mps_probe(workload("mlp-toy-bs32"), Stage(H200, tmp_path), (0,), 0.01) is None
+    task, stage = workload("mlp-toy-bs32"), Stage(H200, tmp_path)
+    assert mps_probe(task, stage, (0,), 0.01, Stopwatch()) is None
     assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err
