@@ -38,19 +38,19 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
 
     # Hundreds of small systems: threads that wait for each other make them up to 50 times slower.
     with threadpool_limits(1):
-        blocks = tuple(_blocks(rows, runs))
+        blocks = tuple(blocks_of(rows, runs))
         kernel = _tuned(rows, blocks)
         log_errors, spreads = _unseen(rows, blocks, kernel)
         fitted = _process(rows.x, _target(rows), kernel)
     share = log_errors / spreads
     return replace(
         fitted,
-        gpu_bound=_bounds(share, rows.family, rows.gpu_bound),
-        host_bound=_bounds(share, rows.family, ~rows.gpu_bound),
+        gpu_bound=bounds_of(share, rows.family, rows.gpu_bound),
+        host_bound=bounds_of(share, rows.family, ~rows.gpu_bound),
     )
 
 
-def _bounds(share: Floats, families: Sequence[str], chosen: Bools) -> Bounds:
+def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Bounds:
     """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
 
     Each family weighs the same, however many rows it has, and the level is that of split conformal
@@ -121,7 +121,7 @@ def _rounded(points: Floats) -> Floats:
 _Block = tuple[NDArray[np.intp], Bools]
 
 
-def _blocks(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
+def blocks_of(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
     """For each family the rows of all runs that have it, and which of these are its own."""
     families, of_run = np.array(rows.family), rows.of_run.astype(int)
     for family in sorted(set(rows.family)):
@@ -137,7 +137,7 @@ def errors_on_unseen(rows: Rows, runs: Sequence[Shared], kernel: Kernel) -> Floa
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        return _unseen(rows, tuple(_blocks(rows, runs)), kernel)[0]
+        return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
 
 
 def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:
