@@ -11,6 +11,7 @@ from advisor.errors import AdvisorError
 from advisor.gpu.catalogue import catalogue
 from advisor.planning.advice import DEFAULT_GPU, example_jobs, recommend
 from advisor.planning.plan import Objective, Plan, Recommendation
+from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting.answer import answer, bounds_note, calibrated_note
 from advisor.reporting.charts import memory_chart, plans_chart, sm_chart
 from advisor.reporting.drawing import drawing
@@ -23,6 +24,8 @@ _OBJECTIVES: dict[Objective, str] = {
     "makespan": "all done soonest",
     "throughput": "most work per hour",
     "energy": "least energy",
+    "energy-epoch": "least energy per epoch",
+    "energy-example": "least energy per example",
     "fairness": "nobody left behind",
 }
 _Chosen = tuple[tuple[str, int, float], ...]
@@ -33,25 +36,39 @@ def main() -> None:
     st.title("How should these jobs share one GPU?")
     try:
         with st.sidebar:
-            gpu, chosen, objective = _question()
+            gpu, chosen, objective, cap_w = _question()
         if chosen:
-            _show(_advice(gpu, chosen, objective))
+            _show(_advice(gpu, chosen, objective, cap_w))
     except AdvisorError as error:
         st.error(str(error))
 
 
-def _question() -> tuple[str, _Chosen, Objective]:
-    """What the user asks: the GPU, each job's name, copies and epochs, and the objective."""
+def _question() -> tuple[str, _Chosen, Objective, float | None]:
+    """What the user asks: the GPU, each job's name, copies and epochs, objective, power cap."""
     measured = [key for key in profiled_gpus() if key in catalogue()]
     if not measured:
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
-        return DEFAULT_GPU, (), "makespan"
+        return DEFAULT_GPU, (), "makespan", None
     first = measured.index(DEFAULT_GPU) if DEFAULT_GPU in measured else 0
     gpu = st.selectbox("GPU", measured, index=first, key="gpu")
     objective = st.radio(
         "Best means", list(_OBJECTIVES), format_func=_OBJECTIVES.__getitem__, key="objective"
     )
-    return gpu, _chosen_jobs(gpu), objective
+    cap_w = _power_cap_w()
+    return gpu, _chosen_jobs(gpu), objective, cap_w
+
+
+def _power_cap_w() -> float | None:
+    """Watts as typed, which the library judges; None where nothing is."""
+    return st.number_input(
+        "Power cap, W",
+        value=None,
+        step=10.0,
+        format="%g",
+        placeholder="the GPU's own limit",
+        help=f"What the GPU may draw at most. What a cap does was {CAP_NOTE}.",
+        key="power cap",
+    )
 
 
 def _chosen_jobs(gpu: str) -> _Chosen:
@@ -84,13 +101,13 @@ def _copies_and_epochs(name: str, epochs: float) -> tuple[str, int, float]:
 
 
 @st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")
-def _advice(gpu: str, chosen: _Chosen, objective: Objective) -> Recommendation:
+def _advice(gpu: str, chosen: _Chosen, objective: Objective, cap_w: float | None) -> Recommendation:
     jobs = [
         job
         for name, copies, epochs in chosen
         for job in [Job(load_profile(name, gpu), epochs)] * copies
     ]
-    return recommend(jobs, gpu, objective, present=present_machine(gpu))
+    return recommend(jobs, gpu, objective, power_cap_w=cap_w, present=present_machine(gpu))
 
 
 def _show(advised: Recommendation) -> None:

@@ -1,12 +1,15 @@
 """The page, as somebody uses it: from the first paint to a wrong choice."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from advisor.workload.writing import calibration_text
+from advisor.planning.plan import Objective
+from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.calibration.recorded import calibration
 
@@ -31,6 +34,10 @@ def page(filled, monkeypatch, tmp_path):
 
 def choose(page, *names):
     return page.multiselect(key=f"jobs {shelf.GPU}").set_value(list(names)).run()
+
+
+def cap(page, watts):
+    return page.number_input(key="power cap").set_value(watts).run()
 
 
 def charts(page):
@@ -79,6 +86,59 @@ def test_another_objective_ranks_by_it(page):
     page.radio(key="objective").set_value("throughput").run()
     assert not page.exception
     assert "throughput" in page.success[0].value
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [("energy-epoch", "for an epoch of"), ("energy-example", "an example of")],
+)
+def test_energy_per_epoch_and_per_example_are_objectives_too(page, objective, said):
+    page.run()
+    page.radio(key="objective").set_value(objective).run()
+    assert not page.exception
+    assert not page.error
+    assert said in page.success[0].value
+
+
+def test_the_page_offers_every_objective_that_there_is(page):
+    page.run()
+    assert len(page.radio(key="objective").options) == len(get_args(Objective))
+
+
+def test_under_a_power_cap_all_says_that_its_effect_was_not_measured_here(page):
+    page.run()
+    before = page.table[0].value["energy"][0]
+    cap(page, 250)
+    assert not page.exception
+    assert page.table[0].value["energy"][0] != before
+    assert "power cap of 250 W: not measured on this GPU" in page.success[0].value
+    assert "power cap of 250 W: not measured on this GPU" in page.warning[0].value
+    assert set(page.table[0].value["stands on"]) == {"an estimate"}
+    cap(page, None)
+    assert page.table[0].value["energy"][0] == before
+
+
+@pytest.mark.parametrize("watts", [-300, 0, 701, 1e300])
+def test_a_power_cap_that_cannot_be_set_is_refused_in_words(page, watts):
+    page.run()
+    cap(page, watts)
+    assert not page.exception
+    assert "at most 700 W" in page.error[0].value
+    assert not page.success
+
+
+def test_a_power_cap_over_jobs_whose_power_nobody_measured_is_refused_in_words(
+    page, monkeypatch, tmp_path
+):
+    dark = replace(shelf.PROFILES["resnet26-cifar10-bs128"], power_w=None, energy_j=None)
+    folder = tmp_path / "profiles"
+    write_whole(folder / shelf.GPU / f"{dark.name}.json", profile_text(dark))
+    monkeypatch.setenv("ADVISOR_PROFILES", str(folder))
+    page.run()
+    assert page.success, "without a cap its power is not needed"
+    cap(page, 300)
+    assert not page.exception
+    assert "needs the power of every job" in page.error[0].value
 
 
 def test_a_mig_plan_is_labelled_as_estimated(page):

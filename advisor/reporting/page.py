@@ -3,7 +3,7 @@
 from advisor.planning.plan import Plan, Recommendation
 from advisor.prediction.answer import JobPrediction, MixPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import gain
+from advisor.reporting.answer import cap_note, gain
 
 _MIB_PER_GIB = 1024
 
@@ -47,8 +47,11 @@ def _job_row(job: JobPrediction) -> dict[str, str]:
 
 def caution(mix: MixPrediction) -> str | None:
     """What to know before trusting a plan; None where real runs of its kind stand behind it."""
+    said = []
     if mix.estimated_from:
-        return f"Measured on {mix.estimated_from} and translated: not confirmed on this GPU."
-    if not mix.confirmed_on_hardware:
-        return "Estimated, not confirmed on hardware."
-    return None
+        said.append(f"Measured on {mix.estimated_from} and translated: not confirmed on this GPU.")
+    elif not mix.confirmed_on_hardware:
+        said.append("Estimated, not confirmed on hardware.")
+    if mix.power_cap_w is not None:
+        said.append(cap_note(mix.power_cap_w))
+    return " ".join(said) or None

@@ -17,6 +17,7 @@ def test_a_plan_with_real_runs_behind_it_needs_no_caution():
     [
         ({"confirmed_on_hardware": False}, "Estimated, not confirmed on hardware"),
         ({"estimated_from": "h200-141gb"}, "Measured on h200-141gb and translated"),
+        ({"power_cap_w": 300.0}, "power cap of 300 W: not measured on this GPU: translated from"),
     ],
 )
 def test_a_plan_without_real_runs_says_so(change, said):
