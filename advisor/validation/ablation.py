@@ -18,6 +18,7 @@ from advisor.prediction.regression import errors_on_unseen
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.prediction.traits import TRAITS
+from advisor.validation.profiling_time import PROBE, median_seconds
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -36,6 +37,13 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "capacity model": ("log_capacity",),
 }  # fmt: skip
 
+# Which part of profiling makes it possible.
+_MEASURED_BY: Mapping[str, tuple[str, ...]] = {
+    "GPM counters": ("meter_s",),
+    "MPS probe": PROBE,
+    "what its kernels are like": ("trace_s",),
+}
+
 _TERMS: Mapping[str, Callable[[Physics], Physics]] = {
     "cost of a switch": lambda p: replace(p, slicing=replace(p.slicing, switch_s=0.0)),
     "patience of an idle owner": lambda p: replace(p, slicing=replace(p.slicing, patience_s=0.0)),
@@ -52,17 +60,20 @@ class Ablated:
     Attributes:
         part: What was left out, in words.
         mape: Mean absolute error of the step by mode, for families left out, scored runs alone.
+        seconds: That profiling spends on it, in the median; None where no profile recorded it, or
+            where nothing is measured for it.
     """
 
     part: str
     mape: Mapping[str, float]
+    seconds: float | None = None
 
 
 def ablations(
     profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], gpu: Gpu,
     model: Model,
 ) -> tuple[Ablated, ...]:  # fmt: skip
-    """The error with all parts, and without each.
+    """The error with all parts, and without each, beside what each takes to measure.
 
     Args:
         profiles: Solo profiles by name.
@@ -74,13 +85,17 @@ def ablations(
     bench = _Bench(shared_runs(profiles, runs), {run.id for run in scored}, Playback(gpu), model)
     found = [Ablated("nothing", bench.mape(FEATURES, model.physics))]
     found += [
-        Ablated(part, bench.mape(_without(columns), model.physics))
+        Ablated(part, bench.mape(_without(columns), model.physics), _seconds(profiles, part))
         for part, columns in _PARTS.items()
     ]
     found += [
         Ablated(term, bench.mape(FEATURES, off(model.physics))) for term, off in _TERMS.items()
     ]
     return (*found, Ablated("the whole regression", bench.mape((), model.physics)))
+
+
+def _seconds(profiles: Mapping[str, Profile], part: str) -> float | None:
+    return median_seconds(profiles.values(), _MEASURED_BY.get(part, ()))
 
 
 def _without(columns: Sequence[str]) -> tuple[str, ...]:
@@ -120,13 +135,17 @@ def _errors(rows: Rows, runs: Sequence[Shared], columns: Sequence[str], kernel: 
     return errors_on_unseen(replace(rows, x=rows.x[:, kept]), runs, shorter)
 
 
-HEADINGS = ("without", "naive", "MPS", "MPS limits")
+HEADINGS = ("without", "naive", "MPS", "MPS limits", "seconds of profiling")
 
 
 def ablation_rows(found: Sequence[Ablated]) -> list[list[str]]:
     """A line for each part, errors in per cent."""
     modes = ("naive", "mps", "mps-limits")
     return [
-        [each.part, *(f"{each.mape[m]:.1%}" if m in each.mape else "-" for m in modes)]
+        [
+            each.part,
+            *(f"{each.mape[m]:.1%}" if m in each.mape else "-" for m in modes),
+            "-" if each.seconds is None else f"{each.seconds:.2f}",
+        ]
         for each in found
     ]

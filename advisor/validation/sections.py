@@ -9,6 +9,7 @@ from advisor.validation.noise import steadiness
 from advisor.validation.panels import HEADINGS as PANEL_HEADINGS
 from advisor.validation.panels import Panel, panel_rows
 from advisor.validation.plots import plots
+from advisor.validation.profiling_time import profiling_time_text
 from advisor.validation.scoreboard import scoreboard
 from advisor.validation.tables import HEADINGS, cells, remarks
 from advisor.validation.validate import HEADINGS as RUN_HEADINGS
@@ -39,13 +40,14 @@ def families(found: Findings) -> str:
 def without(found: Findings) -> str:
     """What each part of a profile and each term of the physics buys."""
     table = markdown(ablation.HEADINGS, ablation.ablation_rows(found.ablations))
+    cost = profiling_time_text(found.profiles.values())
     return _joined(
         "## Without a part",
         table,
         "MAPE of the same jobs, families left out, if the model had not this part: columns of the "
         "regression that a part of the profile makes possible, then terms of the replay, then the "
-        "regression itself. Nothing else is tuned anew. Counters come with the pace; the probe "
-        "starts four more processes and takes about half of the time that a profile takes.",
+        "regression itself. Nothing else is tuned anew.",
+        *([cost] if cost else []),
     )
 
 

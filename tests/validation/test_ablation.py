@@ -1,19 +1,26 @@
+from dataclasses import replace
+
 import pytest
 
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.fit import fit
-from advisor.validation.ablation import ablation_rows, ablations
+from advisor.validation.ablation import HEADINGS, ablation_rows, ablations
 from advisor.validation.selection import select
 from tests.validation import campaign
+from tests.validation.test_profiling_time import took
 
 H200 = gpu("h200-141gb")
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(model):
     profiles, runs = campaign.PROFILES, campaign.campaign()
-    model = fit(profiles, runs, H200)
     return ablations(profiles, runs, select(profiles, runs, H200).scored, H200, model)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit(campaign.PROFILES, campaign.campaign(), H200)
 
 
 def test_every_part_has_a_line_and_the_first_has_all_of_them(found):
@@ -21,7 +28,25 @@ def test_every_part_has_a_line_and_the_first_has_all_of_them(found):
     assert rows[0][0] == "nothing"
     assert rows[-1][0] == "the whole regression"
     assert len({row[0] for row in rows}) == len(rows)
-    assert all(len(row) == 4 for row in rows)
+    assert {len(row) for row in rows} == {len(HEADINGS)}
+
+
+def test_where_no_profile_recorded_its_time_no_part_has_seconds(found):
+    assert {row[-1] for row in ablation_rows(found)} == {"-"}
+
+
+def test_a_part_that_must_be_measured_shows_the_median_of_the_seconds_it_took(model):
+    runs = campaign.campaign()
+    scored = select(campaign.PROFILES, runs, H200).scored
+    profiles = {
+        name: replace(each, took=took(float(number), 2.0) if number < 3 else None)
+        for number, (name, each) in enumerate(campaign.PROFILES.items())
+    }
+    rows = ablation_rows(ablations(profiles, runs, scored, H200, model))
+    seconds = {row[0]: row[-1] for row in rows if row[-1] != "-"}
+    assert seconds == {
+        "GPM counters": "0.25", "MPS probe": "3.00", "what its kernels are like": "2.00",
+    }  # fmt: skip
 
 
 def test_without_the_regression_runs_that_are_slower_than_replayed_are_missed_by_more(found):
