@@ -11,18 +11,13 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.memory_fit import fit_context, fit_edges, log_memory, memory_sigma, trials
-from advisor.prediction.model import Alone, Data, Model, Plain, is_gpu_bound
-from advisor.prediction.observation import (
-    Playback,
-    Shared,
-    capacity_log_errors,
-    shared_runs,
-)
+from advisor.prediction.model import Alone, Data, Model, is_gpu_bound
+from advisor.prediction.observation import Playback, Shared, shared_runs
+from advisor.prediction.plain_fit import fit_plain, plain_rows
 from advisor.prediction.power_fit import fit_power
 from advisor.prediction.regression import fit_correction
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.replay import TimeSlicing
-from advisor.prediction.script import Floats
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
@@ -77,7 +72,8 @@ def fit(
         physics=physics,
         corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
                      for mode, chosen in modes.items()},
-        capacity={mode: _plain(capacity_log_errors(chosen)) for mode, chosen in modes.items()},
+        capacity={mode: fit_plain(rows, chosen) for mode, chosen in modes.items()
+                  if (rows := plain_rows(chosen, gpu)) is not None},
         alone=_alone(profiles, runs),
         context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
@@ -143,8 +139,3 @@ def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Pr
     alone = [run for run in runs if len(run.tenants) == 1 and run.shows_pace]
     named = [(run.tenants[0].workload.name, run) for run in alone]
     return [(profiles[name], run) for name, run in named if name in profiles]
-
-
-def _plain(log_errors: Floats) -> Plain:
-    low, high = np.quantile(log_errors, (0.05, 0.95))
-    return Plain(low=min(0.0, float(low)), high=max(0.0, float(high)))

@@ -13,6 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction.distilled import Distilled
 from advisor.prediction.features import FEATURES
 from advisor.prediction.memory import Context, Edge
+from advisor.prediction.plain import Plain
 from advisor.prediction.power import Power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
@@ -132,16 +133,6 @@ class Correction:
         """Covariance of each row with each point, shape (rows, points)."""
         scaled = (rows - np.array(self.mean)) / np.array(self.scale)
         return self.kernel.likeness(scaled, self._points)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
-    """The capacity model's errors in one mode, for profiles without a trace."""
-
-    __pydantic_config__ = STRICT
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.host import profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
@@ -159,13 +158,3 @@ class Playback:
             ),
         )
         return rows.chosen(np.concatenate([shared.telling for _, shared, _ in played]))
-
-
-def capacity_log_errors(runs: Sequence[Shared]) -> Floats:
-    """Log of measured over the capacity model's step, over all jobs of `runs`."""
-    logs = [
-        np.log(shared.measured_s / np.array(steps))
-        for shared in runs
-        if (steps := capacity_steps(shared.profiles, shared.sharing)) is not None
-    ]
-    return np.concatenate(logs) if logs else np.zeros(0)

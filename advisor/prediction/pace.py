@@ -9,6 +9,7 @@ from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.model import Model, mode_of
+from advisor.prediction.plain import columns, seen_by_driver
 from advisor.prediction.rehearsal import rehearse, with_doubts
 from advisor.prediction.script import Floats
 from advisor.prediction.slices import step_on_instance
@@ -60,7 +61,7 @@ def _shared(
     )
     correction = model.corrections.get(mode_of(sharing))
     if replayed is None or correction is None:
-        return _by_capacity(profiles, sharing, model)
+        return _by_capacity(profiles, sharing, gpu, model)
     rows = features(profiles, sharing, gpu, replayed)
     alone_s = np.array([each.step_s for each in profiles])
     middle = corrected(replayed.steps_s, correction.log_correction(rows), alone_s)
@@ -74,17 +75,24 @@ def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Fl
     return np.asarray(np.maximum(replayed_s * np.exp(log_correction), alone_s))
 
 
-def _by_capacity(profiles: Sequence[Profile], sharing: Naive | Mps, model: Model) -> list[Interval]:
-    steps = capacity_steps(profiles, sharing)
-    error = model.capacity.get(mode_of(sharing))
-    if steps is None or error is None:
+def _by_capacity(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+) -> list[Interval]:
+    """From what nvidia-smi shows, for all jobs alike, since one of them has no more to tell."""
+    bare = [seen_by_driver(each) for each in profiles]
+    steps, plain = capacity_steps(bare, sharing), model.capacity.get(mode_of(sharing))
+    if steps is None or plain is None:
         # Nothing says how busy the GPU is: between no loss and strict turns.
         turns = len(profiles)
         return [
             Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)
             for each in profiles
         ]
-    return [Interval(s * float(np.exp(error.low)), s, s * float(np.exp(error.high))) for s in steps]
+    capacity_s, alone_s = np.array(steps), np.array([each.step_s for each in profiles])
+    rows = columns(bare, sharing, gpu, capacity_s)
+    middle = corrected(capacity_s, plain.log_correction(rows), alone_s)
+    low, high = float(np.exp(plain.low)), float(np.exp(plain.high))
+    return [Interval(s * low, s, s * high) for s in map(float, middle)]
 
 
 def _around(step_s: float, spread: float) -> Interval:

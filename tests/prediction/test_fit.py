@@ -158,19 +158,6 @@ def test_too_few_runs_are_refused(runs):
         fit(PROFILES, runs[:4], H200)
 
 
-def test_profiles_without_a_trace_get_the_capacity_model_and_a_wider_answer(model):
-    bare = [replace(PROFILES[name], trace=None) for name in NAMES[:3]]
-    full = [PROFILES[name] for name in NAMES[:3]]
-    for sharing in (Naive(), Mps()):
-        plain = Predictor(H200, model).predict(bare, sharing)
-        exact = Predictor(H200, model).predict(full, sharing)
-        assert len(plain.jobs) == 3
-        for job, better in zip(plain.jobs, exact.jobs, strict=True):
-            width, narrow = (each.step_s.p95 / each.step_s.p05 for each in (job, better))
-            assert width > 1
-            assert narrow > 1
-
-
 @pytest.mark.parametrize("sharing", ["mps=50", "mps=50,50,50", "mig=3g.71gb"])
 def test_limits_or_instances_for_another_number_of_jobs_are_refused(model, sharing):
     pair = [PROFILES[name] for name in NAMES[:2]]

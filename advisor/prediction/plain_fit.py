@@ -1,0 +1,88 @@
+"""Fits what is said of mixes without kernel traces, to runs whose traces are looked away from."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.model import is_gpu_bound
+from advisor.prediction.observation import Bools, Rows, Shared
+from advisor.prediction.pace import corrected
+from advisor.prediction.plain import Plain, columns, drawn, seen_by_driver
+from advisor.prediction.regression import blocks_of, bounds_of
+from advisor.prediction.script import Floats
+
+# Strength of the ridge, in rows. Ten times as much moves errors by a point at most.
+_RIDGE = 3.0
+
+
+def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
+    """What the capacity model misses in one mode.
+
+    Its interval is that of errors on families left out, by the rule of `regression.bounds_of`.
+
+    Args:
+        rows: By `plain_rows`, some or all of them.
+        runs: As they were given to it.
+    """
+    everything = np.ones(len(rows.family), dtype=bool)
+    bounds = bounds_of(_errors_on_unseen(rows, runs), rows.family, everything)
+    return _ridge(rows, everything, bounds.low, bounds.high)
+
+
+def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
+    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None where it saw none.
+
+    What the capacity model says stands where that of replay does otherwise.
+    """
+    bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
+    steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
+    known = [(index, runs[index], bare[index], np.array(s))
+             for index, s in enumerate(steps) if s is not None]  # fmt: skip
+    if not known:
+        return None
+    rows = Rows(
+        of_run=np.array([index for index, shared, _, _ in known for _ in shared.profiles]),
+        family=tuple(family for _, shared, _, _ in known for family in shared.families),
+        x=np.concatenate([columns(each, s.sharing, gpu, by) for _, s, each, by in known]),
+        alone_s=np.concatenate([shared.alone_s for _, shared, _, _ in known]),
+        replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in known]),
+        measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in known]),
+        gpu_bound=np.array([is_gpu_bound(p) for _, s, _, _ in known for p in s.profiles]),
+    )
+    return rows.chosen(np.concatenate([shared.telling for _, shared, _, _ in known]))
+
+
+def _errors_on_unseen(rows: Rows, runs: Sequence[Shared]) -> Floats:
+    """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
+    log_errors = np.zeros(len(rows.family))
+    for left_out, own in blocks_of(rows, runs):
+        kept = np.ones(len(rows.family), dtype=bool)
+        kept[left_out] = False
+        scored = left_out[own]
+        log_correction = _ridge(rows, kept).log_correction(rows.x[scored])
+        middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
+        log_errors[scored] = np.log(rows.measured_s[scored] / middle)
+    return log_errors
+
+
+def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plain:
+    """The straight line through the rows `kept`."""
+    x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
+    count = np.maximum(np.isfinite(x).sum(axis=0), 1)
+    mean = np.nansum(x, axis=0) / count
+    scale = np.sqrt(np.nansum((x - mean) ** 2, axis=0) / count)
+    scale[scale < 1e-12] = 1.0
+    away, constant = drawn((x - mean) / scale), float(y.mean())
+    weights = np.linalg.solve(
+        away.T @ away + _RIDGE * np.eye(away.shape[1]), away.T @ (y - constant)
+    )
+    return Plain(
+        low=low,
+        high=high,
+        constant=constant,
+        mean=tuple(map(float, mean)),
+        scale=tuple(map(float, scale)),
+        weights=tuple(map(float, weights)),
+    )

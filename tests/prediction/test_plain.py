@@ -1,0 +1,152 @@
+"""Answers where a profile has what nvidia-smi shows and no more."""
+
+import json
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.fit import fit
+from advisor.prediction.model import load_model, model_text
+from advisor.prediction.observation import shared_runs
+from advisor.prediction.plain import Plain, columns, seen_by_driver
+from advisor.prediction.plain_fit import fit_plain, plain_rows
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.measured import Window
+from tests import synthetic
+
+H200 = gpu("h200-141gb")
+TRUTH = 1.3  # how much slower than the capacity model says these made-up runs are
+NAMES = (
+    "resnet26-cifar10-bs128",
+    "cait_xxs24_224-cifar10-bs128",
+    "bert-base-finetune-bs16",
+    "gpt2-small-finetune-bs2",
+    "mlp-toy-bs128",
+    "vit_small_patch16_224-imagenet64-bs128",
+)
+PROFILES = {
+    name: synthetic.profile(name, gpu_s=0.004 + 0.003 * number, host_s=0.008)
+    for number, name in enumerate(NAMES)
+}
+MODES = ("naive", "mps", "mps=43,43")
+
+
+def _run(number, pair, sharing, factor):
+    """As the capacity model says of bare profiles, but `factor` times as slow."""
+    bare = [seen_by_driver(each) for each in pair]
+    steps = factor * np.array(capacity_steps(bare, parse_sharing(sharing)))
+    made = synthetic.run(list(pair), sharing, run_id=f"r{number}-{sharing}")
+    tenants = tuple(
+        replace(tenant, windows=(Window(float(step), 1.0),) * 3)
+        for tenant, step in zip(made.tenants, steps, strict=True)
+    )
+    return replace(made, tenants=tenants)
+
+
+def _runs(factor_of=lambda _: TRUTH):
+    pairs = list(combinations_with_replacement(PROFILES.values(), 2))
+    return [_run(n, pair, sharing, factor_of(n))
+            for n, pair in enumerate(pairs) for sharing in MODES]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit(PROFILES, _runs(), H200)
+
+
+def _bare(names=NAMES[:2]):
+    return [seen_by_driver(PROFILES[name]) for name in names]
+
+
+def test_what_the_driver_sees_is_pace_utilisation_power_and_memory():
+    whole = PROFILES[NAMES[0]]
+    bare = seen_by_driver(whole)
+    assert (bare.step_s, bare.power_w, bare.memory) == (whole.step_s, whole.power_w, whole.memory)
+    assert (bare.trace, bare.mps, bare.host_s) == (None, None, None)
+    assert bare.counters.source == "nvml"
+    assert bare.counters.sm_active is None
+    assert bare.busy_share == pytest.approx(whole.counters.gract)
+    assert seen_by_driver(bare) == bare
+
+
+def test_utilisation_alone_is_answered_as_what_was_learnt_of_capacity(model):
+    for sharing in map(parse_sharing, MODES):
+        mix = Predictor(H200, model).predict(_bare(), sharing)
+        learnt = TRUTH * np.array(capacity_steps(_bare(), sharing))
+        assert [job.step_s.p50 for job in mix.jobs] == pytest.approx(list(learnt), rel=0.03)
+
+
+def test_a_mix_with_one_bare_profile_is_answered_as_if_all_were_bare(model):
+    one, other = (PROFILES[name] for name in NAMES[:2])
+    mixed = Predictor(H200, model).predict([seen_by_driver(one), other], Mps())
+    bare = Predictor(H200, model).predict(_bare(), Mps())
+    assert [job.step_s for job in mixed.jobs] == [job.step_s for job in bare.jobs]
+
+
+def test_without_power_or_far_from_anything_known_an_answer_stays_finite(model):
+    odd = replace(PROFILES[NAMES[0]], power_w=None, windows=(Window(5000.0, 1.0),) * 3)
+    for sharing in (Naive(), Mps(), Mps((1.0, 100.0))):
+        mix = Predictor(H200, model).predict([seen_by_driver(odd), *_bare(NAMES[1:2])], sharing)
+        for job in mix.jobs:
+            assert np.isfinite(job.step_s.p95)
+            assert job.slowdown >= 1
+
+
+def test_a_profile_that_says_nothing_of_the_gpu_is_somewhere_between_no_loss_and_strict_turns(
+    model,
+):
+    silent = replace(_bare()[0], counters=None, gpu_s=None)
+    job = Predictor(H200, model).predict([silent, silent], Mps()).jobs[0]
+    assert (job.step_s.p05, job.step_s.p95) == (silent.step_s, 2 * silent.step_s)
+
+
+def test_the_interval_is_that_of_errors_on_families_left_out():
+    random = np.random.default_rng(5)
+    noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))))
+    naive = [each for each in noisy if each.mode == "naive"]
+    plain = fit_plain(plain_rows(naive, H200), naive)
+    inside = []
+    for shared in naive:
+        bare = [seen_by_driver(each) for each in shared.profiles]
+        steps = np.array(capacity_steps(bare, shared.sharing))
+        missed = np.log(shared.measured_s / steps) - plain.log_correction(
+            columns(bare, shared.sharing, H200, steps)
+        )
+        inside += list((plain.low <= missed) & (missed <= plain.high))
+    assert np.mean(inside) >= 0.85
+    assert 0.4 < plain.high - plain.low < 1.2, "about 3.3 standard deviations of 0.2"
+
+
+def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
+    silent = {name: replace(p, counters=None, gpu_s=None) for name, p in PROFILES.items()}
+    assert plain_rows(shared_runs(silent, _runs()[:6]), H200) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plain: plain.update(low=0.1), "both sides"),
+        (lambda plain: plain.update(weights=[1.0]), "other columns"),
+        (lambda plain: plain.update(scale=[0.0] * len(plain["scale"])), "above 0"),
+    ],
+)
+def test_a_malformed_answer_without_traces_is_refused(model, tmp_path, change, said):
+    document = json.loads(model_text(model))
+    change(document["capacity"]["mps"])
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=said):
+        load_model(path)
+
+
+def test_where_nothing_was_learnt_the_capacity_model_stands_as_it_is(model):
+    untaught = replace(model, capacity={"naive": Plain(low=-0.1, high=0.1)})
+    mix = Predictor(H200, untaught).predict(_bare(), Naive())
+    said = capacity_steps(_bare(), Naive())
+    assert [job.step_s.p50 for job in mix.jobs] == pytest.approx(said)
