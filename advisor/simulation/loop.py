@@ -1,0 +1,212 @@
+"""Jobs that share GPUs over time: when one ends, the rest change pace and one waiting may start.
+
+Time jumps from one arrival or end to the next. Between two of them no pace changes, so the answer
+is exact: there is no step size to choose. Who runs how fast beside whom, and who starts next, is
+asked of others.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+from advisor.errors import NothingFits
+
+# Jobs within this share of their work from the end are at the end: rounding, not work.
+_DONE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a job has to do: `work_steps`, above 0, from `arrival_s` on."""
+
+    work_steps: float
+    arrival_s: float = 0.0
+
+
+class Seat(NamedTuple):
+    """A running job, and which of its GPU's places it has: both by number."""
+
+    job: int
+    place: int
+
+
+class Start(NamedTuple):
+    """A job that starts now, where."""
+
+    job: int
+    gpu: int
+    place: int
+
+
+Seats = tuple[Seat, ...]
+"""All that runs on a GPU, in the jobs' order."""
+
+Pace = Callable[[Seats], Sequence[float]]
+"""Who runs on a GPU -> steps a second of each, in that order."""
+
+
+class Queue(Protocol):
+    """Jobs that have arrived and not started; it decides who starts next, and where."""
+
+    def add(self, job: int) -> None: ...
+
+    def take(self, gpus: Sequence[Seats]) -> Start | None:
+        """Let one job go that can start now; None: nobody, until somebody arrives or ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of time in which the same jobs run on one GPU.
+
+    Attributes:
+        speeds: Steps a second of each, shape (seats,).
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    seats: Seats
+    speeds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What happened.
+
+    Attributes:
+        stretches: Of all GPUs, in the order of their ends; time in which a GPU has no job is in
+            none.
+        starts_s: When each job started, shape (jobs,).
+        ends_s: When each ended, likewise.
+    """
+
+    stretches: tuple[Stretch, ...]
+    starts_s: tuple[float, ...]
+    ends_s: tuple[float, ...]
+
+    @property
+    def makespan_s(self) -> float:
+        """Until the last job ends; 0 where there was none."""
+        return max(self.ends_s, default=0.0)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """One GPU now: `pause_s` after `since_s` the next of its jobs ends, if none comes."""
+
+    seats: Seats = ()
+    speeds: tuple[float, ...] = ()
+    since_s: float = 0.0
+    pause_s: float = 0.0
+    changes: int = 0  # an end foreseen before the last change is void
+
+
+@dataclass(slots=True)
+class _World:
+    tasks: Sequence[Task]
+    pace: Pace
+    gpus: list[_Gpu]
+    now_s: float = 0.0
+    left: dict[int, float] = field(default_factory=dict)
+    ends: list[tuple[float, int, int]] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    starts_s: dict[int, float] = field(default_factory=dict)
+    ends_s: dict[int, float] = field(default_factory=dict)
+
+    def next_end_s(self) -> float:
+        """When the next job ends if nobody comes; infinite if nobody runs."""
+        while self.ends and self.ends[0][2] != self.gpus[self.ends[0][1]].changes:
+            heappop(self.ends)
+        return self.ends[0][0] if self.ends else float("inf")
+
+    def end_due(self) -> set[int]:
+        """Let the jobs end whose time has come; the GPUs that they leave."""
+        left = set()
+        while self.next_end_s() <= self.now_s:
+            _, at, _ = heappop(self.ends)
+            self.advance(at, self.gpus[at].pause_s)
+            left.add(at)
+        return left
+
+    def advance(self, at: int, seconds: float) -> None:
+        """What a GPU's jobs do in `seconds`; whoever has nothing left to do has ended."""
+        gpu = self.gpus[at]
+        if gpu.seats and self.now_s > gpu.since_s:
+            stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds)
+            self.stretches.append(stretch)
+        gpu.since_s = self.now_s
+        for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
+            self.left[seat.job] -= speed * seconds
+            if self.left[seat.job] <= _DONE * self.tasks[seat.job].work_steps:
+                self.ends_s[seat.job] = self.now_s
+                del self.left[seat.job]
+        gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
+
+    def begin(self, queue: Queue) -> set[int]:
+        """Let jobs start as `queue` says; the GPUs that they start on."""
+        seats = [gpu.seats for gpu in self.gpus]
+        joined = set()
+        while start := queue.take(seats):
+            job, at, place = start
+            gpu = self.gpus[at]
+            if gpu.since_s < self.now_s:
+                self.advance(at, self.now_s - gpu.since_s)
+            self.left[job] = self.tasks[job].work_steps
+            self.starts_s[job] = self.now_s
+            gpu.seats = seats[at] = tuple(sorted((*gpu.seats, Seat(job, place))))
+            joined.add(at)
+        return joined
+
+    def go_on(self, at: int) -> None:
+        """Foresee the next end on a GPU whose jobs have changed."""
+        gpu = self.gpus[at]
+        gpu.changes += 1
+        gpu.speeds = tuple(self.pace(gpu.seats)) if gpu.seats else ()
+        if gpu.seats:
+            gpu.pause_s = min(
+                self.left[seat.job] / speed
+                for seat, speed in zip(gpu.seats, gpu.speeds, strict=True)
+            )
+            heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
+
+
+def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> History:
+    """What happens to `tasks` on equal `gpus`, from second 0 until the last has ended.
+
+    Args:
+        tasks: In any order of arrival.
+        pace: Asked whenever other jobs run on a GPU than before; above 0.
+        queue: Empty; jobs are added in the order of their arrival.
+        gpus: How many.
+
+    Raises:
+        NothingFits: A job has waited until every GPU was empty, and was not let start.
+    """
+    world = _World(tasks, pace, [_Gpu() for _ in range(gpus)])
+    coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
+    while (soonest_s := _soonest_s(world, tasks, coming)) < float("inf"):
+        world.now_s = soonest_s
+        changed = world.end_due()
+        while coming and tasks[coming[0]].arrival_s <= soonest_s:
+            queue.add(coming.popleft())
+        for at in sorted(changed | world.begin(queue)):
+            world.go_on(at)
+    if len(world.ends_s) < len(tasks):
+        raise NothingFits(f"{len(tasks) - len(world.ends_s)} jobs wait for ever: no GPU holds them")
+    return History(
+        tuple(world.stretches),
+        tuple(world.starts_s[job] for job in range(len(tasks))),
+        tuple(world.ends_s[job] for job in range(len(tasks))),
+    )
+
+
+def _soonest_s(world: _World, tasks: Sequence[Task], coming: deque[int]) -> float:
+    arrival_s = tasks[coming[0]].arrival_s if coming else float("inf")
+    return min(arrival_s, world.next_end_s())
