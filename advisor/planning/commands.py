@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
-from advisor.sharing import Instance, Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Hybrid, Instance, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.job import Job
 
 _PIPE = "CUDA_MPS_PIPE_DIRECTORY"
@@ -37,6 +38,10 @@ def commands(jobs: Sequence[Job], sharing: Sharing, gpu: Gpu) -> tuple[str, ...]
                 cap + line for cap, line in zip(caps or [""] * len(jobs), pinned, strict=True)
             ]
             return (device, *_START_MPS, *_background(starts), *_STOP_MPS)
+        case Hybrid() | Phases():
+            raise InvalidInput(
+                f"{sharing}: no commands are written for it yet. Choose another plan"
+            )
         case _:
             assert_never(sharing)
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import MixPrediction
+from advisor.prediction.phased import in_phases
 from advisor.prediction.quick import Quick
-from advisor.sharing import Instance, Mig, Mps, Sharing
+from advisor.sharing import Arrangement, Instance, Mig, Phases, Sharing
+from advisor.sharing.parts import check_count, only
 from advisor.workload.job import Job
 
 
@@ -17,7 +19,7 @@ class Mixes:
         self._predictor = predictor
         profiles = [job.profile for job in self.jobs]
         self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
-        self._known: dict[tuple[tuple[int, ...], Sharing], MixPrediction] = {}
+        self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
 
     @property
     def everyone(self) -> tuple[int, ...]:
@@ -34,35 +36,29 @@ class Mixes:
         return self._predictor.quick([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
-        """What happens while all jobs run; refuses limits for another number of jobs."""
-        return self._ask(self.everyone, sharing)
+        """What happens while all jobs run, or all of a group; refuses limits for other jobs."""
+        if not isinstance(sharing, Phases):
+            return self._ask(self.everyone, sharing)
+        check_count(sharing, len(self.jobs))
+        groups = [tuple(sorted(job - 1 for job in group.jobs)) for group in sharing.groups]
+        return in_phases(sharing, [self.part(sharing, group) for group in groups])
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """What happens while only the jobs at the positions `running` do.
 
         Args:
             sharing: Of all jobs; each keeps its limit or instance.
-            running: At least one position in `jobs`.
+            running: At least one position in `jobs`; of phases, those of one group.
         """
-        return self._ask(running, _restricted(sharing, running))
+        return self._ask(running, only(sharing, running))
 
     def on_instance(self, job: int, profile: str) -> MixPrediction:
         """What happens to one job alone on a MIG instance of `profile`."""
         return self._ask((job,), Mig((Instance(profile),)))
 
-    def _ask(self, running: tuple[int, ...], sharing: Sharing) -> MixPrediction:
+    def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
         key = tuple(self._kind[job] for job in running), sharing
         if key not in self._known:
             profiles = [self.jobs[job].profile for job in running]
             self._known[key] = self._predictor.predict(profiles, sharing)
         return self._known[key]
-
-
-def _restricted(sharing: Sharing, running: tuple[int, ...]) -> Sharing:
-    match sharing:
-        case Mps(limits) if limits:
-            return Mps(tuple(limits[job] for job in running))
-        case Mig(instances):
-            return Mig(tuple(instances[job] for job in running))
-        case _:
-            return sharing

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.prediction.quick import Quick
-from advisor.sharing import Sharing
+from advisor.sharing import Arrangement, Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
@@ -20,7 +20,7 @@ Objective = Literal[
 class Predicts(Protocol):
     """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
 
-    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction: ...
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
     def quick(self, profiles: Sequence[Profile]) -> Quick | None: ...
 

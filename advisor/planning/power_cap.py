@@ -9,7 +9,7 @@ from advisor.planning.plan import Predicts
 from advisor.prediction.answer import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.quick import Quick
-from advisor.sharing import Serial, Sharing
+from advisor.sharing import Arrangement, Serial
 from advisor.workload.profile import Profile
 
 
@@ -30,7 +30,7 @@ class UnderCap:
     def __post_init__(self) -> None:
         check_cap(self.cap_w, self.gpu)
 
-    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction:
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """What each job and the GPU do under `sharing` and the cap.
 
         Raises:

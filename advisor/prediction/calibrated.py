@@ -7,7 +7,7 @@ from advisor.prediction.answer import MixPrediction
 from advisor.prediction.host import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.quick import Quick
-from advisor.sharing import Serial, Sharing
+from advisor.sharing import Arrangement, Serial
 from advisor.workload.calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
 
@@ -23,7 +23,7 @@ class OnMachine:
     predictor: Predictor
     calibration: Calibration
 
-    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction:
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """As `advisor.prediction.predictor.Predictor.predict`."""
         busy = 1 if isinstance(sharing, Serial) else len(profiles)
         here = [_here(profile, self.calibration, busy) for profile in profiles]

@@ -7,18 +7,19 @@ H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 
 from collections.abc import Sequence
 
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
-_NAIVE_CAPACITY = 0.80
-_MPS_CAPACITY = 0.85
+NAIVE_CAPACITY = 0.80
+MPS_CAPACITY = 0.85
 _BISECTIONS = 60
 
 
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
     """Seconds of a step of each job, shape (jobs,); None where a profile says too little.
 
-    Under MPS with limits a job's GPU path is stretched by its limit first. MIG is not covered.
+    Under MPS with limits a job's GPU path is stretched by its limit first. MIG and
+    phases are not covered.
     """
     if any(profile.gpu_s is None for profile in profiles):
         return None
@@ -26,12 +27,12 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
         case Serial():
             return tuple(profile.step_s for profile in profiles)
         case Naive():
-            return _shared(profiles, [_busy_s(each, 1) for each in profiles], _NAIVE_CAPACITY)
+            return _shared(profiles, [_busy_s(each, 1) for each in profiles], NAIVE_CAPACITY)
         case Mps(limits):
             parts = [limit / 100 for limit in limits] or [1.0] * len(profiles)
             busy = [_busy_s(each, part) for each, part in zip(profiles, parts, strict=True)]
-            return _shared(profiles, busy, _MPS_CAPACITY / _activity(profiles))
-        case Mig():
+            return _shared(profiles, busy, MPS_CAPACITY / _activity(profiles))
+        case Mig() | Hybrid() | Phases():
             return None
 
 
@@ -58,14 +59,27 @@ def _shared(
     profiles: Sequence[Profile], busy_s: Sequence[float], capacity: float
 ) -> tuple[float, ...]:
     host_s = [max(each.step_s, busy) for each, busy in zip(profiles, busy_s, strict=True)]
+    return contended(host_s, busy_s, capacity)
+
+
+def contended(
+    free_s: Sequence[float], busy_s: Sequence[float], capacity: float
+) -> tuple[float, ...]:
+    """Seconds of a step of each job where all use something of which there is only so much.
+
+    Args:
+        free_s: Steps where nobody is in the way, shape (jobs,).
+        busy_s: What a step keeps of it busy, likewise; at most the step.
+        capacity: How much of it all together can keep busy, as a share of the time.
+    """
 
     def steps(stretch: float) -> list[float]:
-        return [max(h, stretch * g) for h, g in zip(host_s, busy_s, strict=True)]
+        return [max(h, stretch * g) for h, g in zip(free_s, busy_s, strict=True)]
 
     def load(stretch: float) -> float:
         return sum(g / step for g, step in zip(busy_s, steps(stretch), strict=True))
 
-    low, high = 1.0, 1.0 + 2 * len(profiles) / capacity
+    low, high = 1.0, 1.0 + 2 * len(busy_s) / capacity
     if load(low) <= capacity:
         return tuple(steps(low))
     for _ in range(_BISECTIONS):

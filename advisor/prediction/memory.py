@@ -13,7 +13,8 @@ from math import erf, hypot, sqrt
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
 from advisor.prediction.rehearsal import limit_shares
-from advisor.sharing import Mps, Sharing
+from advisor.sharing import Arrangement, Mps
+from advisor.sharing.parts import mps_servers
 from advisor.workload.profile import Profile
 
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
@@ -60,13 +61,19 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     return Need(memory.reserved_mib + context_mib, memory.allocated_mib + context_mib)
 
 
-def needs(profiles: Sequence[Profile], sharing: Sharing, context: Context, gpu: Gpu) -> list[Need]:
-    """What each of `profiles` takes under `sharing`, in their order."""
+def needs(
+    profiles: Sequence[Profile], sharing: Arrangement, context: Context, gpu: Gpu
+) -> list[Need]:
+    """What each of `profiles` takes under `sharing`, in their order.
+
+    On a MIG instance a context is taken to be as large as on the whole GPU: nobody measured it.
+    """
+    clients = {job for server in mps_servers(sharing, len(profiles)) for job in server}
     limits = sharing.limits if isinstance(sharing, Mps) else ()
     shares = limit_shares(limits, gpu) or [1.0] * len(profiles)
     return [
-        need(each, context, under_mps=isinstance(sharing, Mps), sms_taken=(1 - share) * gpu.sms)
-        for each, share in zip(profiles, shares, strict=True)
+        need(each, context, under_mps=job in clients, sms_taken=(1 - share) * gpu.sms)
+        for job, (each, share) in enumerate(zip(profiles, shares, strict=True))
     ]
 
 

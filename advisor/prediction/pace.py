@@ -8,33 +8,26 @@ from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
+from advisor.prediction.instances import on_instances
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.plain import columns, seen_by_driver
 from advisor.prediction.rehearsal import rehearse, with_doubts
 from advisor.prediction.script import Floats
-from advisor.prediction.slices import step_on_instance
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
 from advisor.workload.profile import Profile
-
-# Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
-# purpose.
-_ON_INSTANCE = 0.4
 
 
 def step_intervals(
-    profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, model: Model
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model
 ) -> list[Interval]:
     """Seconds of a step of each job, in the jobs' order."""
     match sharing:
         case Serial():
             return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
         case Mig(instances):
-            known = {each.name: each for each in gpu.mig}
-            steps = [
-                step_on_instance(profile, known[instance.profile], gpu, model.physics)
-                for profile, instance in zip(profiles, instances, strict=True)
-            ]
-            return [_around(step_s, _ON_INSTANCE) for step_s in steps]
+            return on_instances(profiles, one_job_each(instances), gpu, model.physics)
+        case Hybrid():
+            return on_instances(profiles, sharing, gpu, model.physics)
         case Naive() | Mps() if len(profiles) == 1:
             left = profiles[0]
             return [_around(_alone_s(left, sharing, gpu, model), model.alone.spread(left))]

@@ -5,26 +5,19 @@ from dataclasses import dataclass
 from math import prod
 
 from advisor.gpu.catalogue import Gpu
-from advisor.gpu.layouts import place
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.prediction.energy import Drawn, drawn_in_turn, drawn_together, with_energy
 from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, interval_mib, needs
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
+from advisor.prediction.placed import placed
+from advisor.prediction.pools import Pool, pools
 from advisor.prediction.power import Law
 from advisor.prediction.quick import Quick, quick
-from advisor.prediction.rehearsal import check_count
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial
+from advisor.sharing.parts import check_count
 from advisor.workload.profile import Profile
-
-
-@dataclass(frozen=True, slots=True)
-class _Pools:
-    """Which jobs take their memory from one pool, and what each pool holds."""
-
-    jobs: list[list[int]]
-    capacity_mib: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +32,21 @@ class Predictor:
     model: Model
     mps_server_mib: float = MPS_SERVER_MIB
 
-    def predict(self, profiles: Sequence[Profile], sharing: Sharing) -> MixPrediction:
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """What each job and the GPU do under `sharing`, while all jobs run.
 
         A mix that does not fit is predicted all the same; its `oom_probability` is near 1.
 
         Raises:
-            InvalidInput: `sharing` has limits or instances for another number of jobs.
+            InvalidInput: `sharing` has limits or instances for other jobs than these.
             NothingFits: A MIG layout that this GPU does not offer.
         """
-        check_count(profiles, sharing)
-        if isinstance(sharing, Mig):
-            sharing = Mig(place(self.gpu, sharing.instances))
+        check_count(sharing, len(profiles))
+        sharing = placed(sharing, self.gpu)
         steps = step_intervals(profiles, sharing, self.gpu, self.model)
         wanted = needs(profiles, sharing, self.model.context, self.gpu)
-        pools = self._pools(len(profiles), sharing)
-        risks, pool_risks = self._risks(wanted, pools, sharing)
+        rooms = pools(self.gpu, sharing, len(profiles), self.mps_server_mib)
+        risks, pool_risks = self._risks(wanted, rooms, sharing)
         serial = isinstance(sharing, Serial)
         drawn = self._drawn(profiles, steps, sharing)
         plain = map(self._job, profiles, steps, wanted, risks)
@@ -67,7 +59,7 @@ class Predictor:
             sharing=sharing,
             jobs=answers,
             memory_total_mib=max(held) if serial else sum(held),
-            memory_capacity_mib=max(pools.capacity_mib) if serial else sum(pools.capacity_mib),
+            memory_capacity_mib=(max if serial else sum)(room.capacity_mib for room in rooms),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if serial else sum(speeds),
             power_w=drawn.power_w,
@@ -80,42 +72,29 @@ class Predictor:
         """Rough answers for searching; None without a distilled predictor, traces or counters."""
         return quick(profiles, self.gpu, self.model)
 
-    def _confirmed(self, sharing: Sharing) -> bool:
+    def _confirmed(self, sharing: Arrangement) -> bool:
         """Whether real runs of this mode stand behind the model; a job alone was profiled."""
         match sharing:
             case Serial():
                 return True
             case Naive() | Mps():
                 return mode_of(sharing) in self.model.corrections
-            case Mig():
+            case Mig() | Hybrid():
                 return False
 
-    def _pools(self, jobs: int, sharing: Sharing) -> _Pools:
-        alone = [[job] for job in range(jobs)]
-        match sharing:
-            case Mig(instances):
-                size = {each.name: float(each.memory_mib) for each in self.gpu.mig}
-                return _Pools(alone, [size[each.profile] for each in instances])
-            case Serial():
-                return _Pools(alone, [float(self.gpu.usable_mib)] * jobs)
-            case Naive():
-                return _Pools([list(range(jobs))], [float(self.gpu.usable_mib)])
-            case Mps():
-                left_mib = self.gpu.usable_mib - self.mps_server_mib
-                return _Pools([list(range(jobs))], [float(left_mib)])
-
     def _risks(
-        self, wanted: Sequence[Need], pools: _Pools, sharing: Sharing
+        self, wanted: Sequence[Need], rooms: Sequence[Pool], sharing: Arrangement
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
         edge = cautious_edge(self.model.memory_sigma)
         if isinstance(sharing, Naive | Mps):
             edge = self.model.memory_edges.get(mode_of(sharing), edge)
         of_jobs, of_pools = [0.0] * len(wanted), []
-        for jobs, capacity_mib in zip(pools.jobs, pools.capacity_mib, strict=True):
-            together = [wanted[job] for job in jobs]
-            of_pools.append(edge.risk(together, capacity_mib))
-            for job, risk in zip(jobs, edge.risk_of_each(together, capacity_mib), strict=True):
+        for room in rooms:
+            together = [wanted[job] for job in room.jobs]
+            of_pools.append(edge.risk(together, room.capacity_mib))
+            each = edge.risk_of_each(together, room.capacity_mib)
+            for job, risk in zip(room.jobs, each, strict=True):
                 of_jobs[job] = risk
         return of_jobs, of_pools
 
@@ -134,13 +113,13 @@ class Predictor:
             oom_probability=risk,
         )
 
-    def _law(self, profiles: Sequence[Profile], sharing: Sharing) -> Law:
+    def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> Law:
         """How power and activity add up; jobs in turn are each alone."""
         mode = mode_of(sharing) if isinstance(sharing, Naive | Mps) else None
         return self.model.power.law(mode, 1 if isinstance(sharing, Serial) else len(profiles))
 
     def _drawn(
-        self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Sharing
+        self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement
     ) -> Drawn:
         if isinstance(sharing, Serial):
             return drawn_in_turn(profiles, steps, self.gpu, self.model.power)

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
 from advisor.prediction.script import Floats, Script, script
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
 # A limit that slows a job by less than this says nothing of how its kernels take it.
@@ -102,7 +101,7 @@ def rehearse(
             powers = [_exponent(*pair, gpu, physics) for pair in pairs]
         shared = replay_mps(played, shares, powers, physics.ceded, effort)
     limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return _alike(np.maximum(shared, alone_s), profiles, limits)
+    return alike(np.maximum(shared, alone_s), profiles, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def with_doubts(
     return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
 
 
-def _alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
+def alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
     """Copies of a job, which replay starts at different points of a step, get their mean."""
     kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
@@ -158,31 +157,15 @@ def _exponent(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> f
 def replayed_steps(
     profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, physics: Physics
 ) -> tuple[float, ...] | None:
-    """`rehearse` for any sharing: serial is each job alone; None for MIG or without traces."""
+    """`rehearse` for any sharing: serial is each job alone.
+
+    None for MIG, for phases and without traces.
+    """
     match sharing:
         case Serial():
             return tuple(profile.step_s for profile in profiles)
         case Naive() | Mps():
             steps = rehearse(profiles, sharing, gpu, physics)
             return None if steps is None else tuple(map(float, steps))
-        case Mig():
+        case Mig() | Hybrid() | Phases():
             return None
-
-
-def check_count(profiles: Sequence[Profile], sharing: Sharing) -> None:
-    """Refuse a sharing that speaks of another number of jobs.
-
-    Raises:
-        InvalidInput: It has more or fewer limits or instances than there are jobs.
-    """
-    match sharing:
-        case Mps(limits) if limits:
-            said, what = len(limits), "limits"
-        case Mig(instances):
-            said, what = len(instances), "instances"
-        case _:
-            return
-    if said != len(profiles):
-        raise InvalidInput(
-            f"{sharing}: {said} {what} for {len(profiles)} jobs. Give one for each job, in order."
-        )

@@ -4,17 +4,28 @@ Each job has a row. In one panel lies the memory that it takes, in the other the
 use, and where there is MIG, the instance around either.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal, assert_never
+from typing import Literal, TypeVar, assert_never
 
-from advisor.gpu.catalogue import Gpu, MigProfile
-from advisor.gpu.layouts import place, profile_of
-from advisor.prediction.answer import MixPrediction
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.answer import JobPrediction, MixPrediction
 from advisor.prediction.rehearsal import limit_shares
 from advisor.reporting import figures
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.reporting.cuts import cuts, cuts_of_jobs, sms_on_instances
+from advisor.sharing import (
+    Arrangement,
+    Hybrid,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Serial,
+    Sharing,
+    one_job_each,
+)
+from advisor.sharing.parts import at_once, only
 
 _MIB_PER_GIB = 1024
 
@@ -71,9 +82,10 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     """
     rows = tuple(f"{number} · {job.job}" for number, job in enumerate(mix.jobs, start=1))
     memory, sms = _instance_bars(mix, gpu, rows)
+    starts = _of_each_job(mix, lambda sharing, jobs: _memory_starts(sharing, jobs, gpu))
     return Drawing(
         rows=rows,
-        memory=(*memory, *_memory_bars(mix, rows, _memory_starts(mix, gpu))),
+        memory=(*memory, *_memory_bars(mix, rows, starts)),
         sms=(*sms, *_sm_bars(mix, gpu, rows)),
         memory_gib=gpu.memory_mib / _MIB_PER_GIB,
         sm_count=gpu.sms,
@@ -81,17 +93,51 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     )
 
 
-def _memory_starts(mix: MixPrediction, gpu: Gpu) -> list[float]:
+_Said = TypeVar("_Said")
+
+
+def _of_each_job(
+    mix: MixPrediction, said: Callable[[Arrangement, Sequence[JobPrediction]], Sequence[_Said]]
+) -> list[_Said]:
+    """What is `said` of each job, in order; of phases, of one group of jobs after another."""
+    groups = [list(range(len(mix.jobs)))]
+    if isinstance(mix.sharing, Phases):
+        groups = at_once(mix.sharing, len(mix.jobs))
+    found = {
+        job: each
+        for group in groups
+        for job, each in zip(
+            sorted(group),
+            said(only(mix.sharing, sorted(group)), [mix.jobs[job] for job in sorted(group)]),
+            strict=True,
+        )
+    }
+    return [found[job] for job in range(len(mix.jobs))]
+
+
+def _memory_starts(sharing: Arrangement, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
     """Where each job's memory begins, MiB; without MIG the order says nothing."""
-    match mix.sharing:
+    match sharing:
         case Serial():
-            return [0.0] * len(mix.jobs)
-        case Mig():
-            return [start for start, _ in _cuts(mix.sharing, gpu)]
+            return [0.0] * len(jobs)
+        case Mig(instances):
+            return _memory_starts(one_job_each(instances), jobs, gpu)
+        case Hybrid():
+            return _starts_on_instances(sharing, jobs, gpu)
         case Naive() | Mps():
-            return [0.0, *accumulate(job.memory_mib for job in mix.jobs)][:-1]
+            return [0.0, *accumulate(job.memory_mib for job in jobs)][:-1]
         case _:
-            assert_never(mix.sharing)
+            assert_never(sharing)
+
+
+def _starts_on_instances(hybrid: Hybrid, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
+    starts: dict[int, float] = {}
+    for each, cut in zip(hybrid.places, cuts(hybrid, gpu), strict=True):
+        next_mib = cut.start_mib
+        for number in each.jobs:
+            starts[number] = next_mib
+            next_mib += jobs[number - 1].memory_mib
+    return [starts[number] for number in sorted(starts)]
 
 
 def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float]) -> Iterator[Bar]:
@@ -110,12 +156,12 @@ def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float
 
 
 def _sm_bars(mix: MixPrediction, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]:
-    spans = _sm_spans(mix.sharing, gpu, len(rows))
+    spans = _of_each_job(mix, lambda sharing, jobs: _sm_spans(sharing, gpu, len(jobs)))
     for job, row, (start, end, hint) in zip(mix.jobs, rows, spans, strict=True):
         yield Bar(row=row, job=job.job, kind="job", start=start, end=end, hint=hint)
 
 
-def _sm_spans(sharing: Sharing, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
+def _sm_spans(sharing: Arrangement, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
     match sharing:
         case Serial():
             return [(0, gpu.sms, "all SMs, one job after another")] * jobs
@@ -127,8 +173,10 @@ def _sm_spans(sharing: Sharing, gpu: Gpu, jobs: int) -> list[tuple[float, float,
             return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
         case Mps():
             return [(0, gpu.sms, "whatever SMs the others leave free")] * jobs
-        case Mig():
-            return _instance_sms(sharing, gpu)
+        case Mig(instances):
+            return _sm_spans(one_job_each(instances), gpu, jobs)
+        case Hybrid():
+            return sms_on_instances(sharing, gpu)
         case _:
             assert_never(sharing)
 
@@ -137,57 +185,34 @@ def _instance_bars(
     mix: MixPrediction, gpu: Gpu, rows: Sequence[str]
 ) -> tuple[list[Bar], list[Bar]]:
     """The outlines of the MIG instances in either panel; none without MIG."""
-    if not isinstance(mix.sharing, Mig):
-        return [], []
+    cuts = _of_each_job(mix, lambda sharing, jobs: cuts_of_jobs(sharing, gpu, len(jobs)))
     memory, sms = [], []
-    cuts, sm_spans = _cuts(mix.sharing, gpu), _instance_sms(mix.sharing, gpu)
-    for job, row, (start_mib, profile), sm_span in zip(mix.jobs, rows, cuts, sm_spans, strict=True):
-        left, right, _ = sm_span
-        hint = f"{profile.name}: {profile.memory_mib:,} MiB, {right - left:.0f} SMs"
-        frame = Bar(row=row, job=job.job, kind="instance", start=left, end=right, hint=hint)
-        end_mib = start_mib + profile.memory_mib
+    for job, row, cut in zip(mix.jobs, rows, cuts, strict=True):
+        if cut is None:
+            continue
+        frame = Bar(
+            row=row, job=job.job, kind="instance",
+            start=cut.first_sm, end=cut.first_sm + cut.sms, hint=cut.hint,
+        )  # fmt: skip
+        end_mib = cut.start_mib + cut.memory_mib
         sms.append(frame)
-        memory.append(replace(frame, start=start_mib / _MIB_PER_GIB, end=end_mib / _MIB_PER_GIB))
+        memory.append(
+            replace(frame, start=cut.start_mib / _MIB_PER_GIB, end=end_mib / _MIB_PER_GIB)
+        )
     return memory, sms
 
 
-def _cuts(sharing: Mig, gpu: Gpu) -> list[tuple[float, MigProfile]]:
-    """Where each instance's memory begins, MiB, and its profile."""
-    slice_mib = gpu.memory_mib / gpu.memory_slices
-    placed = place(gpu, sharing.instances)
-    return [((each.start or 0) * slice_mib, profile_of(gpu, each.profile)) for each in placed]
-
-
-def _instance_sms(sharing: Mig, gpu: Gpu) -> list[tuple[float, float, str]]:
-    """SMs of each instance, side by side in the order of their memory."""
-    cuts = _cuts(sharing, gpu)
-    in_order = sorted(range(len(cuts)), key=lambda job: cuts[job][0])
-    spans: dict[int, tuple[float, float, str]] = {}
-    left = 0.0
-    for job in in_order:
-        profile = cuts[job][1]
-        right = left + _sms_of(profile, gpu)
-        spans[job] = (left, right, f"the {right - left:.0f} SMs of its {profile.name}")
-        left = right
-    return [spans[job] for job in range(len(cuts))]
-
-
-def _sms_of(profile: MigProfile, gpu: Gpu) -> float:
-    """SMs of an instance; its share of the memory slices where nobody counted them."""
-    return profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
+_CAPTIONS: dict[type[Sharing], str] = {
+    Serial: "One job at a time: each has all memory and all SMs to itself.",
+    Naive: "Memory adds up; the jobs take turns on all SMs.",
+    Mps: "Memory adds up; the jobs run side by side on whatever SMs are free.",
+    Mig: "Each job has memory and SMs of its own; the frame is its MIG instance.",
+    Hybrid: "Jobs on one MIG instance share what it has; the frame is the instance.",
+    Phases: "One group of jobs at a time: each group has all memory and all SMs to itself.",
+}
 
 
 def _caption(sharing: Sharing) -> str:
-    match sharing:
-        case Serial():
-            return "One job at a time: each has all memory and all SMs to itself."
-        case Naive():
-            return "Memory adds up; the jobs take turns on all SMs."
-        case Mps(limits) if limits:
-            return "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
-        case Mps():
-            return "Memory adds up; the jobs run side by side on whatever SMs are free."
-        case Mig():
-            return "Each job has memory and SMs of its own; the frame is its MIG instance."
-        case _:
-            assert_never(sharing)
+    if isinstance(sharing, Mps) and sharing.limits:
+        return "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
+    return _CAPTIONS[type(sharing)]

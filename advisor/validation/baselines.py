@@ -9,7 +9,7 @@ from functools import partial
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.rehearsal import Physics, replayed_steps
-from advisor.sharing import Mig, Mps, Naive, Serial, Sharing
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
 # Seconds of a step of each job, shape (jobs,); None where it is not defined for the mix.
@@ -35,7 +35,7 @@ def fair_share(
     The share is the job's MPS limit, or else one part of as many as there are jobs.
 
     Returns:
-        None on MIG, or where a profile has no busy share.
+        None on MIG, of phases, or where a profile has no busy share.
     """
     match sharing:
         case Serial():
@@ -44,7 +44,7 @@ def fair_share(
             shares = [limit / 100 for limit in limits]
         case Naive() | Mps():
             shares = [1 / len(profiles)] * len(profiles)
-        case Mig():
+        case Mig() | Hybrid() | Phases():
             return None
     busy = [profile.busy_share for profile in profiles]
     if None in busy:
@@ -60,7 +60,7 @@ def capacity(
     sharing: Sharing,
     gpu: Gpu,  # noqa: ARG001 - what it needs of the GPU the profiles measured
 ) -> tuple[float, ...] | None:
-    """Sharing as a capacity; None on MIG, or where a profile has no GPU path."""
+    """Sharing as a capacity; None on MIG, of phases, or where a profile has no GPU path."""
     return capacity_steps(profiles, sharing)
 
 
@@ -76,9 +76,9 @@ def summed_utilisation(
     predicts the utilisation too, and here it is measured.
 
     Returns:
-        None on MIG, or where a profile has no busy share.
+        None on MIG, of phases, or where a profile has no busy share.
     """
-    if isinstance(sharing, Mig):
+    if isinstance(sharing, Mig | Hybrid | Phases):
         return None
     busy = [profile.busy_share for profile in profiles]
     if None in busy:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from advisor.errors import UnknownName
+from advisor.errors import InvalidInput, UnknownName
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import Interval
 from advisor.prediction.host import profiles_on_host
-from advisor.sharing import Naive, Serial, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Naive, Phases, Serial, Sharing, parse_sharing
 from advisor.validation.baselines import Baseline
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
@@ -93,9 +93,15 @@ def _sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def sharing_of(run: Run) -> Sharing:
-    """How the tenants of `run` shared; a tenant alone on the GPU without MPS is serial."""
+def sharing_of(run: Run) -> Arrangement:
+    """How the tenants of `run` shared; a tenant alone on the GPU without MPS is serial.
+
+    Raises:
+        InvalidInput: It says that they ran in phases: those are several runs.
+    """
     sharing = parse_sharing(run.sharing)
+    if isinstance(sharing, Phases):
+        raise InvalidInput(f"{run.id}: {sharing} is several runs. Record each group as one.")
     return Serial() if len(run.tenants) == 1 and isinstance(sharing, Naive) else sharing
 
 

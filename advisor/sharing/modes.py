@@ -1,10 +1,5 @@
-"""The ways in which jobs share one GPU, as values, and the words that name them.
+"""The four ways to share a whole GPU in which nothing is nested."""
 
-``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, a job each) and
-``mig=3g.71gb,4g.71gb@0`` (an instance a job, ``@start`` in memory slices where it matters).
-"""
-
-import re
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
@@ -66,34 +61,28 @@ class Mig:
         return "mig=" + ",".join(map(str, self.instances))
 
 
-Sharing = Serial | Naive | Mps | Mig
+def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
+    """Refuse a group of jobs that cannot be, or that cannot share so.
 
-_PLAIN: dict[str, Sharing] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
-_LIMIT = re.compile(r"\d{1,3}(\.\d+)?")
-_INSTANCE = re.compile(r"(?P<profile>\d+g\.\d+gb(?:\+[a-z.]+)?)(?:@(?P<start>\d+))?")
-
-
-def parse_sharing(text: str) -> Sharing:
-    """The sharing that `text` names.
+    Args:
+        jobs: Their numbers, counted from 1 in the order in which the jobs were asked for.
+        sharing: With one limit for each of `jobs`, where it has limits.
 
     Raises:
-        InvalidInput: `text` is none of the forms in this module's first lines.
+        InvalidInput: There is no job, one is named twice, or the limits are for more or fewer.
     """
-    if plain := _PLAIN.get(text):
-        return plain
-    mode, _, rest = text.partition("=")
-    parts = rest.split(",")
-    if mode == "mps" and all(map(_LIMIT.fullmatch, parts)):
-        return Mps(tuple(map(float, parts)))
-    matches = [_INSTANCE.fullmatch(part) for part in parts]
-    if mode == "mig" and all(matches):
-        return Mig(tuple(_instance(match) for match in matches if match))
-    raise InvalidInput(
-        f"{text!r} is no sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
-        f"job) or mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters)"
-    )
+    if not jobs or min(jobs) < 1:
+        raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
+    check_once(jobs)
+    if isinstance(sharing, Mps) and sharing.limits and len(sharing.limits) != len(jobs):
+        raise InvalidInput(f"{sharing}: {len(sharing.limits)} limits for {len(jobs)} jobs")
 
 
-def _instance(match: re.Match[str]) -> Instance:
-    start = match["start"]
-    return Instance(match["profile"], None if start is None else int(start))
+def check_once(jobs: tuple[int, ...]) -> None:
+    """Refuse jobs of which one is named twice.
+
+    Raises:
+        InvalidInput: One is.
+    """
+    if twice := {job for job in jobs if jobs.count(job) > 1}:
+        raise InvalidInput(f"job {min(twice)} is named twice; each job has one place")

@@ -1,0 +1,45 @@
+"""The ways in which jobs share one GPU, as values, and the words that name them.
+
+``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, a job each) and
+``mig=3g.71gb,4g.71gb@0`` (an instance a job, ``@start`` in memory slices where it matters).
+
+Where jobs are named, it is by their numbers from 1, in the order in which they were asked for:
+
+* ``mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50``: several jobs on an instance, under ``/naive``
+  (also if nothing is said) or ``/mps``, with limits in per cent of its SMs;
+* ``mig=7g.141gb@0/ci=3c[1]+4c[2]``: compute instances with SMs of their own and one memory
+  (``mig=`` may be left out);
+* ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own.
+"""
+
+from advisor.sharing.hybrid import (
+    Arrangement,
+    Compute,
+    Divided,
+    Hybrid,
+    Place,
+    Slot,
+    one_job_each,
+)
+from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.phases import Group, Phases, Sharing
+from advisor.sharing.words import parse_sharing
+
+__all__ = [
+    "Arrangement",
+    "Compute",
+    "Divided",
+    "Group",
+    "Hybrid",
+    "Instance",
+    "Mig",
+    "Mps",
+    "Naive",
+    "Phases",
+    "Place",
+    "Serial",
+    "Sharing",
+    "Slot",
+    "one_job_each",
+    "parse_sharing",
+]

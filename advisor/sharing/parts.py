@@ -1,0 +1,127 @@
+"""What a sharing says of some of its jobs. Positions count from 0, in the order asked for."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from advisor.errors import InvalidInput
+from advisor.sharing.hybrid import Arrangement, Compute, Divided, Hybrid, Place, Slot
+from advisor.sharing.modes import Mig, Mps, Naive, Serial
+from advisor.sharing.phases import Group, Phases, Sharing
+
+
+def check_count(sharing: Sharing, jobs: int) -> None:
+    """Refuse a sharing that speaks of others than the first `jobs` jobs.
+
+    Raises:
+        InvalidInput: It has more or fewer limits or instances, or names other jobs.
+    """
+    match sharing:
+        case Mps(limits) if limits:
+            said, what = len(limits), "limits"
+        case Mig(instances):
+            said, what = len(instances), "instances"
+        case Hybrid() | Phases():
+            if sorted(sharing.jobs) != list(range(1, jobs + 1)):
+                named = ", ".join(map(str, sorted(sharing.jobs)))
+                raise InvalidInput(
+                    f"{sharing}: it names job {named} of {jobs} jobs. Name each of them once."
+                )
+            return
+        case _:
+            return
+    if said != jobs:
+        raise InvalidInput(
+            f"{sharing}: {said} {what} for {jobs} jobs. Give one for each job, in order."
+        )
+
+
+def only(sharing: Sharing, running: Sequence[int]) -> Arrangement:
+    """How the jobs at `running` share while the others do not run.
+
+    Each keeps its limit or instance; of phases, the running jobs are of one group.
+    """
+    match sharing:
+        case Mps(limits) if limits:
+            return Mps(tuple(limits[job] for job in running))
+        case Mig(instances):
+            return Mig(tuple(instances[job] for job in running))
+        case Hybrid(places):
+            numbers = {job + 1: number for number, job in enumerate(running, start=1)}
+            kept = [_kept_place(place, numbers) for place in places]
+            return Hybrid(tuple(place for place in kept if place is not None))
+        case Phases(groups):
+            group = next(each for each in groups if running[0] + 1 in each.jobs)
+            return only(group, running) if isinstance(group, Hybrid) else _of_group(group, running)
+        case _:
+            return sharing
+
+
+def _of_group(group: Group, running: Sequence[int]) -> Serial | Naive | Mps:
+    if isinstance(group.sharing, Mps) and group.sharing.limits:
+        limit = dict(zip(group.jobs, group.sharing.limits, strict=True))
+        return Mps(tuple(limit[job + 1] for job in running))
+    return group.sharing
+
+
+def _kept_place(place: Place, numbers: dict[int, int]) -> Place | None:
+    if isinstance(place, Slot):
+        kept = _kept(place, numbers)
+        return None if kept is None else Slot(place.instance, *kept)
+    parts = [(part, _kept(part, numbers)) for part in place.parts]
+    left = [Compute(part.slices, *kept) for part, kept in parts if kept is not None]
+    return Divided(place.instance, tuple(left)) if left else None
+
+
+def _kept(
+    room: Slot | Compute, numbers: dict[int, int]
+) -> tuple[tuple[int, ...], Naive | Mps] | None:
+    jobs = tuple(numbers[job] for job in room.jobs if job in numbers)
+    if not jobs:
+        return None
+    if not isinstance(room.sharing, Mps) or not room.sharing.limits:
+        return jobs, room.sharing
+    pairs = zip(room.jobs, room.sharing.limits, strict=True)
+    return jobs, Mps(tuple(limit for job, limit in pairs if job in numbers))
+
+
+def at_once(sharing: Sharing, jobs: int) -> list[list[int]]:
+    """Which jobs are on the GPU at the same time, by their positions: each set after the other."""
+    match sharing:
+        case Serial():
+            return [[job] for job in range(jobs)]
+        case Phases(groups):
+            return [
+                run
+                for group in groups
+                for run in (
+                    [[job - 1] for job in group.jobs]
+                    if isinstance(group, Group) and isinstance(group.sharing, Serial)
+                    else [[job - 1 for job in group.jobs]]
+                )
+            ]
+        case Naive() | Mps() | Mig() | Hybrid():
+            return [list(range(jobs))]
+        case _:
+            assert_never(sharing)
+
+
+def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
+    """Jobs that share an MPS server, by their positions, a list for each server."""
+    match sharing:
+        case Mps():
+            return [list(range(jobs))]
+        case Hybrid():
+            rooms = [room for room in sharing.rooms if isinstance(room.sharing, Mps)]
+            return [[job - 1 for job in room.jobs] for room in rooms]
+        case Phases(groups):
+            return [server for group in groups for server in _servers_of(group)]
+        case Serial() | Naive() | Mig():
+            return []
+        case _:
+            assert_never(sharing)
+
+
+def _servers_of(group: Group | Hybrid) -> list[list[int]]:
+    if isinstance(group, Hybrid):
+        return mps_servers(group, len(group.jobs))
+    return [[job - 1 for job in group.jobs]] if isinstance(group.sharing, Mps) else []

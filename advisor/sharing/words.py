@@ -1,0 +1,108 @@
+"""The words that name a sharing, read into values; `str` of a value gives them back."""
+
+import re
+
+from advisor.errors import InvalidInput
+from advisor.sharing.hybrid import Compute, Divided, Hybrid, Place, Slot
+from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.phases import Group, Phases, Sharing
+
+_PLAIN: dict[str, Serial | Naive | Mps] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
+_PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
+_JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
+_INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
+_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps(?:=[\d.,]+)?))?"
+
+_LIMIT = re.compile(r"\d{1,3}(\.\d+)?")
+_PLACED = re.compile(_INSTANCE)
+_SLOT = re.compile(_INSTANCE + _SHARED)
+_COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
+_GROUP = re.compile(rf"(?P<sharing>[a-z]+(?:=[\d.,]+)?){_JOBS}")
+# Between places and parts; not the one in "1g.18gb+me".
+_NEXT = re.compile(r"\+(?=\d)")
+
+
+def parse_sharing(text: str) -> Sharing:
+    """The sharing that `text` names.
+
+    Raises:
+        InvalidInput: `text` is none of the forms in this package's first lines.
+    """
+    if ";" in text:
+        return Phases(tuple(_group(part, text) for part in text.split(";")))
+    if "[" in text:
+        return _hybrid(text, text)
+    mode, equals, rest = text.partition("=")
+    if mode == "mig" and equals:
+        return Mig(tuple(_instance(part, text) for part in rest.split(",")))
+    return _whole(text, text)
+
+
+def _whole(words: str, text: str) -> Serial | Naive | Mps:
+    if plain := _PLAIN.get(words):
+        return plain
+    mode, _, rest = words.partition("=")
+    parts = rest.split(",")
+    if mode == "mps" and all(map(_LIMIT.fullmatch, parts)):
+        return Mps(tuple(map(float, parts)))
+    raise _refusal(text)
+
+
+def _group(words: str, text: str) -> Group | Hybrid:
+    if match := _GROUP.fullmatch(words):
+        return Group(_numbers(match), _whole(match["sharing"], text))
+    return _hybrid(words, text)
+
+
+def _hybrid(words: str, text: str) -> Hybrid:
+    places: list[Place] = []
+    for word in _NEXT.split(words.removeprefix("mig=")):
+        places = _with_next(places, word, text)
+    return Hybrid(tuple(places))
+
+
+def _with_next(places: list[Place], word: str, text: str) -> list[Place]:
+    """`places` and one more; or with one more part in the last, where that is what `word` is."""
+    if match := _SLOT.fullmatch(word):
+        return [*places, Slot(_instance_of(match), _numbers(match), _inside(match, text))]
+    match = _COMPUTE.fullmatch(word)
+    if match is None:
+        raise _refusal(text)
+    part = Compute(int(match["slices"]), _numbers(match), _inside(match, text))
+    if match["profile"]:
+        return [*places, Divided(_instance_of(match), (part,))]
+    if places and isinstance(last := places[-1], Divided):
+        return [*places[:-1], Divided(last.instance, (*last.parts, part))]
+    raise _refusal(text)
+
+
+def _inside(match: re.Match[str], text: str) -> Naive | Mps:
+    found = _whole(match["sharing"] or "naive", text)
+    assert not isinstance(found, Serial), "the expression allows no such word"
+    return found
+
+
+def _instance(words: str, text: str) -> Instance:
+    match = _PLACED.fullmatch(words)
+    if match is None:
+        raise _refusal(text)
+    return _instance_of(match)
+
+
+def _instance_of(match: re.Match[str]) -> Instance:
+    start = match["start"]
+    return Instance(match["profile"], None if start is None else int(start))
+
+
+def _numbers(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(map(int, match["jobs"].split(",")))
+
+
+def _refusal(text: str) -> InvalidInput:
+    return InvalidInput(
+        f"{text!r} is no sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
+        f"job), mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters), "
+        f"mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 (numbers of the jobs on each instance, and how "
+        f"they share it), mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] "
+        f"(one group of jobs after another)"
+    )
