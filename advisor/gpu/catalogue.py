@@ -22,6 +22,8 @@ class MigProfile:
         sms: Streaming multiprocessors of an instance; None where unknown.
         max_instances: Most that one GPU offers.
         starts: First memory slices at which an instance may lie.
+        min_driver: Branch of the first driver that offers it; None where nobody says, and
+            where the driver at hand offers it.
     """
 
     name: str
@@ -32,6 +34,7 @@ class MigProfile:
     sms: int | None
     max_instances: int
     starts: tuple[int, ...]
+    min_driver: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,14 @@
 """The MIG instances that the driver at hand offers; it knows better than the catalogue."""
 
 from ctypes import byref, c_uint
+from dataclasses import replace
 from typing import Any
 
-from advisor.gpu.catalogue import MigProfile
-from advisor.gpu.live import driver, handle_of, offered
+from advisor.errors import GpuUnavailable
+from advisor.gpu.catalogue import Gpu, MigProfile
+from advisor.gpu.live import driver, handle_of, live_gpus, offered
+from advisor.gpu.mig_rules import driver_branch
+from advisor.gpu.snapshot import LiveGpu
 
 _MOST_PLACES = 32  # no GPU has as many memory slices
 
@@ -39,3 +43,22 @@ def _mig_profile(nvml: Any, handle: Any, enumerator: int) -> MigProfile | None:
         max_instances=info.instanceCount,
         starts=tuple(sorted(place.start for place in places[: count.value])),
     )
+
+
+def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
+    """`gpu` with the MIG table of the driver at hand, and that driver's branch.
+
+    The catalogue's own, and None, where no such GPU is at hand or its driver tells of no MIG.
+    """
+    try:
+        found = [each for each in live_gpus() if isinstance(each, LiveGpu)]
+    except GpuUnavailable:
+        return gpu, None
+    for each in found:
+        rows = mig_profiles(each.index) if each.catalogue_key == gpu.key else ()
+        if rows:
+            table = sorted(rows, key=lambda row: (row.compute_slices, row.memory_slices, row.name))
+            sources = gpu.sources | {"mig": f"driver {each.driver} of GPU {each.index} at hand"}
+            here = replace(gpu, mig=tuple(table), sources=sources)
+            return here, driver_branch(each.driver)
+    return gpu, None
