@@ -70,7 +70,11 @@ def recommend(
 def predict(
     jobs: Jobs = None,
     sharing: Annotated[
-        str, typer.Option(help="serial, naive, mps, mps=43,57 or mig=3g.71gb,4g.71gb.")
+        str,
+        typer.Option(
+            help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the jobs' numbers: "
+            "mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], naive[1,2];mps[3]."
+        ),
     ] = "mps",
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,

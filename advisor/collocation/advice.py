@@ -6,8 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from advisor.errors import InvalidInput
-
-_MIG = "mig="
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
 
 
 def is_advice(document: Any) -> bool:
@@ -19,7 +18,7 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """The plans of `document` as a file of plans has them, for the purpose of validation.
 
     A run is called after its jobs and its rank, so that ``--resume`` knows it again. Plans on MIG
-    are left out: nothing here makes instances.
+    and in phases are left out: nothing here makes instances, and a run has one sharing.
 
     Raises:
         InvalidInput: Part of the advice is missing, or nothing in it can be run.
@@ -35,13 +34,15 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
                 "workloads": [workloads[job["job"]] for job in plan["jobs"]],
             }
             for plan in document["plans"]
-            if not plan["sharing"].startswith(_MIG)
+            if isinstance(parse_sharing(plan["sharing"]), Serial | Naive | Mps)
         ]
         gpu, schema = document["gpu"], document["schema"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"it is advice, but not whole ({error!r})") from None
     if not plans:
-        raise InvalidInput("all plans of this advice are on MIG. Ask `advisor recommend` for more")
+        raise InvalidInput(
+            "all plans of this advice are on MIG, or in phases. Ask for more: `advisor recommend`"
+        )
     return {"schema": schema, "gpu": gpu, "plans": plans}
 
 

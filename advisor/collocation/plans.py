@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from advisor.collocation.advice import is_advice, plans_of_advice
 from advisor.errors import InvalidInput
-from advisor.sharing import Mig, Mps, Naive, parse_sharing
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, parse_sharing
 from advisor.workload import zoo
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
@@ -63,10 +63,12 @@ class Plan:
 
     def _check_sharing(self) -> None:
         match parse_sharing(self.sharing):
-            case Mig():
+            case Mig() | Hybrid():
                 raise InvalidInput(
                     "MIG plans cannot be run yet: nothing here makes instances. Run the others"
                 )
+            case Phases():
+                raise InvalidInput(f"{self.sharing} is several runs: plan each group as one")
             case Mps(limits) if limits and len(limits) != len(self.workloads):
                 raise InvalidInput(
                     f"{self.sharing} has {len(limits)} limits for {len(self.workloads)} workloads"

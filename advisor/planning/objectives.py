@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from advisor.planning.plan import Forecast, Objective
 from advisor.prediction.answer import Interval, JobPrediction
-from advisor.sharing import Serial
+from advisor.sharing import Phases, Serial
+from advisor.sharing.parts import at_once
 
 _LEVELS = ("p05", "p50", "p95")
 
@@ -32,6 +33,8 @@ def cost(forecast: Forecast, objective: Objective) -> Interval | None:
                 return Interval(1.0, 1.0, 1.0)
             jobs = forecast.prediction.jobs
             slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
+            if isinstance(forecast.sharing, Phases):
+                slowdowns = [_with_waiting(forecast.sharing, each) for each in slowdowns]
             # In turn, each job has its whole speed for its part of the time.
             turns = len(jobs) if isinstance(forecast.sharing, Serial) else 1
             if objective == "throughput":
@@ -69,3 +72,14 @@ def _summed(values: Sequence[Interval | None]) -> Interval | None:
 
 def _slowdowns(jobs: Sequence[JobPrediction], level: str) -> list[float]:
     return [job.slowdown * getattr(job.step_s, level) / job.step_s.p50 for job in jobs]
+
+
+def _with_waiting(phases: Phases, slowdowns: Sequence[float]) -> list[float]:
+    """Slowdowns that count the time in which other groups run, all jobs being as long alone."""
+    waiting = list(slowdowns)
+    groups = at_once(phases, len(slowdowns))
+    takes = [len(group) / sum(1 / slowdowns[job] for job in group) for group in groups]
+    for group, each in zip(groups, takes, strict=True):
+        for job in group:
+            waiting[job] *= sum(takes) / each
+    return waiting

@@ -3,7 +3,7 @@
 from advisor.planning.objectives import tied
 from advisor.planning.plan import Forecast
 from advisor.prediction.answer import Interval, MixPrediction
-from advisor.sharing import Mig, Serial
+from advisor.sharing import Hybrid, Mig, Serial
 
 _BUSY, _FULL = 0.9, 0.9
 
@@ -23,6 +23,8 @@ def why(forecast: Forecast, cost: Interval, best: Interval, runner_up: Interval 
 def _binds(mix: MixPrediction) -> str:
     if isinstance(mix.sharing, Mig):
         return "SMs and memory of its own for each job, estimated, not confirmed on hardware"
+    if isinstance(mix.sharing, Hybrid):
+        return "jobs on instances of their own or shared, estimated, not confirmed on hardware"
     parts = [_gpu_or_host(mix)]
     if mix.memory_total_mib > _FULL * mix.memory_capacity_mib:
         parts.append(f"memory {mix.memory_total_mib / mix.memory_capacity_mib:.0%} full")

@@ -7,7 +7,7 @@ from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.answer import Interval
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting import figures
-from advisor.sharing import Mig, Mps, Serial, Sharing
+from advisor.sharing import Hybrid, Mig, Mps, Phases, Serial, Sharing
 
 
 def answer(advised: Recommendation) -> str:
@@ -77,8 +77,10 @@ def kind(sharing: Sharing) -> str:
     match sharing:
         case Mps(limits) if limits:
             return "mps with limits"
-        case Mig():
+        case Mig() | Hybrid():
             return "mig, estimated"
+        case Phases():
+            return "phases"
         case _:
             return str(sharing)
 
@@ -92,6 +94,10 @@ def _instruction(sharing: Sharing, jobs: int) -> str:
             return f"{together} under MPS"
         case Mig():
             return f"{together} on MIG instances of their own"
+        case Hybrid():
+            return f"{together} on MIG instances: {sharing}"
+        case Phases():
+            return f"Run the {jobs} jobs in {len(sharing.groups)} groups, one after another"
         case _:
             return f"{together}, time-sliced without MPS"
 

@@ -1,5 +1,6 @@
 """Answers as tables that read well in 80 columns, in a terminal or a file."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.reporting import figures
 from advisor.reporting.answer import answer, bounds_note, calibrated_note, cap_note, gain
-from advisor.sharing import Mig, Serial, Sharing
+from advisor.sharing import Hybrid, Mig, Phases, Sharing
+from advisor.sharing.parts import at_once
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -136,11 +138,12 @@ def _epoch(job: JobPrediction) -> str:
 
 
 def _memory(forecast: Forecast) -> str:
-    """What the processes hold against what there is; a job at a time when serial."""
+    """What the processes hold at once, at most, against what there is."""
     mix = forecast.prediction
-    combine = max if isinstance(mix.sharing, Serial) else sum
     each = [_levels(job.memory_interval_mib) for job in mix.jobs]
-    total = Interval(*map(combine, zip(*each, strict=True)))
+    sets = [[each[job] for job in group] for group in at_once(mix.sharing, len(mix.jobs))]
+    totals = [tuple(map(sum, zip(*held, strict=True))) for held in sets]
+    total = Interval(*map(max, zip(*totals, strict=True)))
     return f"{figures.gib(total)} of {figures.number(mix.memory_capacity_mib / 1024)} GiB"
 
 
@@ -161,6 +164,8 @@ def _folded(sharing: Sharing) -> str:
     text = str(sharing)
     if isinstance(sharing, Mig):
         return text.replace("=", "=\n").replace(",", ",\n")
+    if isinstance(sharing, Hybrid | Phases):
+        return re.sub(r"(;|/|mig=|\+(?=\d))", r"\1\n", text)
     lines = [""]
     for part in text.replace("=", "=,").replace(",", ",\0").split("\0"):
         piece = part.replace("=,", "=")

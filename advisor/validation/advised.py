@@ -14,7 +14,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFi
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.advice import predictor_of
 from advisor.planning.plan import Recommendation
-from advisor.sharing import Mig
+from advisor.sharing import Mps, Naive, Phases, Serial
 from advisor.validation.validate import Validation, compared
 from advisor.workload.folders import user_folder
 from advisor.workload.reading import read_runs
@@ -53,8 +53,10 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
     for plan in recommendation.plans:
         if len(plans) == top:
             break
-        if isinstance(plan.sharing, Mig):
-            left_out.append(f"plan {plan.rank}, {plan.sharing}: nothing here makes MIG instances")
+        if not isinstance(plan.sharing, Serial | Naive | Mps):
+            phased = isinstance(plan.sharing, Phases)
+            why = "its groups are runs" if phased else "nothing here makes MIG instances"
+            left_out.append(f"plan {plan.rank}, {plan.sharing}: {why}")
             continue
         name = f"{stamp}-plan{plan.rank}"
         sharing = str(plan.sharing)
