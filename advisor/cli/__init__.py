@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from advisor import __version__
-from advisor.cli import advice, estimating, learning, listings, measuring, page
+from advisor.cli import advice, estimating, geometry, learning, listings, measuring, page
 from advisor.errors import AdvisorError
 
 _EPILOG = (
@@ -33,6 +33,7 @@ _app.command()(measuring.validate)
 _app.command()(learning.fit)
 _app.command()(learning.evaluate)
 _app.command()(listings.gpus)
+_app.command()(geometry.layouts)
 _app.command()(listings.workloads)
 _app.command()(listings.profiles)
 _app.command()(page.app)

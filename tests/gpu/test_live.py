@@ -8,9 +8,12 @@ import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.gpu import live
-from advisor.gpu.mig_offer import mig_profiles
+from advisor.gpu.catalogue import gpu
+from advisor.gpu.layouts import place
+from advisor.gpu.mig_offer import as_offered_here, mig_profiles
 from advisor.gpu.mps_processes import mps_processes
 from advisor.gpu.snapshot import BrokenGpu, GpuProcess
+from advisor.sharing import Instance
 from tests.gpu.nvml import MIB, FakeGpu, FakeLibrary
 
 
@@ -128,16 +131,44 @@ def test_another_package_of_the_same_name_is_recognised(monkeypatch):
         live.live_gpus()
 
 
+THREE = {
+    "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
+    "multiprocessorCount": 60, "memorySizeMB": 71424, "places": [(4, 4), (0, 4)],
+}  # fmt: skip
+
+
 def test_the_driver_s_own_mig_table_is_read(install):
-    offer = {
-        "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
-        "multiprocessorCount": 60, "memorySizeMB": 71424, "places": [(4, 4), (0, 4)],
-    }  # fmt: skip
-    install(FakeLibrary(FakeGpu(profiles={2: offer})))
+    install(FakeLibrary(FakeGpu(profiles={2: THREE})))
     (row,) = mig_profiles(0)
     assert (row.name, row.profile_id, row.starts) == ("3g.71gb", 9, (0, 4))
     assert (row.compute_slices, row.memory_slices, row.memory_mib) == (3, 4, 71424)
     assert (row.sms, row.max_instances) == (60, 2)
+
+
+def test_the_table_of_the_driver_at_hand_is_preferred_to_the_catalogue_s(install):
+    other = FakeGpu("NVIDIA L4", uuid="GPU-1", mig=None)
+    narrow = THREE | {"places": [(4, 4)], "memorySizeMB": 70000}
+    install(FakeLibrary(other, FakeGpu(profiles={2: narrow})))
+    here, branch = as_offered_here(gpu("h200-141gb"))
+    assert branch == 580
+    assert [(row.name, row.starts, row.memory_mib) for row in here.mig] == [
+        ("3g.71gb", (4,), 70000)
+    ]
+    assert here.sources["mig"] == "driver 580.82.07 of GPU 1 at hand"
+    assert place(here, [Instance("3g.71gb")]) == (Instance("3g.71gb", 4),)
+
+
+def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(
+    install, monkeypatch
+):
+    install(FakeLibrary(FakeGpu("NVIDIA L4", mig=None)))
+    assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
+    install(FakeLibrary(FakeGpu(refuses={
+        "nvmlDeviceGetGpuInstanceProfileInfoV": pynvml.NVML_ERROR_NO_PERMISSION
+    })))  # fmt: skip
+    assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
 
 
 def test_a_gpu_without_mig_offers_no_instances(install):
