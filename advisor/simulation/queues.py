@@ -9,7 +9,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal
@@ -82,9 +82,10 @@ class InOrder:
         if not self._waiting:
             return None
         job = self._waiting[0][2]
-        free = [at for at, seats in enumerate(gpus) if len(seats) < len(self.room.places)]
+        most = len(self.room.places)
+        free = [at for at, seats in enumerate(gpus) if len(seats) < most]
         for at in sorted(free, key=lambda at: len(gpus[at])):
-            if self._refused.get(at) == gpus[at]:
+            if self._refused.get(at) is gpus[at]:
                 continue
             for place, _ in self.room.options(job, gpus[at]):
                 heappop(self._waiting)
@@ -94,9 +95,26 @@ class InOrder:
         return None
 
 
+_Offer = tuple[float, int, int, int, int]
+"""What a start is worth: the work that it adds; then fewer jobs on the GPU, and lower numbers of
+the GPU, of the kind and of the place come first: all of these below 0, so that most is best."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """What each kind would add to a GPU while `seats` run on it, and the best of those waiting."""
+
+    at: int
+    seats: Seats
+    best: _Offer | None = None
+    known: dict[int, _Offer | None] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class BestFit:
     """Whichever job adds most where it goes.
+
+    What was found on a GPU holds until other jobs run there: only what is new is compared.
 
     Attributes:
         kinds: Jobs of one kind are alike, and start as they came; shape (jobs,).
@@ -105,49 +123,63 @@ class BestFit:
     room: Room
     kinds: Sequence[int]
     _waiting: dict[int, deque[int]] = field(default_factory=dict)
-    # Of each GPU: as it was when it was last looked at, and the best that it was offered then.
-    _seen: dict[int, tuple[Seats, dict[int, tuple[float, int] | None]]] = field(
-        default_factory=dict
-    )
+    _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
+    _looks: list[_Look] = field(default_factory=list)
 
     def add(self, job: int) -> None:
-        self._waiting.setdefault(self.kinds[job], deque()).append(job)
+        kind = self.kinds[job]
+        if kind not in self._waiting:
+            self._waiting[kind] = deque()
+            self._new.append(kind)
+        self._waiting[kind].append(job)
 
     def take(self, gpus: Sequence[Seats]) -> Start | None:
-        offers = [
-            (gain, -len(seats), -at, -kind, place)
-            for at, seats in enumerate(gpus)
-            if len(seats) < len(self.room.places)
-            for kind, (gain, place) in self._offers(at, seats)
-        ]
-        if not offers:
+        self._look_around(gpus)
+        best = max((look.best for look in self._looks if look.best), default=None)
+        if best is None:
             return None
-        _, _, at, kind, place = max(offers)
-        waiting = self._waiting[-kind]
-        job = waiting.popleft()
-        if not waiting:
-            del self._waiting[-kind]
-        return Start(job, -at, place)
+        _, _, at, kind, place = best
+        job = self._waiting[-kind].popleft()
+        if not self._waiting[-kind]:
+            self._forget(-kind)
+        return Start(job, -at, -place)
 
-    def _offers(self, at: int, seats: Seats) -> Iterator[tuple[int, tuple[float, int]]]:
-        """Of each kind that waits and would add work on a GPU: how much, at which place."""
-        if self._seen.get(at, (None,))[0] != seats:
-            self._seen[at] = seats, {}
-        known = self._seen[at][1]
-        for kind, waiting in self._waiting.items():
-            if kind not in known:
-                known[kind] = self._offer(waiting[0], seats)
-            if offer := known[kind]:
-                yield kind, offer
+    def _look_around(self, gpus: Sequence[Seats]) -> None:
+        for at, seats in enumerate(gpus):
+            if at == len(self._looks):
+                self._looks.append(_Look(at, seats))
+                self._compare(self._looks[at], self._waiting)
+            elif self._looks[at].seats is not seats:
+                self._looks[at] = _Look(at, seats)
+                self._compare(self._looks[at], self._waiting)
+            elif self._new:
+                self._compare(self._looks[at], self._new)
+        self._new.clear()
 
-    def _offer(self, job: int, seats: Seats) -> tuple[float, int] | None:
-        before = self.room.worth(seats) if seats else 0.0
-        gains = [
-            (self.room.worth(together) - before, -place)
-            for place, together in self.room.options(job, seats)
+    def _forget(self, kind: int) -> None:
+        """Nobody of `kind` waits any more."""
+        del self._waiting[kind]
+        for look in self._looks:
+            if look.best and look.best[3] == -kind:
+                look.best = None
+                self._compare(look, self._waiting)
+
+    def _compare(self, look: _Look, kinds: Iterable[int]) -> None:
+        for kind in kinds:
+            if kind not in look.known:
+                look.known[kind] = self._offer(look, kind)
+            offer = look.known[kind]
+            if offer and (look.best is None or offer > look.best):
+                look.best = offer
+
+    def _offer(self, look: _Look, kind: int) -> _Offer | None:
+        before = self.room.worth(look.seats) if look.seats else 0.0
+        offers = [
+            (self.room.worth(together) - before, -len(look.seats), -look.at, -kind, -place)
+            for place, together in self.room.options(self._waiting[kind][0], look.seats)
         ]
-        gain, place = max(gains, default=(0.0, 0))
-        return (gain, -place) if gain > _LEAST_GAIN else None
+        best = max(offers, default=None)
+        return best if best and best[0] > _LEAST_GAIN else None
 
 
 def queue_of(policy: Policy, room: Room, alone_s: Sequence[float], kinds: Sequence[int]) -> Queue:

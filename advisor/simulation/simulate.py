@@ -1,0 +1,143 @@
+"""Jobs that come over time to GPUs that they share: simulated with every error both ways."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import fsum
+from statistics import median
+from typing import Literal
+
+from advisor.prediction.answer import Interval
+from advisor.simulation.loop import History, Stretch, Task, run
+from advisor.simulation.outcome import Lived, Simulation, Usage
+from advisor.simulation.paces import Paces
+from advisor.simulation.queues import Policy, queue_of
+from advisor.workload.job import Job
+
+Level = Literal["p05", "p50", "p95"]
+LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
+
+# Less time than this without a job is rounding, as a share of all time.
+_DUST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, how much of it there is to do, and when it comes."""
+
+    job: Job
+    work_steps: float
+    arrival_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What jobs run on: equal GPUs.
+
+    Attributes:
+        gpu: Catalogue key.
+        gpus: How many.
+        policy: Who starts next, and where.
+        price_eur_per_gpu_hour: None: not asked for.
+    """
+
+    gpu: str
+    gpus: int
+    policy: Policy
+    price_eur_per_gpu_hour: float | None = None
+
+
+def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
+    """What comes of `arrivals`, simulated at each of `LEVELS`.
+
+    Args:
+        arrivals: At least one.
+        paces: Of these jobs, in this order.
+        fleet: What they run on.
+
+    Raises:
+        NothingFits: A job is too big for every place of an empty GPU.
+    """
+    histories = [_history(arrivals, paces, fleet, level) for level in LEVELS]
+    middle = histories[LEVELS.index("p50")]
+    return Simulation(
+        gpu=fleet.gpu,
+        sharing=paces.sharing,
+        gpus=fleet.gpus,
+        policy=fleet.policy,
+        jobs=_lived(arrivals, histories),
+        usage=tuple(_usage(each, paces) for each in middle.stretches),
+        makespan_s=around([each.makespan_s for each in histories]),
+        energy_j=_energy_j(arrivals, paces, fleet, histories),
+        price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
+    )
+
+
+def around(values: Sequence[float]) -> Interval:
+    """The interval of what came of each of `LEVELS`.
+
+    Where jobs queue, slower steps may let the last one end sooner: others start elsewhere.
+    """
+    return Interval(min(values), values[LEVELS.index("p50")], max(values))
+
+
+def _history(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet, level: Level) -> History:
+    tasks = [Task(each.work_steps, each.arrival_s) for each in arrivals]
+    step_s = {id(job): job.profile.step_s for job in {id(a.job): a.job for a in arrivals}.values()}
+    alone_s = [each.work_steps * step_s[id(each.job)] for each in arrivals]
+    queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
+    return run(tasks, paces.pace(level), queue, fleet.gpus)
+
+
+def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[Lived, ...]:
+    middle = histories[LEVELS.index("p50")]
+    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
+    return tuple(
+        Lived(
+            job=arrival.job,
+            arrival_s=arrival.arrival_s,
+            gpu=seats[at][0],
+            place=seats[at][1],
+            start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]),
+        )
+        for at, arrival in enumerate(arrivals)
+    )
+
+
+def _usage(stretch: Stretch, paces: Paces) -> Usage:
+    answer = paces.of(stretch.seats)
+    return Usage(
+        gpu=stretch.gpu,
+        start_s=stretch.start_s,
+        end_s=stretch.end_s,
+        jobs=tuple(seat.job for seat in stretch.seats),
+        speeds=stretch.speeds,
+        memory_mib=answer.memory_mib,
+        gract=answer.gract,
+        smact=answer.smact,
+        power_w=None if answer.power_w is None else answer.power_w.p50,
+    )
+
+
+def _energy_j(
+    arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet, histories: Sequence[History]
+) -> Interval | None:
+    """Joules of all GPUs; None where a power that it takes was not measured."""
+    known = {id(each.job): each.job.profile.idle_power_w for each in arrivals}.values()
+    idle_w = [watts for watts in known if watts is not None]
+    totals = []
+    for level, history in zip(LEVELS, histories, strict=True):
+        busy_j = []
+        for stretch in history.stretches:
+            power_w = paces.of(stretch.seats).power_w
+            if power_w is None:
+                return None
+            busy_j.append(stretch.seconds * getattr(power_w, level))
+        held_s = fleet.gpus * history.makespan_s
+        idle_s = held_s - fsum(each.seconds for each in history.stretches)
+        if idle_s > _DUST * held_s:
+            if not idle_w:
+                return None
+            busy_j.append(idle_s * median(idle_w))
+        totals.append(fsum(busy_j))
+    return around(totals)
