@@ -11,12 +11,12 @@ _FIRST_WITH_4G_BESIDE_3G = 510  # MIG User Guide, Concepts, Partitioning
 
 
 def driver_branch(text: str) -> int:
-    """The branch of a driver's version: 580 of ``"580"`` or ``"580.159.04"``.
+    """The branch of a driver's version: 580 of ``"580"``, ``"R580"`` or ``"580.159.04"``.
 
     Raises:
         InvalidInput: `text` is no version, or of a driver from before there was MIG.
     """
-    major = text.partition(".")[0]
+    major = text.removeprefix("R").partition(".")[0]
     if not (major.isascii() and major.isdigit() and int(major) >= _FIRST_WITH_MIG):
         raise InvalidInput(
             f"{text!r} is no driver with MIG. Give its branch, {_FIRST_WITH_MIG} or later, "

@@ -9,6 +9,7 @@ from advisor.gpu.catalogue import Gpu, MigProfile
 from advisor.gpu.compute_instances import compute_sets
 from advisor.gpu.layouts import PlacementSets, profile_of
 from advisor.reporting.documents import SCHEMA
+from advisor.reporting.listings import plain_table
 from advisor.sharing import Instance
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -
 
 
 def _profiles_table(profiles: Sequence[MigProfile]) -> "Table":
-    table = _table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
+    table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
     for each in profiles:
         table.add_row(
             each.name,
@@ -86,7 +87,7 @@ def _profiles_table(profiles: Sequence[MigProfile]) -> "Table":
 
 
 def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
-    table = _table("one of", "holds compute instances that share its memory: all of it, or")
+    table = plain_table("one of", "holds compute instances that share its memory: all of it, or")
     for each in profiles:
         ways = [way for way in compute_sets(gpu, each.name) if len(way) > 1]
         table.add_row(each.name, ", ".join(map(_sizes, ways)))
@@ -96,7 +97,7 @@ def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
 def _layouts_table(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> "Table":
     width = _CHARACTERS // gpu.memory_slices
     ruler = "".join(f" {number}".ljust(width) for number in range(gpu.memory_slices))
-    table = _table("layout", ruler, "SMs")
+    table = plain_table("layout", ruler, "SMs")
     table.columns[1].no_wrap = True
     for number, layout in enumerate(reversed(sets.maximal), start=1):
         sms = [profile_of(gpu, each.profile).sms for each in layout]
@@ -130,13 +131,3 @@ def _sizes(way: Sequence[int]) -> str:
 
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
-
-
-def _table(first: str, *others: str) -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first, no_wrap=True)  # a name is copied from here
-    for each in others:
-        table.add_column(each)
-    return table

@@ -19,7 +19,7 @@ _UNKNOWN = "unknown"
 
 def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
     """The catalogue; `profiled` are the keys of GPUs of which there are profiles."""
-    table = _table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
+    table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
             gpu.key,
@@ -57,7 +57,7 @@ def gpus_document(
 
 
 def workloads_table(workloads: Iterable[Workload]) -> "Table":
-    table = _table("workload", "model", "examples an epoch")
+    table = plain_table("workload", "model", "examples an epoch")
     for each in workloads:
         examples = _known(each.examples_per_epoch, "")
         table.add_row(each.name, each.model, examples)
@@ -66,7 +66,7 @@ def workloads_table(workloads: Iterable[Workload]) -> "Table":
 
 def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
     """What was measured alone: pace, how busy it keeps the GPU, memory, when."""
-    table = _table("profile", "step", "GPU busy", "memory", "measured")
+    table = plain_table("profile", "step", "GPU busy", "memory", "measured")
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         table.add_row(
@@ -126,7 +126,8 @@ def _known(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
-def _table(first: str, *others: str) -> "Table":
+def plain_table(first: str, *others: str) -> "Table":
+    """A table without lines, whose `first` column is never folded."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

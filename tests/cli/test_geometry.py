@@ -32,7 +32,9 @@ def test_the_document_counts_valid_sets_and_places_the_full_ones(advisor):
     ]
 
 
-@pytest.mark.parametrize(("driver", "valid"), [("470", 296), ("470.82.01", 296), ("510", 297)])
+@pytest.mark.parametrize(
+    ("driver", "valid"), [("470", 296), ("470.82.01", 296), ("R470", 296), ("510", 297)]
+)
 def test_an_old_driver_has_no_4g_beside_a_3g(advisor, driver, valid):
     document = json.loads(advisor("layouts", *A100, "--driver", driver, "--json").out)
     assert document["valid_placement_sets"] == valid
