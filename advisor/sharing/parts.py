@@ -90,19 +90,17 @@ def at_once(sharing: Sharing, jobs: int) -> list[list[int]]:
         case Serial():
             return [[job] for job in range(jobs)]
         case Phases(groups):
-            return [
-                run
-                for group in groups
-                for run in (
-                    [[job - 1] for job in group.jobs]
-                    if isinstance(group, Group) and isinstance(group.sharing, Serial)
-                    else [[job - 1 for job in group.jobs]]
-                )
-            ]
+            return [run for group in groups for run in _runs(group)]
         case Naive() | Mps() | Mig() | Hybrid():
             return [list(range(jobs))]
         case _:
             assert_never(sharing)
+
+
+def _runs(group: Group | Hybrid) -> list[list[int]]:
+    positions = [job - 1 for job in group.jobs]
+    one_by_one = isinstance(group, Group) and isinstance(group.sharing, Serial)
+    return [[job] for job in positions] if one_by_one else [positions]
 
 
 def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:

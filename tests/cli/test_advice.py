@@ -44,7 +44,11 @@ def test_the_commands_of_a_plan_can_be_piped_into_a_shell(advisor):
 
 
 @pytest.mark.parametrize(
-    "sharing", ["serial", "naive", "mps", "mps=43,57", "mig=3g.71gb,4g.71gb@0"]
+    "sharing",
+    [
+        "serial", "naive", "mps", "mps=43,57", "mig=3g.71gb,4g.71gb@0",
+        "mig=4g.71gb@0[1,2]/mps=60,40", "mig=7g.141gb@0/ci=3c[1]+4c[2]", "serial[1];naive[2]",
+    ],  # fmt: skip
 )
 def test_every_way_of_sharing_can_be_predicted(advisor, sharing):
     document = json.loads(advisor("predict", RESNET, BERT, "--sharing", sharing, "--json").out)

@@ -1,0 +1,134 @@
+"""Jobs on MIG instances: laws, since no MIG hardware was measured."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import NothingFits
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.instances import on_instances
+from advisor.prediction.placed import placed
+from advisor.prediction.pools import pools
+from advisor.prediction.rehearsal import Physics
+from advisor.prediction.replay import TimeSlicing
+from advisor.sharing import parse_sharing
+from tests import synthetic
+
+H200 = gpu("h200-141gb")
+PHYSICS = Physics(
+    packing=0.3,
+    slicing=TimeSlicing(slice_s=0.001, patience_s=0.0002, switch_s=0.0001),
+    ceded=0.05,
+    bandwidth=0.5,
+)
+BUSY = synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.05, kernels=40)
+SMALL = synthetic.profile("bert-base-finetune-bs16", host_s=0.01, gpu_s=0.008, blocks=20)
+IDLE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.001, blocks=20)
+JOBS = st.sampled_from([BUSY, SMALL, IDLE])
+
+
+def hungry(profile, dram_active):
+    """`profile`, moving so much of what the GPU can move."""
+    return replace(profile, counters=replace(profile.counters, dram_active=dram_active))
+
+
+def steps(profiles, text):
+    found = on_instances(profiles, parse_sharing(text), H200, PHYSICS)
+    return [each.p50 for each in found]
+
+
+@settings(max_examples=25, deadline=None)
+@given(JOBS, JOBS, st.sampled_from(["naive", "mps", "mps=50,50", "mps=100,30"]))
+def test_no_job_gains_from_a_mate_on_its_instance(one, other, how):
+    together = steps([one, other], f"mig=3g.71gb[1,2]/{how}")
+    for job, step_s in zip([one, other], together, strict=True):
+        (alone_s,) = steps([job], "mig=3g.71gb[1]")
+        assert step_s >= alone_s * 0.999
+        assert alone_s >= job.step_s
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(JOBS, min_size=3, max_size=3), st.sampled_from(["naive", "mps"]))
+def test_jobs_on_other_instances_change_nothing(profiles, how):
+    both = steps(profiles, f"mig=4g.71gb[1]+3g.71gb[2,3]/{how}")
+    assert both[0] == steps(profiles[:1], "mig=4g.71gb[1]")[0]
+    assert both[1:] == steps(profiles[1:], f"mig=3g.71gb[1,2]/{how}")
+
+
+@settings(max_examples=25, deadline=None)
+@given(JOBS, JOBS, st.sampled_from(["naive", "mps"]))
+def test_the_order_in_which_jobs_are_named_says_little(one, other, how):
+    forth = steps([one, other], f"mig=3g.71gb[1,2]/{how}")
+    back = steps([other, one], f"mig=3g.71gb[2,1]/{how}")
+    assert forth == pytest.approx(back[::-1])
+
+
+def test_two_busy_jobs_that_take_turns_on_an_instance_need_twice_as_long():
+    (alone_s,) = steps([BUSY], "mig=3g.71gb[1]")
+    first, second = steps([BUSY, BUSY], "mig=3g.71gb[1,2]/naive")
+    assert first == second
+    assert 1.9 * alone_s < first < 2.4 * alone_s
+
+
+def test_jobs_that_wait_for_their_host_share_an_instance_for_nothing():
+    assert steps([IDLE, IDLE], "mig=1g.18gb[1,2]/mps") == pytest.approx([IDLE.step_s] * 2, rel=0.02)
+
+
+def test_compute_instances_share_bandwidth_and_not_sms():
+    modest, greedy = hungry(BUSY, 0.05), hungry(BUSY, 0.9)
+    text = "mig=7g.141gb/ci=3c[1]+4c[2]"
+    alone = [steps([modest], "mig=7g.141gb/ci=3c[1]"), steps([modest], "mig=7g.141gb/ci=4c[1]")]
+    assert steps([modest, modest], text) == pytest.approx([each for (each,) in alone])
+    # Each alone would move nine tenths of what the GPU can: together they cannot.
+    moved = sum(0.9 * greedy.step_s / step_s for step_s in steps([greedy, greedy], text))
+    assert moved <= 1.0001
+
+
+def test_what_is_said_of_instances_is_wide_and_widest_for_mates():
+    alone, shared = (
+        on_instances([BUSY] * jobs, parse_sharing(text), H200, PHYSICS)[0]
+        for jobs, text in ((1, "mig=7g.141gb[1]"), (2, "mig=7g.141gb[1,2]/mps"))
+    )
+    assert alone.p95 / alone.p50 > 1.4
+    assert shared.p95 / shared.p50 > alone.p95 / alone.p50
+
+
+def test_without_a_trace_the_gpu_path_is_stretched():
+    dark = replace(BUSY, trace=None)
+    (alone_s,) = steps([dark], "mig=4g.71gb[1]")
+    assert alone_s == pytest.approx(0.05 * 132 / 64)
+    for how in ("naive", "mps"):
+        assert min(steps([dark, dark], f"mig=4g.71gb[1,2]/{how}")) > 1.9 * alone_s
+
+
+def test_mates_take_their_memory_from_one_instance():
+    sharing = parse_sharing("mig=4g.71gb[2]+3g.71gb[1,3]/mps")
+    alone, shared = pools(H200, sharing, 3, 66)
+    sizes = {each.name: each.memory_mib for each in H200.mig}
+    assert (alone.jobs, alone.capacity_mib) == ((1,), sizes["4g.71gb"])
+    assert (shared.jobs, shared.capacity_mib) == ((0, 2), sizes["3g.71gb"] - 66)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mig=9g.71gb[1]", "mig=4g.71gb[1]+4g.71gb[2]", "mig=3g.71gb@1[1]",
+        "mig=7g.141gb[1]+1g.18gb[2]",
+        "mig=7g.141gb/ci=4c[1]+4c[2]", "mig=7g.141gb/ci=5c[1]", "mig=3g.71gb/ci=2c[1]+2c[2]",
+    ],
+)  # fmt: skip
+def test_what_the_gpu_cannot_hold_is_refused(text):
+    with pytest.raises(NothingFits):
+        placed(parse_sharing(text), H200)
+
+
+def test_instances_are_given_their_places():
+    found = placed(parse_sharing("mig=3g.71gb[1]+4g.71gb/ci=2c[2]+2c[3]"), H200)
+    assert str(found) == "mig=3g.71gb@4[1]+4g.71gb@0/ci=2c[2]+2c[3]"
+
+
+def test_a_gpu_without_mig_has_no_instances():
+    with pytest.raises(NothingFits, match="has no MIG"):
+        placed(parse_sharing("mig=3g.71gb[1,2]"), gpu("v100-32gb"))

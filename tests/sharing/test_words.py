@@ -1,0 +1,151 @@
+"""The words for a sharing: read, refused, and given back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.sharing import (
+    Compute,
+    Divided,
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Serial,
+    Slot,
+    parse_sharing,
+)
+
+LIMITS = st.integers(1, 100).map(float)
+INSTANCES = st.builds(
+    Instance,
+    st.sampled_from(["1g.18gb", "1g.18gb+me", "1g.24gb-me", "1g.24gb+me.all", "3g.71gb"]),
+    st.none() | st.integers(0, 11),
+)
+
+
+@st.composite
+def _shared(draw, jobs, kinds):
+    kind = draw(st.sampled_from(kinds))
+    if kind is Mps and draw(st.booleans()):
+        return Mps(tuple(draw(LIMITS) for _ in jobs))
+    return kind()
+
+
+@st.composite
+def _dealt(draw, jobs):
+    """`jobs` in one or more groups."""
+    order = draw(st.permutations(jobs))
+    ends = sorted(draw(st.sets(st.integers(1, len(jobs)), max_size=len(jobs)))) or [len(jobs)]
+    if ends[-1] != len(jobs):
+        ends.append(len(jobs))
+    return [tuple(order[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
+
+
+@st.composite
+def _place(draw, jobs):
+    instance = draw(INSTANCES)
+    if draw(st.booleans()):
+        return Slot(instance, jobs, draw(_shared(jobs, [Naive, Mps])))
+    parts = draw(_dealt(jobs))
+    return Divided(
+        instance,
+        tuple(Compute(draw(st.integers(1, 7)), p, draw(_shared(p, [Naive, Mps]))) for p in parts),
+    )
+
+
+@st.composite
+def _hybrid(draw, jobs):
+    return Hybrid(tuple(draw(_place(group)) for group in draw(_dealt(jobs))))
+
+
+@st.composite
+def _phases(draw):
+    first, *rest = draw(_dealt(tuple(range(1, draw(st.integers(2, 8)) + 1))))
+    groups = [first, *rest] if rest else [first[:1], first[1:]]
+    return Phases(
+        tuple(
+            draw(_hybrid(jobs))
+            if draw(st.booleans())
+            else Group(jobs, draw(_shared(jobs, [Serial, Naive, Mps])))
+            for jobs in groups
+        )
+    )
+
+
+SHARINGS = st.one_of(
+    st.sampled_from([Serial(), Naive(), Mps()]),
+    st.lists(LIMITS, min_size=1, max_size=6).map(lambda limits: Mps(tuple(limits))),
+    st.lists(INSTANCES, min_size=1, max_size=7).map(lambda each: Mig(tuple(each))),
+    st.integers(1, 8).flatmap(lambda jobs: _hybrid(tuple(range(1, jobs + 1)))),
+    _phases(),
+)
+
+
+@given(SHARINGS)
+def test_what_a_sharing_is_called_names_it(sharing):
+    assert parse_sharing(str(sharing)) == sharing
+
+
+def test_jobs_are_put_on_instances_by_their_numbers():
+    assert parse_sharing("mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50") == Hybrid(
+        (
+            Slot(Instance("4g.71gb", 0), (1,)),
+            Slot(Instance("3g.71gb", 4), (2, 3), Mps((50.0, 50.0))),
+        )
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "mig="])
+def test_compute_instances_are_named_with_and_without_mig(prefix):
+    assert parse_sharing(f"{prefix}7g.141gb@0/ci=3c[1]+4c[2]") == Hybrid(
+        (Divided(Instance("7g.141gb", 0), (Compute(3, (1,)), Compute(4, (2,)))),)
+    )
+
+
+def test_a_divided_instance_can_lie_beside_others():
+    found = parse_sharing("mig=3g.71gb[1]+4g.71gb/ci=1c[2,4]/mps+2c[3]+1g.18gb+me[5]")
+    assert [len(place.rooms) for place in found.places] == [1, 2, 1]
+    assert found.jobs == (1, 2, 4, 3, 5)
+
+
+def test_phases_are_groups_of_jobs_in_order():
+    assert parse_sharing("naive[1,2];mps[3]") == Phases(
+        (Group((1, 2), Naive()), Group((3,), Mps()))
+    )
+
+
+def test_jobs_on_an_instance_take_turns_where_nothing_is_said():
+    assert str(parse_sharing("mig=3g.71gb[1,2]")) == "mig=3g.71gb[1,2]/naive"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "mpss", "mps=", "mps=200", "mps=0", "mps=nan", "mps=50,", "mig", "mig=", "mig=3g",
+        "mig=3g.71gb,", "mig=3g.71gb[1", "mig=3g.71gb[]", "mig=3g.71gb[0]", "mig=3g.71gb[1,1]",
+        "mig=3g.71gb[1]+3g.71gb[1]", "mig=3g.71gb[1]+", "mig=3g.71gb[1]/serial",
+        "mig=3g.71gb[1,2]/mps=50", "mig=3g.71gb[1]/mps=200", "mig=3g.71gb,4g.71gb[1]",
+        "mig=3g.71gb[-1]", "mig=3g.71gb[1]3g.71gb[2]", "3c[1]", "mig=3g.71gb[1]+3c[2]",
+        "mig=7g.141gb/ci=0c[1]", "mig=7g.141gb/ci=3c", "mig=7g.141gb/ci=3c[1]+4c[1]",
+        "mig=7g.141gb/ci=", "naive[1]", "naive[1];", ";", "naive[1];mps", "naive[1];mps[1]",
+        "naive;mps", "naive[1];mps=50[2,3]", "naive[1];fast[2]", "naive[1];mig=3g.71gb",
+        "mig=3g.71gb[" + "9" * 5000 + "]",
+    ],
+)  # fmt: skip
+def test_what_names_no_sharing_is_refused(text):
+    with pytest.raises(InvalidInput):
+        parse_sharing(text)
+
+
+@given(st.text("migps=0123456789[]+,;/.@c gbnavelr", max_size=40))
+def test_no_text_makes_anything_but_a_sharing_or_a_refusal(text):
+    try:
+        found = parse_sharing(text)
+    except InvalidInput:
+        return
+    assert parse_sharing(str(found)) == found
