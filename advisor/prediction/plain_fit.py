@@ -32,14 +32,15 @@ def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
 
 
 def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
-    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None where it saw none.
+    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None where there are none.
 
     What the capacity model says stands where that of replay does otherwise.
     """
     bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
     steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
     known = [(index, runs[index], bare[index], np.array(s))
-             for index, s in enumerate(steps) if s is not None]  # fmt: skip
+             for index, s in enumerate(steps)
+             if s is not None and runs[index].telling.any()]  # fmt: skip
     if not known:
         return None
     rows = Rows(
@@ -68,7 +69,9 @@ def _errors_on_unseen(rows: Rows, runs: Sequence[Shared]) -> Floats:
 
 
 def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plain:
-    """The straight line through the rows `kept`."""
+    """The straight line through the rows `kept`; without any, the capacity model as it is."""
+    if not kept.any():
+        return Plain(low=low, high=high)
     x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
     count = np.maximum(np.isfinite(x).sum(axis=0), 1)
     mean = np.nansum(x, axis=0) / count

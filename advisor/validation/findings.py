@@ -10,6 +10,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.validation.ablation import Ablated, ablations
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import Evaluation, evaluate
+from advisor.validation.fewer_counters import seen_by_driver_alone
 from advisor.validation.memory_score import MemoryScore, evaluate_memory
 from advisor.validation.power_score import PowerData, PowerRow, power_scores
 from advisor.validation.selection import Selection, of_pace, select
@@ -32,6 +33,7 @@ class Findings:
         power: How far power and activity are off, each family predicted without it.
         memory: How far memory is off, likewise, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
+        bare: The scored runs, predicted from what nvidia-smi shows of each job.
     """
 
     profiles: Mapping[str, Profile]
@@ -42,6 +44,7 @@ class Findings:
     power: tuple[PowerRow, ...]
     memory: MemoryScore
     ablations: tuple[Ablated, ...]
+    bare: tuple[RunComparison, ...]
 
 
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
@@ -66,6 +69,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(profiles, others, selection.scored, gpu, model),
+        bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
     )
 
 

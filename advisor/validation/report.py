@@ -20,6 +20,7 @@ from advisor.validation import (
     recommended,
     resources,
     sections,
+    shortfall,
 )
 from advisor.validation.findings import Findings, findings
 from advisor.validation.plots import plots
@@ -36,7 +37,9 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.families,
     sections.pictures,
     sections.intervals,
+    sections.fewer,
     sections.noise,
+    shortfall.section,
     sections.without,
     cross_talk.section,
     sections.breakdown,

@@ -2,7 +2,7 @@
 
 from statistics import mean
 
-from advisor.validation import ablation, causes, regret, targets
+from advisor.validation import ablation, causes, fewer_counters, regret, targets
 from advisor.validation import breakdown as parts
 from advisor.validation.findings import Findings
 from advisor.validation.noise import steadiness
@@ -71,6 +71,19 @@ def intervals(found: Findings) -> str:
         "that of 2000 draws of families with replacement, since jobs of one family err alike."
     )
     return _joined("## Do intervals hold?", markdown(parts.COVERAGE_HEADINGS, rows), verdict)
+
+
+def fewer(found: Findings) -> str:
+    """How good answers are without traces, GPM counters and probe."""
+    whole, bare = found.evaluation.runs, found.bare
+    return _joined(
+        "## With what nvidia-smi shows and no more",
+        markdown(fewer_counters.HEADINGS, fewer_counters.fewer_rows(whole, bare)),
+        *fewer_counters.widening(whole, bare),
+        "The same runs, predicted from profiles of the H200 of which all but pace, utilisation, "
+        "power and memory was taken away; no GPU without GPM was measured. GRACT stands for the "
+        "driver's utilisation.",
+    )
 
 
 def noise(found: Findings) -> str:

@@ -1,0 +1,118 @@
+"""How good answers are where a profile has what nvidia-smi shows and no more, as on an A100.
+
+The scored runs are predicted again from profiles without kernel trace, GPM counters and probe. What
+such answers are fitted to, and their intervals, see no run with the family that is predicted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.model import Model
+from advisor.prediction.observation import Rows, Shared, shared_runs
+from advisor.prediction.plain import Plain, seen_by_driver
+from advisor.prediction.plain_fit import fit_plain, plain_rows
+from advisor.prediction.predictor import Predictor
+from advisor.validation.comparison import JobComparison, RunComparison, compare
+from advisor.validation.coverage import coverage_of
+from advisor.validation.folds import Held, compared_by
+from advisor.validation.scoreboard import MODES, runs_of_mode
+from advisor.validation.selection import families_of
+from advisor.validation.words import MODE_WORDS, percent
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+HEADINGS = (
+    "sharing", "profile", "jobs", "MAPE", "P90", "in 90 % interval", "mean width of the interval"
+)  # fmt: skip
+
+# Why an interval is as wide as it is without the rest of a profile.
+_WHY = {
+    "naive": "Jobs take turns, so how long each keeps the GPU busy nearly says it all, and "
+    "utilisation tells that.",
+    "mps": "Utilisation counts time in which any kernel ran, be it on one SM or on all: it does "
+    "not tell how many SMs a job leaves to others, nor how long its kernels make them wait.",
+    "mps-limits": "Utilisation does not tell how many SMs a job needs, so not what a limit costs "
+    "it, nor what its mates take of a bandwidth that no limit divides.",
+}
+
+
+def seen_by_driver_alone(
+    profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
+    gpu: Gpu,
+) -> tuple[RunComparison, ...]:  # fmt: skip
+    """`scored`, predicted from what nvidia-smi shows of each job, its family left out.
+
+    Args:
+        profiles: Solo profiles by name, whole.
+        runs: All that may be fitted to.
+        scored: Those that are predicted.
+        model: Of it nothing is used that was fitted to whole profiles.
+        gpu: The GPU that all of them ran on.
+    """
+    bare = {name: seen_by_driver(profile) for name, profile in profiles.items()}
+    taught = _taught(shared_runs(profiles, runs), gpu)
+    held: Held = {}
+    for family in families_of(scored):
+        capacity = {mode: plain for mode, each in taught.items()
+                    if (plain := _without(family, *each)) is not None}  # fmt: skip
+        predictor = Predictor(gpu, replace(model, capacity=capacity))
+        for run in scored:
+            if family in families_of([run]):
+                jobs = compare(run, bare, predictor, gpu, {}).jobs
+                held |= {(run.id, place): job for place, job in enumerate(jobs)
+                         if job.family == family}  # fmt: skip
+    return compared_by(held, scored)
+
+
+def _taught(usable: Sequence[Shared], gpu: Gpu) -> dict[str, tuple[Rows, list[Shared]]]:
+    """What bare profiles say of the runs of each mode, and these runs."""
+    modes = {mode: [each for each in usable if each.mode == mode] for mode in MODES}
+    return {mode: (rows, chosen) for mode, chosen in modes.items()
+            if (rows := plain_rows(chosen, gpu)) is not None}  # fmt: skip
+
+
+def _without(family: str, rows: Rows, runs: Sequence[Shared]) -> Plain | None:
+    kept = np.array([family not in runs[int(index)].families for index in rows.of_run])
+    return fit_plain(rows.chosen(kept), runs) if kept.any() else None
+
+
+def fewer_rows(
+    whole: Sequence[RunComparison], bare: Sequence[RunComparison]
+) -> list[tuple[str, ...]]:
+    """Two lines under `HEADINGS` for each mode: from whole profiles, and from bare ones."""
+    return [
+        _line(mode, word, jobs)
+        for mode in MODES
+        for word, runs in (("whole", whole), ("nvidia-smi alone", bare))
+        if (jobs := [job for run in runs_of_mode(runs, mode) for job in run.jobs])
+    ]
+
+
+def _line(mode: str, word: str, jobs: Sequence[JobComparison]) -> tuple[str, ...]:
+    errors = np.abs([job.error for job in jobs])
+    shares = (errors.mean(), np.quantile(errors, 0.9), coverage_of(jobs).share, mean_width(jobs))
+    return (MODE_WORDS[mode], word, str(len(jobs)), *(percent(float(each)) for each in shares))
+
+
+def widening(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> list[str]:
+    """How much wider intervals are from bare profiles, and why; one line a mode."""
+    said = []
+    for mode in MODES:
+        both = [[job for run in runs_of_mode(runs, mode) for job in run.jobs]
+                for runs in (whole, bare)]  # fmt: skip
+        if all(both):
+            wider = mean_width(both[1]) / mean_width(both[0])
+            said.append(
+                f"**{MODE_WORDS[mode]}**: intervals are {wider:.1f} times as wide as from whole "
+                f"profiles. {_WHY[mode]}"
+            )
+    return said
+
+
+def mean_width(jobs: Sequence[JobComparison]) -> float:
+    """Mean over `jobs` of the interval's width, as a share of the predicted step."""
+    return float(np.mean([(j.predicted_s.p95 - j.predicted_s.p05) / j.predicted_s.p50
+                          for j in jobs]))  # fmt: skip
