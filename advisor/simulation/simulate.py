@@ -2,22 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import fsum
-from statistics import median
-from typing import Literal
 
-from advisor.prediction.answer import Interval
+from advisor.sharing import Phases
+from advisor.simulation.energy import LEVELS, Level, around, energy_j, idle_power_w
 from advisor.simulation.loop import History, Stretch, Task, run
 from advisor.simulation.outcome import Lived, Simulation, Usage
 from advisor.simulation.paces import Paces
+from advisor.simulation.phased import in_turn
 from advisor.simulation.queues import Policy, queue_of
 from advisor.workload.job import Job
-
-Level = Literal["p05", "p50", "p95"]
-LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
-
-# Less time than this without a job is rounding, as a share of all time.
-_DUST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +60,19 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         jobs=_lived(arrivals, histories),
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
-        energy_j=_energy_j(arrivals, paces, fleet, histories),
+        energy_j=energy_j(
+            histories,
+            lambda seats: paces.of(seats).power_w,
+            idle_power_w([each.job.profile for each in arrivals]),
+            fleet.gpus,
+        ),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
     )
 
 
-def around(values: Sequence[float]) -> Interval:
-    """The interval of what came of each of `LEVELS`.
-
-    Where jobs queue, slower steps may let the last one end sooner: others start elsewhere.
-    """
-    return Interval(min(values), values[LEVELS.index("p50")], max(values))
-
-
 def _history(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet, level: Level) -> History:
+    if isinstance(paces.sharing, Phases):
+        return in_turn(paces.sharing, [each.work_steps for each in arrivals], paces.pace(level))
     tasks = [Task(each.work_steps, each.arrival_s) for each in arrivals]
     step_s = {id(job): job.profile.step_s for job in {id(a.job): a.job for a in arrivals}.values()}
     alone_s = [each.work_steps * step_s[id(each.job)] for each in arrivals]
@@ -117,27 +109,3 @@ def _usage(stretch: Stretch, paces: Paces) -> Usage:
         smact=answer.smact,
         power_w=None if answer.power_w is None else answer.power_w.p50,
     )
-
-
-def _energy_j(
-    arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet, histories: Sequence[History]
-) -> Interval | None:
-    """Joules of all GPUs; None where a power that it takes was not measured."""
-    known = {id(each.job): each.job.profile.idle_power_w for each in arrivals}.values()
-    idle_w = [watts for watts in known if watts is not None]
-    totals = []
-    for level, history in zip(LEVELS, histories, strict=True):
-        busy_j = []
-        for stretch in history.stretches:
-            power_w = paces.of(stretch.seats).power_w
-            if power_w is None:
-                return None
-            busy_j.append(stretch.seconds * getattr(power_w, level))
-        held_s = fleet.gpus * history.makespan_s
-        idle_s = held_s - fsum(each.seconds for each in history.stretches)
-        if idle_s > _DUST * held_s:
-            if not idle_w:
-                return None
-            busy_j.append(idle_s * median(idle_w))
-        totals.append(fsum(busy_j))
-    return around(totals)
