@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from advisor.planning.advice import predict, recommend
     from advisor.planning.plan import Forecast, Plan, Recommendation
     from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
-    from advisor.workload.job import Job, read_jobs
+    from advisor.workload.job import Job
+    from advisor.workload.job_file import read_jobs
     from advisor.workload.profile import Profile
     from advisor.workload.store import load_profile
 
@@ -46,7 +47,7 @@ _HOME = {
     "Recommendation": "advisor.planning.plan",
     "load_profile": "advisor.workload.store",
     "predict": "advisor.planning.advice",
-    "read_jobs": "advisor.workload.job",
+    "read_jobs": "advisor.workload.job_file",
     "recommend": "advisor.planning.advice",
 }
 

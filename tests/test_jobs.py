@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.job import MAX_JOBS, Job, parse_jobs, read_jobs
+from advisor.workload.job import MAX_JOBS, Job, parse_jobs
+from advisor.workload.job_file import read_jobs
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
@@ -105,6 +106,17 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         ("[[job]]\nprofile = 'P'\nepochs = nan", "epochs"),
         ("[[job]]\nprofile = 'P'\nvalidation_s = -1", "validation_s must be at least 0"),
         ("[[job]]\nprofile = 'P'\nexamples_per_epoch = 0", "examples_per_epoch"),
+        ("[[job]]\nprofile = 'P'\nuser = 7", "user"),
+        ("[[job]]\nprofile = 'P'\nuser = ' '", "a user has a name"),
+        ("[[job]]\nprofile = 'P'\ndata_parallel = 'yes, please'", "data_parallel"),
+        ("[[job]]\nprofile = 'P'\nisolated = 2", "isolated"),
+        ("[[job]]\nprofile = 'P'\nbatches = 64", "batches"),
+        ("[[job]]\nprofile = 'P'\nbatches = [16]", "batches are others than 16"),
+        (
+            "[[job]]\nprofile = 'P'\nbatches = [64]",
+            "no profile is called 'bert-base-finetune-bs64'",
+        ),
+        ("[[job]]\nprofile = 'P'\nbatches = [0]", "no profile is called"),
         ("job = 1979-05-27", "job"),
         ("job = []", "no job is given"),
         ("[[job]", "Mend the file"),
@@ -129,3 +141,37 @@ def test_work_is_unknown_where_no_pass_is_known():
     profile = synthetic.profile()
     endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
     assert Job(endless).work_steps is None
+
+
+def test_a_job_file_names_other_batch_sizes_that_would_do(folder, tmp_path):
+    larger = synthetic.profile(BERT, gpu_s=0.02)
+    asked = replace(larger.workload, name="bert-base-finetune-bs32", batch=32)
+    text = profile_text(replace(larger, workload=asked))
+    (folder / GPU / "bert-base-finetune-bs32.json").write_text(text)
+    file = tmp_path / "jobs.toml"
+    file.write_text(
+        f'[[job]]\nprofile = "{BERT}"\nbatches = [32]\nepochs = 2\nexamples_per_epoch = 320\n'
+        f'user = "ada"\nisolated = true\n\n[[job]]\nprofile = "{RESNET}"\ndata_parallel = true\n'
+    )
+    first, second = read_jobs(file, GPU, folder)
+    assert (first.user, first.isolated, first.data_parallel) == ("ada", True, False)
+    assert (second.user, second.isolated, second.data_parallel) == (None, False, True)
+    assert [(each.batch, each.work_steps) for each in first.variants] == [(16, 40), (32, 20)]
+    assert second.variants == (second,)
+
+
+def test_another_training_is_no_choice_of_batch():
+    job, other = synthetic.profile(BERT), synthetic.profile(RESNET)
+    with pytest.raises(InvalidInput, match="in more than its batch"):
+        Job(job, choices=(other,))
+
+
+def test_batches_are_found_by_names_that_say_them(folder, tmp_path):
+    odd = replace(synthetic.profile(BERT).workload, name="mine")
+    (folder / GPU / "mine.json").write_text(
+        profile_text(replace(synthetic.profile(BERT), workload=odd))
+    )
+    file = tmp_path / "jobs.toml"
+    file.write_text('[[job]]\nprofile = "mine"\nbatches = [32]\n')
+    with pytest.raises(InvalidInput, match="names that end in -bs16"):
+        read_jobs(file, GPU, folder)

@@ -117,7 +117,8 @@ def chosen_jobs(
     """
     from advisor.gpu.catalogue import gpu as known
     from advisor.planning.advice import example_jobs
-    from advisor.workload.job import parse_jobs, read_jobs
+    from advisor.workload.job import parse_jobs
+    from advisor.workload.job_file import read_jobs
 
     key = known(gpu).key
     if jobs and job_file:

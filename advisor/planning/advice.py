@@ -13,7 +13,8 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
 from advisor.planning.ranking import ranked
 from advisor.sharing import Sharing, parse_sharing
-from advisor.workload.job import Job, job_set, parse_jobs, read_jobs
+from advisor.workload.job import Job, job_set, parse_jobs
+from advisor.workload.job_file import read_jobs
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Present
 from advisor.workload.store import model_path

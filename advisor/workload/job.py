@@ -1,16 +1,8 @@
-"""What is to run: jobs, named on a command line or listed in a TOML file.
+"""What is to run: jobs, on a command line ``NAME[:COPIES]``.
 
-On a command line a job is ``NAME[:COPIES]``, where NAME is a profile's name or a profile file's
-path. A file says more::
-
-    [[job]]
-    profile = "resnet50-imagenet64-bs128"
-    copies = 2
-    epochs = 3
-    validation_s = 40      # seconds of validation an epoch, alone
+NAME is a profile's name or a profile file's path. A file says more: `advisor.workload.job_file`.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +12,6 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record, read_toml
-from advisor.workload.spec import STRICT
 from advisor.workload.store import load_profile
 
 # MPS serves 48 clients up to CUDA 13.0; more jobs than that have no business on one GPU.
@@ -38,6 +28,10 @@ class Job:
         epochs: Passes over the data.
         validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
         checkpoint_s: Seconds of writing checkpoints in each epoch, alone; likewise.
+        user: Whose it is; None: of the one user of all jobs that name none.
+        data_parallel: Whether it exchanges gradients with other GPUs.
+        isolated: Whether nothing of others may share its memory and its faults.
+        choices: Profiles of it at other batch sizes that would do as well.
 
     Raises:
         InvalidInput: No job can have these numbers.
@@ -47,6 +41,10 @@ class Job:
     epochs: float = 1.0
     validation_s: float = 0.0
     checkpoint_s: float = 0.0
+    user: str | None = None
+    data_parallel: bool = False
+    isolated: bool = False
+    choices: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epochs) and self.epochs > 0):
@@ -55,10 +53,33 @@ class Job:
             seconds = getattr(self, field)
             if not (isfinite(seconds) and seconds >= 0):
                 raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
+        if self.user is not None and not self.user.strip():
+            raise InvalidInput(f"{self.name}: a user has a name; leave it out where there is none")
+        self._check_choices()
+
+    def _check_choices(self) -> None:
+        batches = [self.batch, *(each.workload.batch for each in self.choices)]
+        if len(set(batches)) < len(batches):
+            raise InvalidInput(f"{self.name}: batches are others than {self.batch}, each once")
+        for each in self.choices:
+            own = replace(self.profile.workload, name=each.name, batch=each.workload.batch)
+            if each.workload != own or each.gpu != self.profile.gpu:
+                raise InvalidInput(f"{each.name} differs from {self.name} in more than its batch")
 
     @property
     def name(self) -> str:
         return self.profile.name
+
+    @property
+    def batch(self) -> int:
+        """Examples a step."""
+        return self.profile.workload.batch
+
+    @property
+    def variants(self) -> "tuple[Job, ...]":
+        """The job at each batch size that would do, as it is first."""
+        others = (replace(self, profile=each, choices=()) for each in self.choices)
+        return (replace(self, choices=()), *others)
 
     @property
     def work_steps(self) -> float | None:
@@ -73,27 +94,6 @@ class Job:
         return self.epochs * (steps + pauses_s / self.profile.step_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """One ``[[job]]`` of a job file."""
-
-    __pydantic_config__ = STRICT
-
-    profile: str
-    copies: int = 1
-    epochs: float = 1.0
-    examples_per_epoch: int | None = None
-    validation_s: float = 0.0
-    checkpoint_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _JobFile:
-    __pydantic_config__ = STRICT
-
-    job: tuple[_Entry, ...]
-
-
 def parse_jobs(words: Iterable[str], gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
     """The jobs that `words` of the form ``NAME[:COPIES]`` name, copies next to each other.
 
@@ -105,27 +105,13 @@ def parse_jobs(words: Iterable[str], gpu: str, profiles: Path | None = None) -> 
     Raises:
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
-    load = _loader(gpu, profiles)
+    load = loader(gpu, profiles)
     named = [_split(word) for word in words]
     return job_set([job for name, copies in named for job in [Job(load(name))] * copies])
 
 
-def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
-    """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
-
-    A profile given by its path is looked for from the file's folder.
-    """
-    remedy = "Mend the file."
-    text = json.dumps(read_toml(path), default=str)
-    entries = parse_record(_JobFile, text, str(path), remedy).job
-    load = _loader(gpu, profiles)
-    try:
-        return job_set([job for entry in entries for job in _jobs_of(entry, path.parent, load)])
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
-
-
-def _loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
+def loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
+    """Finds profiles of `gpu`, each read once."""
     return cache(lambda name: load_profile(name, gpu, profiles))
 
 
@@ -137,10 +123,10 @@ def _split(word: str) -> tuple[str, int]:
         raise InvalidInput(f"{word!r} names no job. Write NAME or NAME:COPIES.")
     if not _COUNT.fullmatch(count):
         raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {MAX_JOBS}.")
-    return name, _checked(int(count), word)
+    return name, checked_copies(int(count), word)
 
 
-def _checked(copies: int, where: str) -> int:
+def checked_copies(copies: int, where: str) -> int:
     """`copies`, which is a number of jobs.
 
     Raises:
@@ -156,16 +142,6 @@ def _checked(copies: int, where: str) -> int:
             f"{where}: {copies:,} copies are more than MPS has clients on one GPU. {allowed}"
         )
     return copies
-
-
-def _jobs_of(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> list[Job]:
-    is_path = "/" in entry.profile or entry.profile.endswith(".json")
-    profile = load(str(folder / entry.profile) if is_path else entry.profile)
-    if entry.examples_per_epoch is not None:
-        asked = replace(profile.workload, examples_per_epoch=entry.examples_per_epoch)
-        profile = replace(profile, workload=asked)
-    job = Job(profile, entry.epochs, entry.validation_s, entry.checkpoint_s)
-    return [job] * _checked(entry.copies, entry.profile)
 
 
 def job_set(jobs: Sequence[Job]) -> tuple[Job, ...]:

@@ -1,0 +1,103 @@
+"""Jobs listed in a TOML file, which says more of them than a command line can.
+
+It holds one table for each job, or for equal copies of one::
+
+    [[job]]
+    profile = "resnet50-imagenet64-bs128"
+    copies = 2
+    epochs = 3
+    validation_s = 40      # seconds of validation an epoch, alone
+    batches = [64, 256]    # other batch sizes that would do as well, each with a profile
+    user = "ada"           # whose it is: MPS serves one user at a time
+    data_parallel = true   # it talks to other GPUs, which MIG instances cannot
+    isolated = true        # nothing of others may run in the same memory
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.workload.job import Job, checked_copies, job_set, loader
+from advisor.workload.profile import Profile
+from advisor.workload.reading import parse_record, read_toml
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One ``[[job]]`` of a job file."""
+
+    __pydantic_config__ = STRICT
+
+    profile: str
+    copies: int = 1
+    epochs: float = 1.0
+    examples_per_epoch: int | None = None
+    validation_s: float = 0.0
+    checkpoint_s: float = 0.0
+    batches: tuple[int, ...] = ()
+    user: str | None = None
+    data_parallel: bool = False
+    isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _JobFile:
+    __pydantic_config__ = STRICT
+
+    job: tuple[_Entry, ...]
+
+
+def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
+    """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
+
+    A profile given by its path is looked for from the file's folder.
+    """
+    remedy = "Mend the file."
+    text = json.dumps(read_toml(path), default=str)
+    entries = parse_record(_JobFile, text, str(path), remedy).job
+    load = loader(gpu, profiles)
+    try:
+        return job_set([job for entry in entries for job in _jobs_of(entry, path.parent, load)])
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _jobs_of(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> list[Job]:
+    is_path = "/" in entry.profile or entry.profile.endswith(".json")
+    name = str(folder / entry.profile) if is_path else entry.profile
+    first = load(name)
+    profile, *choices = (
+        _asked(each, entry) for each in (first, *(load(_at(name, first, n)) for n in entry.batches))
+    )
+    job = Job(
+        profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
+        user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
+        choices=tuple(choices),
+    )  # fmt: skip
+    return [job] * checked_copies(entry.copies, entry.profile)
+
+
+def _asked(profile: Profile, entry: _Entry) -> Profile:
+    """`profile`, with as many examples an epoch as the entry says."""
+    if entry.examples_per_epoch is None:
+        return profile
+    asked = replace(profile.workload, examples_per_epoch=entry.examples_per_epoch)
+    return replace(profile, workload=asked)
+
+
+def _at(name: str, profile: Profile, batch: int) -> str:
+    """What the profile `name` is called at another batch size.
+
+    Raises:
+        InvalidInput: Its name does not say the batch size.
+    """
+    head, said, tail = name.rpartition(f"-bs{profile.workload.batch}")
+    if not said or tail[:1].isdigit():
+        raise InvalidInput(
+            f"{name}: batches are found by names that end in -bs{profile.workload.batch} or go on "
+            f"with a -, as the shipped ones do. Rename the profile, or leave batches out."
+        )
+    return f"{head}-bs{batch}{tail}"
