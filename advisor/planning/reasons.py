@@ -28,6 +28,8 @@ def _binds(mix: MixPrediction) -> str:
     parts = [_gpu_or_host(mix)]
     if mix.memory_total_mib > _FULL * mix.memory_capacity_mib:
         parts.append(f"memory {mix.memory_total_mib / mix.memory_capacity_mib:.0%} full")
+    if mix.wide_because:
+        parts.append(mix.wide_because)
     return ", ".join(parts)
 
 

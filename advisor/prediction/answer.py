@@ -78,6 +78,7 @@ class MixPrediction:
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: GPU from whose data this was translated; None: measured on this one.
+        wide_because: Why steps have wider intervals than usual, in words; None: they have not.
     """
 
     gpu: str
@@ -93,3 +94,4 @@ class MixPrediction:
     confirmed_on_hardware: bool
     estimated_from: str | None = None
     power_cap_w: float | None = None
+    wide_because: str | None = None

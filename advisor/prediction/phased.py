@@ -39,6 +39,7 @@ def in_phases(phases: Phases, groups: Sequence[MixPrediction]) -> MixPrediction:
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in groups),
         estimated_from=fullest.estimated_from,
         power_cap_w=fullest.power_cap_w,
+        wide_because=next((each.wide_because for each in groups if each.wide_because), None),
     )
 
 

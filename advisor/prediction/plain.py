@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.rehearsal import limit_shares
 from advisor.prediction.script import Floats
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Arrangement, Mps, Naive
 from advisor.workload.measured import Counters
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -95,6 +95,17 @@ def seen_by_driver(profile: Profile) -> Profile:
         counters=counters and Counters(source="nvml", gract=counters.gract),
         mps=None,
         trace=None,
+    )
+
+
+def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
+    """Why answers for `profiles` that share have wide intervals; None where each has a trace."""
+    bare = sorted({each.name for each in profiles if each.trace is None})
+    if not bare or len(profiles) == 1 or not isinstance(sharing, Naive | Mps):
+        return None
+    return (
+        f"ranges are wide, for {', '.join(bare)} has no kernel trace: utilisation alone does not "
+        "tell how many SMs a job leaves to others"
     )
 
 

@@ -12,6 +12,7 @@ from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, inter
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.placed import placed
+from advisor.prediction.plain import why_wide
 from advisor.prediction.pools import Pool, pools
 from advisor.prediction.power import Law
 from advisor.prediction.quick import Quick, quick
@@ -66,6 +67,7 @@ class Predictor:
             gract=activity.gract(profiles, speeds, law),
             smact=activity.smact(profiles, speeds, law),
             confirmed_on_hardware=self._confirmed(sharing),
+            wide_because=why_wide(profiles, sharing),
         )
 
     def quick(self, profiles: Sequence[Profile]) -> Quick | None:

@@ -79,6 +79,7 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
         "smact": mix.smact,
         "estimated_from": mix.estimated_from,
         "confirmed_on_hardware": mix.confirmed_on_hardware,
+        "wide_because": mix.wide_because,
     }
 
 

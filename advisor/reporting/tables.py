@@ -69,6 +69,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         f"power, energy       {figures.watts(mix.power_w)}; {figures.joules(forecast.energy_j)}",
         *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
         f"GPU busy            {figures.share(mix.gract)}; SMs busy {figures.share(mix.smact)}",
+        *([] if mix.wide_because is None else [f"note                {mix.wide_because}"]),
     )
     note = calibrated_note(forecast.standing)
     said = [*lines, *([note] if note else [])]

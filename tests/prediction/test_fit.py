@@ -10,6 +10,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.prediction.fit import fit
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.observation import Playback, shared_runs
+from advisor.prediction.plain import seen_by_driver
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.rehearsal import rehearse
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -156,6 +157,16 @@ def test_runs_of_another_gpu_never_teach_silently(runs):
 def test_too_few_runs_are_refused(runs):
     with pytest.raises(InvalidInput, match="at least 5"):
         fit(PROFILES, runs[:4], H200)
+
+
+def test_profiles_without_a_trace_get_a_wider_answer(model):
+    full = [PROFILES[name] for name in NAMES[:3]]
+    bare = [seen_by_driver(each) for each in full]
+    for sharing in (Naive(), Mps(), Mps((43, 43, 43))):
+        answers = (Predictor(H200, model).predict(each, sharing).jobs for each in (full, bare))
+        for sure, unsure in zip(*answers, strict=True):
+            narrow, wide = (job.step_s.p95 / job.step_s.p05 for job in (sure, unsure))
+            assert 1 < narrow < wide
 
 
 @pytest.mark.parametrize("sharing", ["mps=50", "mps=50,50,50", "mig=3g.71gb"])

@@ -89,6 +89,16 @@ def test_a_mix_with_one_bare_profile_is_answered_as_if_all_were_bare(model):
     assert [job.step_s for job in mixed.jobs] == [job.step_s for job in bare.jobs]
 
 
+def test_who_gets_a_wide_range_is_told_why(model):
+    predictor = Predictor(H200, model)
+    one, other = (PROFILES[name] for name in NAMES[:2])
+    for sharing in map(parse_sharing, MODES):
+        said = predictor.predict([seen_by_driver(one), other], sharing).wide_because
+        assert f"for {one.name} has no kernel trace" in said
+        assert predictor.predict([one, other], sharing).wide_because is None
+    assert predictor.predict(_bare(), parse_sharing("serial")).wide_because is None
+
+
 def test_without_power_or_far_from_anything_known_an_answer_stays_finite(model):
     odd = replace(PROFILES[NAMES[0]], power_w=None, windows=(Window(5000.0, 1.0),) * 3)
     for sharing in (Naive(), Mps(), Mps((1.0, 100.0))):

@@ -23,7 +23,7 @@ PREDICTION = {
     "gpu", "sharing", "jobs", "memory_total_mib", "memory_capacity_mib", "oom_probability",
     "weighted_speedup", "makespan_s", "makespan_interval_s", "speedup_vs_serial", "power_w",
     "energy_j", "power_cap_w", "power_cap_note", "gract", "smact", "estimated_from",
-    "confirmed_on_hardware",
+    "confirmed_on_hardware", "wide_because",
 }  # fmt: skip
 
 

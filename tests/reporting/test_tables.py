@@ -1,5 +1,6 @@
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -27,6 +28,13 @@ def printed(report, columns=80):
 
 def advised(*jobs):
     return ranked(jobs, H200, StandIn(), "makespan")
+
+
+def test_a_wide_range_is_said_to_be_wide_and_why():
+    found = forecast(Mixes([SMALL, LARGE], StandIn()), Mps())
+    assert "wide" not in printed(forecast_report(found))
+    unsure = replace(found.prediction, wide_because="ranges are wide, for x has no kernel trace")
+    assert "x has no kernel trace" in printed(forecast_report(replace(found, prediction=unsure)))
 
 
 def test_the_answer_comes_first():
