@@ -13,6 +13,7 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost, possible, tied
 from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
 from advisor.planning.reasons import why
+from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, Rule, first_broken, rules
 from advisor.planning.search import best_limits
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.sharing import Mps, Naive, Serial, Sharing
@@ -23,9 +24,13 @@ MOST_OF_A_KIND = 2
 
 
 def ranked(
-    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, objective: Objective
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    predictor: Predicts,
+    objective: Objective,
+    conditions: Conditions = UNCONDITIONAL,
 ) -> Recommendation:
-    """Every plan for `jobs` on `gpu`.
+    """Every plan for `jobs` on `gpu` that the jobs and `conditions` allow.
 
     Raises:
         NothingFits: A job is too big for the whole GPU.
@@ -34,10 +39,11 @@ def ranked(
     serial = forecast(mixes, Serial())
     _check_each_fits(serial.prediction)
     ranked_by, note = possible([serial], objective)
-    sharings, left_out, passed_over = _shared(mixes, gpu, ranked_by)
+    fits = FitsMemory(gpu, conditions.memory_margin)
+    sharings, left_out, passed_over = _shared(mixes, gpu, ranked_by, rules(gpu, conditions))
     shared = []
     for sharing in sharings:
-        if problem := _problem(mixes.whole(sharing)):
+        if problem := fits.broken(mixes.whole(sharing)):
             left_out.append(LeftOut(str(sharing), problem))
         else:
             shared.append(forecast(mixes, sharing))
@@ -56,39 +62,36 @@ def ranked(
 
 
 def _shared(
-    mixes: Mixes, gpu: Gpu, objective: Objective
+    mixes: Mixes, gpu: Gpu, objective: Objective, forbidding: Sequence[Rule]
 ) -> tuple[list[Sharing], list[LeftOut], int]:
     """The ways to share that are tried, the kinds that are not, and how many were worse."""
-    tried: list[Sharing] = [Naive()]
-    left_out: list[LeftOut] = []
     if len(mixes.jobs) == 1:
-        return [], left_out, 0
+        return [], [], 0
+    tried: list[Sharing] = []
+    left_out: list[LeftOut] = []
     passed_over = 0
-    if len(mixes.jobs) <= gpu.max_mps_clients:
+    for whole in (Naive(), Mps()):
+        if problem := first_broken(forbidding, mixes.jobs, whole):
+            left_out.append(LeftOut(str(whole), problem))
+        else:
+            tried.append(whole)
+    if Mps() in tried:
         found = best_limits(mixes, objective)
-        tried += [Mps(), *found.sharings]
+        tried += found.sharings
         passed_over = found.compared - len(found.sharings)
-    else:
-        left_out.append(LeftOut("mps", f"serves {gpu.max_mps_clients} processes at most"))
     cuts = best_layouts(mixes, gpu, objective, MOST_OF_A_KIND)
+    problems = [first_broken(forbidding, mixes.jobs, cut) for cut in cuts]
+    tried += [cut for cut, problem in zip(cuts, problems, strict=True) if problem is None]
     if not cuts:
         left_out.append(LeftOut("mig", _no_layout(len(mixes.jobs), gpu)))
-    return [*tried, *cuts], left_out, passed_over
+    left_out += [LeftOut("mig", problem) for problem in problems[:1] if problem]
+    return tried, left_out, passed_over
 
 
 def _no_layout(jobs: int, gpu: Gpu) -> str:
     if not gpu.mig:
         return f"{gpu.key} has no MIG"
     return f"no layout has an instance with enough memory for each of the {jobs} jobs"
-
-
-def _problem(mix: MixPrediction) -> str | None:
-    if mix.oom_probability <= MAX_OOM_PROBABILITY:
-        return None
-    return (
-        f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
-        f"of {mix.memory_capacity_mib:,.0f} MiB"
-    )
 
 
 def _check_each_fits(serial: MixPrediction) -> None:

@@ -5,7 +5,19 @@ from typing import assert_never
 
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import profile_of
-from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Place, Serial, one_job_each
+from advisor.sharing import (
+    Arrangement,
+    Hybrid,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Place,
+    Serial,
+    Sharing,
+    one_job_each,
+)
+from advisor.sharing.parts import only
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,20 @@ def pools(gpu: Gpu, sharing: Arrangement, jobs: int, mps_server_mib: float) -> l
             return [_of_place(place, gpu, mps_server_mib) for place in places]
         case _:
             assert_never(sharing)
+
+
+def pools_over_time(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
+    """As `pools`; of phases, those of each group after the other."""
+    if not isinstance(sharing, Phases):
+        return pools(gpu, sharing, jobs, mps_server_mib)
+    found = []
+    for group in sharing.groups:
+        running = sorted(job - 1 for job in group.jobs)
+        found += [
+            Pool(tuple(running[job] for job in pool.jobs), pool.capacity_mib)
+            for pool in pools(gpu, only(sharing, running), len(running), mps_server_mib)
+        ]
+    return found
 
 
 def _of_place(place: Place, gpu: Gpu, mps_server_mib: float) -> Pool:

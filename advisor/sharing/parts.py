@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from advisor.errors import InvalidInput
-from advisor.sharing.hybrid import Arrangement, Compute, Divided, Hybrid, Place, Slot
+from advisor.sharing.hybrid import Arrangement, Compute, Divided, Hybrid, Place, Slot, one_job_each
 from advisor.sharing.modes import Mig, Mps, Naive, Serial
 from advisor.sharing.phases import Group, Phases, Sharing
 
@@ -101,6 +101,38 @@ def _runs(group: Group | Hybrid) -> list[list[int]]:
     positions = [job - 1 for job in group.jobs]
     one_by_one = isinstance(group, Group) and isinstance(group.sharing, Serial)
     return [[job] for job in positions] if one_by_one else [positions]
+
+
+def memories(sharing: Sharing, jobs: int) -> list[list[int]]:
+    """Jobs that run in one memory at the same time, by their positions."""
+    match sharing:
+        case Mig():
+            return [[job] for job in range(jobs)]
+        case Hybrid(places):
+            return [[job - 1 for job in place.jobs] for place in places]
+        case Phases(groups):
+            return [
+                each
+                for group in groups
+                for each in (memories(group, jobs) if isinstance(group, Hybrid) else _runs(group))
+            ]
+        case Serial() | Naive() | Mps():
+            return at_once(sharing, jobs)
+        case _:
+            assert_never(sharing)
+
+
+def hybrids(sharing: Sharing) -> list[Hybrid]:
+    """Every set of MIG instances of `sharing`, with the numbers of the jobs on them."""
+    match sharing:
+        case Mig(instances):
+            return [one_job_each(instances)]
+        case Hybrid():
+            return [sharing]
+        case Phases(groups):
+            return [group for group in groups if isinstance(group, Hybrid)]
+        case _:
+            return []
 
 
 def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
