@@ -13,7 +13,16 @@ from typing import Annotated
 import typer
 
 from advisor import __version__
-from advisor.cli import advice, estimating, geometry, learning, listings, measuring, page
+from advisor.cli import (
+    advice,
+    estimating,
+    geometry,
+    learning,
+    listings,
+    measuring,
+    page,
+    simulating,
+)
 from advisor.errors import AdvisorError
 
 _EPILOG = (
@@ -25,6 +34,7 @@ _FIRST = "Try this first:  advisor recommend"
 _app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EPILOG)
 _app.command()(advice.recommend)
 _app.command()(advice.predict)
+_app.command()(simulating.simulate)
 _app.command()(estimating.estimate_memory)
 _app.command(context_settings=measuring.AS_GIVEN)(measuring.profile)
 _app.command(context_settings=measuring.AS_GIVEN)(measuring.campaign)

@@ -13,7 +13,7 @@ SCHEMA = 1
 
 def forecast_document(forecast: Forecast) -> dict[str, Any]:
     """What ``advisor predict --json`` prints."""
-    return {"schema": SCHEMA} | _standing(forecast.standing) | _fields(forecast)
+    return {"schema": SCHEMA} | standing_document(forecast.standing) | _fields(forecast)
 
 
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "objective": advised.objective,
         "ranked_by": advised.ranked_by,
         "note": advised.note,
-        **_standing(advised.standing),
+        **standing_document(advised.standing),
         "workloads": {job.name: asdict(job.profile.workload) for job in advised.jobs},
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
@@ -40,7 +40,8 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
     }
 
 
-def _standing(standing: Standing) -> dict[str, Any]:
+def standing_document(standing: Standing) -> dict[str, Any]:
+    """What an answer stands on beside profiles and model."""
     calibrated = standing.calibrated
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
@@ -69,10 +70,10 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
         "oom_probability": mix.oom_probability,
         "weighted_speedup": mix.weighted_speedup,
         "makespan_s": forecast.makespan_s,
-        "makespan_interval_s": _interval(forecast.makespan_interval_s),
+        "makespan_interval_s": interval_document(forecast.makespan_interval_s),
         "speedup_vs_serial": forecast.speedup_vs_serial,
-        "power_w": _interval(mix.power_w),
-        "energy_j": _interval(forecast.energy_j),
+        "power_w": interval_document(mix.power_w),
+        "energy_j": interval_document(forecast.energy_j),
         "power_cap_w": mix.power_cap_w,
         "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
         "gract": mix.gract,
@@ -87,5 +88,6 @@ def _jobs(jobs: Sequence[JobPrediction]) -> list[dict[str, Any]]:
     return [asdict(job) for job in jobs]
 
 
-def _interval(value: Interval | None) -> dict[str, float] | None:
+def interval_document(value: Interval | None) -> dict[str, float] | None:
+    """`value` with its bounds; None where it is not known."""
     return None if value is None else asdict(value)

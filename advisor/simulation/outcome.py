@@ -80,6 +80,7 @@ class Simulation:
         makespan_s: Until the last job ends.
         energy_j: Of all GPUs until then, those without jobs at idle power; None: not measured.
         price_eur_per_gpu_hour: As given.
+        confirmed_on_hardware: Whether real runs of this kind of sharing stand behind each mix.
     """
 
     gpu: str
@@ -91,6 +92,7 @@ class Simulation:
     makespan_s: Interval
     energy_j: Interval | None
     price_eur_per_gpu_hour: float | None
+    confirmed_on_hardware: bool
 
     @property
     def jobs_per_hour(self) -> float:

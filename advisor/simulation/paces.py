@@ -35,6 +35,7 @@ class Answer:
     power_w: Interval | None
     gract: float | None
     smact: float | None
+    confirmed_on_hardware: bool
 
 
 class Paces:
@@ -82,6 +83,11 @@ class Paces:
         """How many were predicted so far."""
         return len(self._known)
 
+    @property
+    def confirmed(self) -> bool:
+        """Whether real runs stand behind every mix that was predicted so far."""
+        return all(each.confirmed_on_hardware for each in self._known.values())
+
     def of(self, seats: Seats) -> Answer:
         """What `seats`, at least one, do together."""
         mix = tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
@@ -115,6 +121,7 @@ class Paces:
             power_w=answer.power_w,
             gract=answer.gract,
             smact=answer.smact,
+            confirmed_on_hardware=answer.confirmed_on_hardware,
         )
 
 

@@ -3,23 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.errors import InvalidInput, NothingFits
 from advisor.sharing import Phases
+from advisor.sharing.parts import at_once
 from advisor.simulation.energy import LEVELS, Level, around, energy_j, idle_power_w
-from advisor.simulation.loop import History, Stretch, Task, run
+from advisor.simulation.loop import History, Seat, Stretch, Task, run
 from advisor.simulation.outcome import Lived, Simulation, Usage
 from advisor.simulation.paces import Paces
 from advisor.simulation.phased import in_turn
 from advisor.simulation.queues import Policy, queue_of
-from advisor.workload.job import Job
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A job, how much of it there is to do, and when it comes."""
-
-    job: Job
-    work_steps: float
-    arrival_s: float = 0.0
+from advisor.workload.arrivals import Arrival
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +36,17 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
     """What comes of `arrivals`, simulated at each of `LEVELS`.
 
     Args:
-        arrivals: At least one.
+        arrivals: At least one; under phases, all at second 0.
         paces: Of these jobs, in this order.
-        fleet: What they run on.
+        fleet: What they run on; one GPU under phases.
 
     Raises:
+        InvalidInput: How long a job is is not known.
         NothingFits: A job is too big for every place of an empty GPU.
     """
-    histories = [_history(arrivals, paces, fleet, level) for level in LEVELS]
+    _check_fit(arrivals, paces)
+    tasks = _tasks(arrivals)
+    histories = [_history(arrivals, tasks, paces, fleet, level) for level in LEVELS]
     middle = histories[LEVELS.index("p50")]
     return Simulation(
         gpu=fleet.gpu,
@@ -67,17 +63,58 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
             fleet.gpus,
         ),
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
+        confirmed_on_hardware=paces.confirmed,
     )
 
 
-def _history(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet, level: Level) -> History:
+def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
+    steps = {id(each.job): each.job.work_steps for each in arrivals}
+    tasks = []
+    for each in arrivals:
+        work = steps[id(each.job)]
+        if work is None:
+            raise InvalidInput(
+                f"how long an epoch of {each.job.name} is is not known: say so in a job file, "
+                f"with examples_per_epoch."
+            )
+        tasks.append(Task(work, each.arrival_s))
+    return tasks
+
+
+def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
+    """Refuse jobs that memory cannot hold, or groups of phases, which start all at once."""
+    jobs = len(arrivals)
     if isinstance(paces.sharing, Phases):
-        return in_turn(paces.sharing, [each.work_steps for each in arrivals], paces.pace(level))
-    tasks = [Task(each.work_steps, each.arrival_s) for each in arrivals]
-    step_s = {id(job): job.profile.step_s for job in {id(a.job): a.job for a in arrivals}.values()}
-    alone_s = [each.work_steps * step_s[id(each.job)] for each in arrivals]
-    queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
+        for group in at_once(paces.sharing, jobs):
+            if not paces.of(tuple(Seat(job, job) for job in sorted(group))).fits:
+                names = ", ".join(arrivals[job].job.name for job in group)
+                raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
+        return
+    first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
+    for job in first.values():
+        if next(paces.room.options(job, ()), None) is None:
+            raise NothingFits(
+                f"{arrivals[job].job.name} needs more memory than any place has under "
+                f"{paces.sharing}. Leave it out, or share in another way."
+            )
+
+
+def _history(
+    arrivals: Sequence[Arrival], tasks: Sequence[Task], paces: Paces, fleet: Fleet, level: Level
+) -> History:
+    if isinstance(paces.sharing, Phases):
+        return in_turn(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
+    queue = queue_of(fleet.policy, paces.room, _alone_s(arrivals, tasks), paces.kinds)
     return run(tasks, paces.pace(level), queue, fleet.gpus)
+
+
+def _alone_s(arrivals: Sequence[Arrival], tasks: Sequence[Task]) -> list[float]:
+    profiles = {id(each.job.profile): each.job.profile for each in arrivals}
+    step_s = {key: profile.step_s for key, profile in profiles.items()}
+    return [
+        task.work_steps * step_s[id(each.job.profile)]
+        for task, each in zip(tasks, arrivals, strict=True)
+    ]
 
 
 def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[Lived, ...]:

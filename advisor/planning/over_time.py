@@ -1,0 +1,101 @@
+"""What comes of named jobs over time: finds profiles and models, then simulates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
+from advisor.gpu.catalogue import gpu as known_gpu
+from advisor.planning.advice import predictor_of
+from advisor.planning.limits import MAX_OOM_PROBABILITY
+from advisor.planning.machine import machine
+from advisor.planning.plan import Standing
+from advisor.prediction.placed import placed
+from advisor.sharing import Hybrid, Mps, Phases, Sharing, parse_sharing
+from advisor.sharing.parts import check_count
+from advisor.simulation.outcome import Simulation
+from advisor.simulation.paces import Paces
+from advisor.simulation.simulate import Fleet, simulated
+from advisor.workload.arrivals import Arrival
+from advisor.workload.staleness import Present
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """A simulation, and what it stands on beside profiles and model."""
+
+    simulation: Simulation
+    standing: Standing
+
+
+def simulate(  # noqa: PLR0913 - each says one thing, all but three by its name
+    arrivals: Sequence[Arrival],
+    sharing: str | Sharing,
+    fleet: Fleet,
+    *,
+    at_once: int | None = None,
+    models: Path | None = None,
+    power_cap_w: float | None = None,
+    calibration: Path | None = None,
+    present: Present | None = None,
+) -> OverTime:
+    """What comes of `arrivals` if each GPU of `fleet` is shared in this way.
+
+    What `sharing` says of the first job holds for the first place of each GPU, and so on.
+
+    Args:
+        arrivals: Of jobs that were measured on these GPUs; at least one.
+        sharing: Of each GPU; phases name jobs that are there from the start, for one GPU.
+        fleet: What they run on.
+        at_once: Jobs on a GPU at once at most, where `sharing` names no limits or instances;
+            None: as many as memory holds.
+        models: Folder of models; None: the user's refit, else the shipped one.
+        power_cap_w: What each GPU may draw at most; None: its own limit.
+        calibration: File of one; ``Path("none")``: none; None: the user's own of that GPU.
+        present: The machine at hand, to tell which profiles are stale.
+
+    Raises:
+        InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
+        NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
+    """
+    gpu = known_gpu(fleet.gpu)
+    _check(fleet, at_once)
+    asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
+    _check_sharing(asked, gpu, arrivals, fleet)
+    here = machine(gpu.key, calibration, present)
+    predictor = predictor_of(gpu.key, models, power_cap_w, here)
+    most = min(at_once or len(arrivals), len(arrivals))
+    if isinstance(asked, Mps):
+        most = min(most, gpu.max_mps_clients)
+    profiles = [each.job.profile for each in arrivals]
+    paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
+    distinct = list({id(each.job): each.job for each in arrivals}.values())
+    return OverTime(simulated(arrivals, paces, fleet), here.standing(distinct))
+
+
+def _check(fleet: Fleet, at_once: int | None) -> None:
+    if fleet.gpus < 1:
+        raise InvalidInput(f"jobs need at least 1 GPU, got {fleet.gpus}")
+    if at_once is not None and at_once < 1:
+        raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
+    price = fleet.price_eur_per_gpu_hour
+    if price is not None and not (isfinite(price) and price >= 0):
+        raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
+
+
+def _check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
+    """Refuse instances that the GPU does not offer, and phases of jobs that come later."""
+    if not isinstance(sharing, Phases):
+        placed(sharing, gpu)
+        return
+    check_count(sharing, len(arrivals))
+    for group in sharing.groups:
+        if isinstance(group, Hybrid):
+            placed(group, gpu)
+    if fleet.gpus > 1 or any(each.arrival_s for each in arrivals):
+        raise InvalidInput(
+            f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
+            f"--trace-in and --gpus, or name one sharing."
+        )

@@ -1,0 +1,113 @@
+"""Jobs that come over time, listed in a CSV file, in any order.
+
+    arrival_s,job,epochs
+    0,resnet26-cifar10-bs128,5
+    12.5,bert-base-finetune-bs16,3
+
+`arrival_s` and `job`, a profile's name, must be there; `epochs`, `validation_s` and `checkpoint_s`
+may be, as in a job file.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from io import StringIO
+from math import isfinite
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.workload.job import Job
+from advisor.workload.reading import read_bytes
+from advisor.workload.store import load_profile
+
+_NEEDED = ("arrival_s", "job")
+_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # and what is usual
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, and how many seconds after the start it comes.
+
+    Raises:
+        InvalidInput: `arrival_s` is below 0, or no number.
+    """
+
+    job: Job
+    arrival_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
+            raise InvalidInput(
+                f"{self.job.name}: arrival_s must be at least 0, got {self.arrival_s:g}"
+            )
+
+
+def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Arrival, ...]:
+    """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
+
+    Args:
+        path: As the first lines of this module say.
+        gpu: Catalogue key; the profiles must have been measured on it.
+        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+
+    Raises:
+        InvalidInput: The file is malformed, says what cannot be, or lists no job.
+    """
+    rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
+    try:
+        columns = [each.strip() for each in next(rows, [])]
+        _check(columns)
+        job_of = _jobs(gpu, profiles)
+        found = [
+            _arrival(dict(zip(columns, row, strict=False)), len(row) - len(columns), job_of)
+            for row in rows
+            if row
+        ]
+    except (csv.Error, InvalidInput) as error:
+        raise InvalidInput(f"{path}:{rows.line_num}: {error}. Mend the file.") from None
+    if not found:
+        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
+    return tuple(found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+
+
+def _check(columns: Sequence[str]) -> None:
+    missing = [each for each in _NEEDED if each not in columns]
+    strange = [each for each in columns if each not in (*_NEEDED, *_NUMBERS)]
+    if missing or strange or len(set(columns)) < len(columns):
+        raise InvalidInput(
+            f"its first line names the columns {', '.join(_NEEDED)} and, if wanted, "
+            f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
+        )
+
+
+def _jobs(gpu: str, profiles: Path | None) -> Callable[..., Job]:
+    load = cache(lambda name: load_profile(name, gpu, profiles))
+
+    @cache
+    def job_of(name: str, epochs: float, validation_s: float, checkpoint_s: float) -> Job:
+        return Job(load(name), epochs, validation_s, checkpoint_s)
+
+    return job_of
+
+
+def _arrival(row: dict[str, str], surplus: int, job_of: Callable[..., Job]) -> Arrival:
+    if surplus:
+        raise InvalidInput(f"{abs(surplus)} fields too {'many' if surplus > 0 else 'few'}")
+    numbers = [_number(column, row.get(column, usual)) for column, usual in _NUMBERS.items()]
+    job = job_of(row["job"].strip(), *numbers)
+    return Arrival(job, _number("arrival_s", row["arrival_s"]))
+
+
+def _number(column: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{column} is a number, got {text[:40]!r}") from None
