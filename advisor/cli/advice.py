@@ -32,6 +32,12 @@ def recommend(
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",
     power_cap: PowerCap = None,
+    root: Annotated[
+        bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
+    ] = True,
+    memory_margin: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
+    ] = 0.0,
     top: Top = 5,
     commands: Annotated[
         int | None,
@@ -44,6 +50,7 @@ def recommend(
 ) -> None:
     """Rank the ways to share one GPU among the JOBs; the bundled ones where none is named."""
     from advisor.planning.advice import recommend as rank
+    from advisor.planning.rules import Conditions
     from advisor.reporting.documents import recommendation_document
     from advisor.reporting.tables import plan_commands, plans_report
     from advisor.running.present import present_machine
@@ -57,6 +64,7 @@ def recommend(
         power_cap_w=power_cap,
         calibration=calibration,
         present=present_machine(gpu),
+        conditions=Conditions(root=root, memory_margin=memory_margin),
     )
     warn(advised.standing.stale)
     if commands is not None:

@@ -12,6 +12,7 @@ from advisor.planning.machine import Machine, machine
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
 from advisor.planning.ranking import ranked
+from advisor.planning.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
 from advisor.workload.job import Job, job_set, parse_jobs
 from advisor.workload.job_file import read_jobs
@@ -32,6 +33,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     power_cap_w: float | None = None,
     calibration: Path | None = None,
     present: Present | None = None,
+    conditions: Conditions = UNCONDITIONAL,
 ) -> Recommendation:
     """The ways in which `jobs` can share one `gpu`, best first.
 
@@ -46,6 +48,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
             there is one.
         present: The machine at hand, to tell which profiles are stale; None: the one that was
             calibrated.
+        conditions: What machine and user allow beside what the jobs say of themselves.
 
     Raises:
         InvalidInput: A name, count or file is wrong, or the GPU cannot be set to that cap.
@@ -54,7 +57,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     here = machine(known_gpu(gpu).key, calibration, present)
     predictor = predictor_of(gpu, models, power_cap_w, here)
     found = _jobs(jobs, gpu, profiles)
-    advised = ranked(found, known_gpu(gpu), predictor, objective)
+    advised = ranked(found, known_gpu(gpu), predictor, objective, conditions)
     return replace(advised, standing=here.standing(found))
 
 

@@ -46,9 +46,15 @@ def test_the_commands_of_a_plan_can_be_piped_into_a_shell(advisor):
 @pytest.mark.parametrize(
     "sharing",
     [
-        "serial", "naive", "mps", "mps=43,57", "mig=3g.71gb,4g.71gb@0",
-        "mig=4g.71gb@0[1,2]/mps=60,40", "mig=7g.141gb@0/ci=3c[1]+4c[2]", "serial[1];naive[2]",
-    ],  # fmt: skip
+        "serial",
+        "naive",
+        "mps",
+        "mps=43,57",
+        "mig=3g.71gb,4g.71gb@0",
+        "mig=4g.71gb@0[1,2]/mps=60,40",
+        "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+        "serial[1];naive[2]",
+    ],
 )
 def test_every_way_of_sharing_can_be_predicted(advisor, sharing):
     document = json.loads(advisor("predict", RESNET, BERT, "--sharing", sharing, "--json").out)
@@ -93,3 +99,20 @@ def test_the_library_exports_what_it_names():
     assert set(library.__all__) <= set(dir(library))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = library.nonsense
+
+
+def test_without_root_no_plan_is_on_mig(advisor):
+    document = json.loads(advisor("recommend", RESNET, BERT, "--no-root", "--json").out)
+    assert not [plan for plan in document["plans"] if plan["sharing"].startswith("mig")]
+    left_out = {each["sharing"]: each["why"] for each in document["left_out"]}
+    assert "takes root" in left_out["mig"]
+
+
+def test_jobs_of_different_users_are_not_put_under_mps(advisor, tmp_path):
+    file = tmp_path / "jobs.toml"
+    tables = [f'[[job]]\nprofile = "{BERT}"\nuser = "{user}"\n' for user in ("ada", "ben")]
+    file.write_text("\n".join(tables))
+    document = json.loads(advisor("recommend", "--jobs", file, "--json").out)
+    assert not [plan for plan in document["plans"] if plan["sharing"].startswith("mps")]
+    left_out = {each["sharing"]: each["why"] for each in document["left_out"]}
+    assert "jobs are of ada and ben" in left_out["mps"]

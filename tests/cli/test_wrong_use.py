@@ -52,6 +52,7 @@ def changed(**changes):
         (["predict", BERT, "--power-cap", "800"], 2, "at most 700 W"),
         (["recommend", BERT, "--power-cap", "0"], 2, "cannot be set on h200-141gb"),
         (["recommend", BERT, "--power-cap", "low"], 2, "--power-cap"),
+        (["recommend", BERT, "--memory-margin", "1.5"], 2, "a memory margin is a share"),
         (["fly"], 2, "No such command 'fly'"),
         (["recommend", "--fast"], 2, "No such option: --fast"),
         (["validate", BERT, "--from", "runs.jsonl"], 2, "takes no job"),
