@@ -9,12 +9,14 @@ from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.model import is_gpu_bound
 from advisor.prediction.observation import Bools, Rows, Shared
 from advisor.prediction.pace import corrected
-from advisor.prediction.plain import Plain, columns, drawn, seen_by_driver
+from advisor.prediction.plain import COLUMNS, Plain, columns, drawn, seen_by_driver
 from advisor.prediction.regression import blocks_of, bounds_of
 from advisor.prediction.script import Floats
 
-# Strength of the ridge, in rows. Ten times as much moves errors by a point at most.
+# Strength of the ridge, in rows. Ten times as much moves errors by about a point.
 _RIDGE = 3.0
+
+_OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
 
 
 def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
@@ -78,9 +80,7 @@ def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plai
     scale = np.sqrt(np.nansum((x - mean) ** 2, axis=0) / count)
     scale[scale < 1e-12] = 1.0
     away, constant = drawn((x - mean) / scale), float(y.mean())
-    weights = np.linalg.solve(
-        away.T @ away + _RIDGE * np.eye(away.shape[1]), away.T @ (y - constant)
-    )
+    weights = _weights(away, y - constant, scale)
     return Plain(
         low=low,
         high=high,
@@ -89,3 +89,19 @@ def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plai
         scale=tuple(map(float, scale)),
         weights=tuple(map(float, weights)),
     )
+
+
+def _weights(away: Floats, y: Floats, scale: Floats) -> Floats:
+    """Of columns of mean 0 and scale 1, under which no job is slowed by a higher limit of its own.
+
+    The capacity model's step falls as a job's own limit rises. So the answer does too where no
+    more of that fall is taken back than there is, and what else speaks of the limit goes with it.
+    """
+    from scipy.optimize import lsq_linear
+
+    least, most = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
+    crowded, limit, over = map(COLUMNS.index, _OF_OWN_LIMIT)
+    least[crowded], most[limit], least[over] = -scale[crowded], 0.0, 0.0
+    root = np.linalg.cholesky(away.T @ away + _RIDGE * np.eye(len(scale))).T
+    found = lsq_linear(root, np.linalg.solve(root.T, away.T @ y), (least, most), method="bvls")
+    return np.asarray(found.x)

@@ -6,6 +6,8 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
@@ -131,6 +133,33 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
         inside += list((plain.low <= missed) & (missed <= plain.high))
     assert np.mean(inside) >= 0.85
     assert 0.4 < plain.high - plain.low < 1.2, "about 3.3 standard deviations of 0.2"
+
+
+@pytest.fixture(scope="module")
+def contrary():
+    """Fitted to made-up runs in which a tight limit hastens a job: no more than noise can be."""
+    random, runs = np.random.default_rng(8), []
+    for number in range(80):
+        pair = [PROFILES[name] for name in random.choice(NAMES, 2)]
+        limits = random.choice((14, 28, 43, 57, 86), 2)
+        factor = TRUTH * (limits / 50.0) ** 1.5
+        runs.append(_run(number, pair, f"mps={limits[0]},{limits[1]}", factor))
+    return fit(PROFILES, runs, H200)
+
+
+@given(
+    names=st.lists(st.sampled_from(NAMES), min_size=2, max_size=4),
+    limits=st.lists(st.integers(5, 100), min_size=4, max_size=4),
+    raised=st.integers(5, 100),
+)
+def test_raising_its_own_limit_never_slows_a_job(contrary, names, limits, raised):
+    bare, predictor = _bare(names), Predictor(H200, contrary)
+    low, high = sorted((limits[0], raised))
+    tight, loose = (
+        predictor.predict(bare, Mps((float(own), *map(float, limits[1 : len(names)])))).jobs[0]
+        for own in (low, high)
+    )
+    assert loose.step_s.p50 <= tight.step_s.p50 * (1 + 1e-9)
 
 
 def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
