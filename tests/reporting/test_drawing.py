@@ -35,6 +35,10 @@ def spans(bars, kind="job"):
     return [(bar.start, bar.end) for bar in bars if bar.kind == kind]
 
 
+def hints(bars):
+    return [bar.hint for bar in bars if bar.kind == "job"]
+
+
 @pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50"])
 def test_jobs_that_run_together_lie_end_to_end_in_memory(sharing):
     drawn = drawing(mix(sharing, 10 * 1024, 20 * 1024), H200)
@@ -97,3 +101,28 @@ def test_nothing_is_drawn_outside_the_gpu(sharing, memory_mib):
     for bar in drawn.sms:
         assert 0 <= bar.start < bar.end <= drawn.sm_count
     assert [bar.row for bar in drawn.sms if bar.kind == "job"] == list(drawn.rows)
+
+
+def test_jobs_on_one_instance_lie_end_to_end_in_its_memory_and_on_the_same_sms():
+    drawn = drawing(mix("mig=3g.71gb@4[1,3]/mps+4g.71gb@0[2]", 1024, 2048, 3072), H200)
+    half = 143771 / 1024 / 2
+    assert [start for start, _ in spans(drawn.memory)] == pytest.approx([half, 0, half + 1])
+    assert [end for _, end in spans(drawn.memory)] == pytest.approx([half + 1, 2, half + 4])
+    assert spans(drawn.sms) == [(64, 124), (0, 64), (64, 124)]
+    frames = spans(drawn.memory, "instance")
+    assert frames[0] == frames[2] != frames[1]
+    assert "shared by 2 jobs" in hints(drawn.sms)[0]
+
+
+def test_compute_instances_lie_side_by_side_in_the_sms_of_one_instance():
+    drawn = drawing(mix("mig=7g.141gb/ci=4c[2]+3c[1]", 1024, 1024), H200)
+    assert spans(drawn.memory) == [(1, 2), (0, 1)]
+    (three, four) = spans(drawn.sms)
+    assert (four[0], four[1], three[1]) == pytest.approx((0, three[0], 132))
+    assert "3c of 7g.141gb" in hints(drawn.sms)[0]
+
+
+def test_groups_one_after_another_start_at_the_same_place():
+    drawn = drawing(mix("mps[1,3];serial[2]", 1024, 2048, 1024), H200)
+    assert spans(drawn.memory) == [(0, 1), (0, 2), (1, 2)]
+    assert "group" in drawn.caption
