@@ -86,7 +86,9 @@ def test_a_gpu_without_mig_says_so():
 def test_more_jobs_than_mps_serves_are_not_offered_mps():
     few = replace(H200, max_mps_clients=2)
     advised = advice([HOST_BOUND] * 3, model=few)
-    assert ("mps", "MPS serves 2 processes at most, not 3") in [(e.sharing, e.why) for e in advised.left_out]
+    assert ("mps", "MPS serves 2 processes at most, not 3") in [
+        (e.sharing, e.why) for e in advised.left_out
+    ]
     assert not any(isinstance(plan.sharing, Mps) for plan in advised.plans)
 
 
