@@ -94,22 +94,23 @@ def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
 
 def _curves(simulation: Simulation, column_s: float) -> Iterator[Lane]:
     """Activity, memory and power: means over the GPUs, in each column over its time."""
-    per_gpu = 1 / simulation.gpus
-    rows: tuple[tuple[str, Callable[[Usage], float | None], _Scale], ...] = (
-        ("GPU busy", lambda use: use.gract, _SHARE),
-        ("SMs busy", lambda use: use.smact, _SHARE),
-        ("memory held", lambda use: use.memory_mib, _MEMORY),
-        ("power while jobs run", lambda use: use.power_w, _POWER),
+    idle_w = simulation.idle_power_w
+    power = "power while jobs run" if idle_w is None else "power"
+    rows: tuple[tuple[str, Callable[[Usage], float | None], float, _Scale], ...] = (
+        ("GPU busy", lambda use: use.gract, 0.0, _SHARE),
+        ("SMs busy", lambda use: use.smact, 0.0, _SHARE),
+        ("memory held", lambda use: use.memory_mib, 0.0, _MEMORY),
+        (power, lambda use: use.power_w, idle_w or 0.0, _POWER),
     )
-    for name, value_of, scale in rows:
+    for name, value_of, idle, scale in rows:
         values = [value_of(use) for use in simulation.usage]
         spans = [
-            (use.start_s, use.end_s, value * per_gpu)
+            (use.start_s, use.end_s, (value - idle) / simulation.gpus)
             for use, value in zip(simulation.usage, values, strict=True)
             if value is not None
         ]
         if len(spans) == len(values):
-            yield _curve(name, _means(spans, column_s), scale)
+            yield _curve(name, [idle + mean for mean in _means(spans, column_s)], scale)
         else:
             yield Lane(f"{name:{_NAME}} {figures.NOT_MEASURED}")
 

@@ -93,6 +93,7 @@ def simulation_document(found: OverTime) -> dict[str, Any]:
         "gract": simulation.mean_gract,
         "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": interval_document(energy_j),
+        "idle_power_w": simulation.idle_power_w,
         "gpu_hours": interval_document(simulation.gpu_hours),
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,

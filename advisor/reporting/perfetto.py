@@ -79,15 +79,16 @@ def _waits(number: int, lived: Lived) -> Iterator[_Event]:
 
 
 def _counters(simulation: Simulation) -> Iterator[_Event]:
-    """Activity, memory and power of each GPU from each change on; 0 or absent when none runs."""
+    """Activity, memory and power of each GPU, from each change on."""
+    idle_w = simulation.idle_power_w
     ends_s: dict[int, float] = {}
     for use in sorted(simulation.usage, key=lambda each: each.start_s):
         if ends_s.get(use.gpu, use.start_s) < use.start_s:
-            yield from _counted(use.gpu, ends_s[use.gpu], 0.0, 0.0, None)
+            yield from _counted(use.gpu, ends_s[use.gpu], 0.0, 0.0, idle_w)
         yield from _counted(use.gpu, use.start_s, use.gract, use.memory_mib, use.power_w)
         ends_s[use.gpu] = use.end_s
     for gpu, end_s in ends_s.items():
-        yield from _counted(gpu, end_s, 0.0, 0.0, None)
+        yield from _counted(gpu, end_s, 0.0, 0.0, idle_w)
 
 
 def _counted(

@@ -79,6 +79,7 @@ class Simulation:
         usage: Of all GPUs, in the order of the ends; a GPU without jobs is in none.
         makespan_s: Until the last job ends.
         energy_j: Of all GPUs until then, those without jobs at idle power; None: not measured.
+        idle_power_w: What a GPU draws on which nothing runs; None: not measured.
         price_eur_per_gpu_hour: As given.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind each mix.
     """
@@ -91,6 +92,7 @@ class Simulation:
     usage: tuple[Usage, ...]
     makespan_s: Interval
     energy_j: Interval | None
+    idle_power_w: float | None
     price_eur_per_gpu_hour: float | None
     confirmed_on_hardware: bool
 

@@ -48,6 +48,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
     tasks = _tasks(arrivals)
     histories = [_history(arrivals, tasks, paces, fleet, level) for level in LEVELS]
     middle = histories[LEVELS.index("p50")]
+    idle_w = idle_power_w([each.job.profile for each in arrivals])
     return Simulation(
         gpu=fleet.gpu,
         sharing=paces.sharing,
@@ -56,12 +57,8 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         jobs=_lived(arrivals, histories),
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
-        energy_j=energy_j(
-            histories,
-            lambda seats: paces.of(seats).power_w,
-            idle_power_w([each.job.profile for each in arrivals]),
-            fleet.gpus,
-        ),
+        energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
+        idle_power_w=idle_w,
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed,
     )

@@ -60,12 +60,12 @@ def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[A
         _check(columns)
         job_of = _jobs(gpu, profiles)
         found = [
-            _arrival(dict(zip(columns, row, strict=False)), len(row) - len(columns), job_of)
+            _arrival(_matched(columns, row), job_of)
             for row in rows
             if row
         ]
     except (csv.Error, InvalidInput) as error:
-        raise InvalidInput(f"{path}:{rows.line_num}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Mend the file.") from None
     if not found:
         raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
     return tuple(found)
@@ -98,9 +98,13 @@ def _jobs(gpu: str, profiles: Path | None) -> Callable[..., Job]:
     return job_of
 
 
-def _arrival(row: dict[str, str], surplus: int, job_of: Callable[..., Job]) -> Arrival:
-    if surplus:
-        raise InvalidInput(f"{abs(surplus)} fields too {'many' if surplus > 0 else 'few'}")
+def _matched(columns: Sequence[str], row: Sequence[str]) -> dict[str, str]:
+    if len(row) != len(columns):
+        raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
+    return dict(zip(columns, row, strict=True))
+
+
+def _arrival(row: dict[str, str], job_of: Callable[..., Job]) -> Arrival:
     numbers = [_number(column, row.get(column, usual)) for column, usual in _NUMBERS.items()]
     job = job_of(row["job"].strip(), *numbers)
     return Arrival(job, _number("arrival_s", row["arrival_s"]))

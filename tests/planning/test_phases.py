@@ -12,7 +12,6 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost
 from advisor.sharing import Phases, parse_sharing
 from advisor.simulation.repartition import repartition_s
-from advisor.simulation.timeline import finish_times
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import StandIn
@@ -107,8 +106,7 @@ def test_no_group_starts_before_the_one_before_it_has_ended():
     from advisor.simulation.phased import in_turn
 
     phases = parse_sharing("mps[2];naive[1,3]")
-    spans = in_turn(phases, [10, 10, 20], lambda running: [1.0 / len(running)] * len(running))
-    ends = finish_times(spans)
+    ends = in_turn(phases, [10, 10, 20], lambda seats: [1.0 / len(seats)] * len(seats)).ends_s
     assert ends[1] == 10
     assert ends[0] == 10 + pauses_s("mps[2];naive[1,3]") + 20
     assert ends[2] == ends[0] + 10

@@ -12,12 +12,13 @@ from advisor.simulation.queues import InOrder, Room
 
 
 class Twin:
-    """Jobs as processes that are interrupted whenever their mates change."""
+    """Jobs as processes that think again whenever their mates change."""
 
     def __init__(self, tasks, pace_of, places, gpus, ranks):
         self.env = simpy.Environment()
         self.tasks, self.pace_of, self.places, self.ranks = tasks, pace_of, places, ranks
-        self.running = [{} for _ in range(gpus)]  # of each GPU: job -> its process
+        self.running = [set() for _ in range(gpus)]
+        self.changed = [self.env.event() for _ in range(gpus)]
         self.waiting, self.came, self.ends = [], count(), {}
 
     def play(self):
@@ -29,45 +30,39 @@ class Twin:
     def arrive(self, job, moment):
         yield moment
         self.waiting.append((self.ranks[job], next(self.came), job))
-        # Whoever comes or ends at the same moment does so before anybody starts.
-        yield self.env.timeout(0)
-        self.start()
+        yield from self.start()
 
     def start(self):
+        for _ in range(5):  # whoever comes or ends at this very moment does so first
+            yield self.env.timeout(0)
         while self.waiting:
-            emptiest = min(range(len(self.running)), key=lambda gpu: len(self.running[gpu]))
-            if len(self.running[emptiest]) == self.places:
+            gpu = min(range(len(self.running)), key=lambda gpu: len(self.running[gpu]))
+            if len(self.running[gpu]) == self.places:
                 return
             self.waiting.sort()
             _, _, job = self.waiting.pop(0)
-            mates = self.running[emptiest]
-            for process in mates.values():
-                process.interrupt()
-            mates[job] = self.env.process(self.work(job, mates))
+            self.running[gpu].add(job)
+            self.tell(gpu)
+            self.env.process(self.work(job, gpu))
 
-    def work(self, job, mates):
+    def tell(self, gpu):
+        self.changed[gpu].succeed()
+        self.changed[gpu] = self.env.event()
+
+    def work(self, job, gpu):
         left = self.tasks[job].work_steps
-        while left > 0:
-            # All that starts at this moment has started once the clock is asked again.
-            try:
-                yield self.env.timeout(0)
-            except simpy.Interrupt:
-                continue
-            began, pace = self.env.now, self.pace_of(job, tuple(sorted(mates)))
-            try:
-                yield self.env.timeout(left / pace)
-                left = 0
-            except simpy.Interrupt:
-                left -= pace * (self.env.now - began)
-        del mates[job]
+        while left > 1e-9 * self.tasks[job].work_steps:
+            began, pace = self.env.now, self.pace_of(job, tuple(sorted(self.running[gpu])))
+            yield self.env.timeout(left / pace) | self.changed[gpu]
+            left -= pace * (self.env.now - began)
         self.ends[job] = self.env.now
-        for process in mates.values():
-            process.interrupt()
-        yield self.env.timeout(0)
-        self.start()
+        self.running[gpu].remove(job)
+        self.tell(gpu)
+        yield from self.start()
 
 
-# Whole numbers of quarters, so that jobs often come and end at exactly the same moment.
+# Quarters, and paces that are powers of 2: all is exact, so that jobs often come and end at the
+# same moment, in both programs.
 works = st.integers(1, 40).map(lambda quarters: quarters / 4)
 moments = st.integers(0, 60).map(lambda quarters: quarters / 4)
 tasks = st.lists(st.builds(Task, works, moments), min_size=1, max_size=9)
@@ -77,7 +72,9 @@ def slowed(table):
     """A job's pace beside mates: whatever `table` says of it and of how they are called."""
 
     def pace_of(job, running):
-        return table[(job * 7 + sum(running) * 3 + len(running)) % len(table)] / len(running)
+        return table[(job * 7 + sum(running) * 3 + len(running)) % len(table)] / 2 ** (
+            len(running) - 1
+        )
 
     return pace_of
 
