@@ -16,6 +16,7 @@ from advisor import __version__
 from advisor.cli import (
     advice,
     estimating,
+    exporting,
     geometry,
     learning,
     listings,
@@ -35,6 +36,7 @@ _app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog
 _app.command()(advice.recommend)
 _app.command()(advice.predict)
 _app.command()(simulating.simulate)
+_app.command()(exporting.export)
 _app.command()(estimating.estimate_memory)
 _app.command(context_settings=measuring.AS_GIVEN)(measuring.profile)
 _app.command(context_settings=measuring.AS_GIVEN)(measuring.campaign)

@@ -1,91 +1,117 @@
-"""The shell lines that apply a plan by hand."""
+"""The shell lines that apply a plan by hand.
 
-from collections.abc import Sequence
-from typing import assert_never
+Of MIG, after NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and first
+memory slice, compute instances of a divided one by name, the largest first, since the driver
+chooses their places; taken apart in the opposite order.
+"""
 
-from advisor.errors import InvalidInput
+from collections.abc import Iterator, Sequence
+
 from advisor.gpu.catalogue import Gpu
-from advisor.sharing import Hybrid, Instance, Mig, Mps, Naive, Phases, Serial, Sharing
-from advisor.workload.job import Job
-
-_PIPE = "CUDA_MPS_PIPE_DIRECTORY"
-_LOG = "CUDA_MPS_LOG_DIRECTORY"
-_START_MPS = (
-    f"export {_PIPE}=$(mktemp -d) {_LOG}=$(mktemp -d)",
-    "nvidia-cuda-mps-control -d",
-)
-_STOP_MPS = ("wait", "echo quit | nvidia-cuda-mps-control")
+from advisor.gpu.layouts import profile_of
+from advisor.planning import shell
+from advisor.planning.handover import NOT_RUN, Handover, Room, Stage
+from advisor.sharing import Instance, Serial
 
 
-def commands(jobs: Sequence[Job], sharing: Sharing, gpu: Gpu) -> tuple[str, ...]:
+def commands(plan: Handover) -> tuple[str, ...]:
     """Lines for GPU 0, in order; each job is pinned to host cores of its own.
 
-    A process inherits its daemon's directories from the exported variables, so all lines belong
-    in one shell.
+    Variables go from line to line, so all of them belong in one shell.
     """
-    if isinstance(sharing, Mig):
-        return _mig(jobs, sharing, gpu)
-    device = "export CUDA_VISIBLE_DEVICES=0"
-    pinned = _pinned(jobs)
-    match sharing:
-        case Serial():
-            return (device, *pinned)
-        case Naive():
-            return (device, *_background(pinned), "wait")
-        case Mps(limits):
-            caps = [f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={limit:g} " for limit in limits]
-            starts = [
-                cap + line for cap, line in zip(caps or [""] * len(jobs), pinned, strict=True)
-            ]
-            return (device, *_START_MPS, *_background(starts), *_STOP_MPS)
-        case Hybrid() | Phases():
-            raise InvalidInput(
-                f"{sharing}: no commands are written for it yet. Choose another plan"
-            )
-        case _:
-            assert_never(sharing)
+    return tuple(_under_cap([*_head(plan), *_lines(plan)], plan))
 
 
-def under_cap(lines: Sequence[str], cap_w: float | None, gpu: Gpu) -> tuple[str, ...]:
-    """`lines` between those that set a power cap and take it back; as they are without a cap."""
-    if cap_w is None:
-        return tuple(lines)
-    restored = f"sudo nvidia-smi -i 0 --power-limit={gpu.power_limit_w:g}  # the GPU's own limit"
-    return (f"sudo nvidia-smi -i 0 --power-limit={cap_w:g}", *lines, restored)
+def _head(plan: Handover) -> Iterator[str]:
+    if plan.on_mig:
+        yield f"# {NOT_RUN} Nothing else may run on the GPU."
+    yield "# Put your own command in place of each job's ./NAME.sh."
 
 
-def _mig(jobs: Sequence[Job], sharing: Mig, gpu: Gpu) -> tuple[str, ...]:
-    ids = {each.name: each.profile_id for each in gpu.mig}
-    cuts = ",".join(_cut(each, ids[each.profile]) for each in sharing.instances)
-    starts = [
-        f'CUDA_VISIBLE_DEVICES="<UUID of {instance}>" {line}'
-        for instance, line in zip(sharing.instances, _pinned(jobs), strict=True)
-    ]
+def _under_cap(lines: Sequence[str], plan: Handover) -> Sequence[str]:
+    """`lines` between those that set a power cap and take it back, where there is one."""
+    if plan.power_cap_w is None:
+        return lines
     return (
-        "# From NVIDIA's documentation; not run on MIG hardware here. No process may use the GPU.",
-        "sudo nvidia-smi -i 0 -mig 1",
-        f"sudo nvidia-smi mig -i 0 -cgi {cuts} -C",
-        "nvidia-smi mig -i 0 -lgi; nvidia-smi -L  # where each instance lies, and its UUID",
-        *_background(starts),
-        "wait",
-        "sudo nvidia-smi mig -i 0 -dci && sudo nvidia-smi mig -i 0 -dgi",
-        "sudo nvidia-smi -i 0 -mig 0",
+        f"sudo nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}",
+        *lines,
+        f"sudo nvidia-smi -i 0 --power-limit={plan.gpu.power_limit_w:g}  # the GPU's own limit",
     )
 
 
-def _cut(instance: Instance, profile_id: int) -> str:
-    return f"{profile_id}" if instance.start is None else f"{profile_id}:{instance.start}"
+def _lines(plan: Handover) -> Iterator[str]:
+    on_mig = False
+    for number, stage in enumerate(plan.stages, start=1):
+        if len(plan.stages) > 1:
+            jobs = ", ".join(str(start.number) for start in stage.starts)
+            yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
+        if stage.on_mig != on_mig:
+            on_mig = stage.on_mig
+            yield f"sudo nvidia-smi -i 0 -mig {on_mig:d}"
+        yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.rooms)
+    if on_mig:
+        yield "sudo nvidia-smi -i 0 -mig 0"
 
 
-def _pinned(jobs: Sequence[Job]) -> list[str]:
-    lines, first = [], 0
-    for job in jobs:
-        last = first + job.profile.workload.cores - 1
-        cores = f"{first}" if first == last else f"{first}-{last}"
-        lines.append(f"taskset -c {cores} <your command for {job.name}>")
-        first = last + 1
-    return lines
+def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
+    yield from created(stage, gpu)
+    yield "nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set"
+    for room in stage.rooms:
+        jobs = ", ".join(str(start.number) for start in room.starts)
+        yield f': "${{MIG_{room.number}:?set it to the UUID of {room}, for job {jobs}}}"'
+    yield from run(stage.rooms)
+    yield "sudo nvidia-smi mig -i 0 -dci && sudo nvidia-smi mig -i 0 -dgi"
 
 
-def _background(lines: Sequence[str]) -> list[str]:
-    return [f"{line} &" for line in lines]
+def created(stage: Stage, gpu: Gpu) -> Iterator[str]:
+    """Lines that make the stage's GPU instances at their places, and all compute instances."""
+    whole = [room.instance for room in stage.rooms if room.instance and room.slices is None]
+    if whole:
+        yield f"sudo nvidia-smi mig -i 0 -cgi {_cuts(whole, gpu)} -C"
+    divided: dict[Instance, list[Room]] = {}
+    for room in stage.rooms:
+        if room.instance and room.slices is not None:
+            divided.setdefault(room.instance, []).append(room)
+    for instance, rooms in divided.items():
+        yield f"sudo nvidia-smi mig -i 0 -cgi {_cuts([instance], gpu)}"
+        yield from _compute_instances(instance, rooms)
+
+
+def _compute_instances(instance: Instance, rooms: Sequence[Room]) -> Iterator[str]:
+    variable = f"GI_{rooms[0].number}"
+    largest_first = sorted(rooms, key=lambda room: -(room.slices or 0))
+    names = ",".join(str(room.profile) for room in largest_first)
+    yield "nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below likewise"
+    yield f': "${{{variable}:?set it to the ID of {instance}}}"'
+    yield f'sudo nvidia-smi mig -i 0 -cci {names} -gi "${variable}"'
+
+
+def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
+    """What ``-cgi`` takes: ``ID:START``, the largest first."""
+    found = [(profile_of(gpu, each.profile), each.start) for each in instances]
+    found.sort(key=lambda each: (-each[0].memory_slices, each[1]))
+    return ",".join(f"{profile.profile_id}:{start}" for profile, start in found)
+
+
+def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
+    """Lines that start daemons and jobs, wait for the jobs, and end the daemons.
+
+    Args:
+        rooms: Of one stage.
+        by_scheduler: Leave out device and cores: a scheduler has given them out.
+    """
+    served = [room for room in rooms if room.under_mps]
+    for room in served:
+        yield f"{shell.folder(room)}=$(mktemp -d)"
+        where = [] if by_scheduler else [shell.device(room)]
+        yield " ".join([*where, shell.daemon_started(room)])
+    one_by_one = isinstance(rooms[0].sharing, Serial)
+    for room in rooms:
+        for start in room.starts:
+            where = [] if by_scheduler else [shell.device(room)]
+            cores = [] if by_scheduler else [shell.pinned(start)]
+            line = " ".join([*where, *shell.client(room, start), *cores, shell.command(start)])
+            yield line if one_by_one else f"{line} &"
+    if not one_by_one:
+        yield "wait"
+    yield from map(shell.daemon_stopped, served)

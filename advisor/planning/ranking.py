@@ -5,8 +5,9 @@ from itertools import islice
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
-from advisor.planning.commands import commands, under_cap
+from advisor.planning.commands import commands
 from advisor.planning.forecast import forecast
+from advisor.planning.handover import hand_over
 from advisor.planning.limits import MAX_OOM_PROBABILITY
 from advisor.planning.mig import best_layouts
 from advisor.planning.mixes import Mixes
@@ -130,7 +131,7 @@ def _in_order(
             rank=rank,
             ties_best=tied(price, best),
             why=why(each, price, best, runner_up),
-            commands=under_cap(commands(jobs, each.sharing, gpu), each.prediction.power_cap_w, gpu),
+            commands=commands(hand_over(jobs, gpu, each.prediction)),
         )
         for rank, (each, price) in enumerate(kept, start=1)
     )

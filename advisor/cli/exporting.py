@@ -1,0 +1,72 @@
+"""``advisor export``: a plan as a file for the tool that applies it."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from advisor.cli.advice import chosen_jobs
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    By,
+    Calibration,
+    GpuKey,
+    JobFile,
+    Jobs,
+    Models,
+    PowerCap,
+    Profiles,
+)
+from advisor.cli.output import warn
+
+
+def export(
+    jobs: Jobs = None,
+    sharing: Annotated[
+        str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
+    ] = None,
+    form: Annotated[
+        Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"],
+        typer.Option("--format", help="For a shell, or the tool of that name."),
+    ] = "commands",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
+    ] = None,
+    job_file: JobFile = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    profiles: Profiles = None,
+    models: Models = None,
+    calibration: Calibration = None,
+) -> None:
+    """Write the plan for the JOBs as a file: shell lines, MPS, MIG, Slurm, radT, or JSON."""
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.planning.advice import predict, recommend
+    from advisor.planning.handover import NOT_RUN, check_memory, hand_over
+    from advisor.reporting.exports import EXPORTS
+    from advisor.running.present import present_machine
+    from advisor.workload.writing import write_whole
+
+    card = known(gpu)
+    chosen = chosen_jobs(jobs, job_file, gpu, profiles)
+    present = present_machine(gpu)
+    if sharing is None:
+        prediction = recommend(
+            chosen, gpu, objective, models=models, power_cap_w=power_cap,
+            calibration=calibration, present=present,
+        ).best.prediction  # fmt: skip
+    else:
+        prediction = predict(
+            chosen, sharing, gpu, models=models, power_cap_w=power_cap,
+            calibration=calibration, present=present,
+        ).prediction  # fmt: skip
+    plan = hand_over(chosen, card, prediction)
+    check_memory(plan, prediction)
+    text = EXPORTS[form](plan)
+    if plan.on_mig:
+        warn([NOT_RUN])
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_whole(out, text)

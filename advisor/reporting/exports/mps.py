@@ -1,0 +1,75 @@
+"""MPS daemons and the environment of their clients, for jobs that something else starts."""
+
+from collections.abc import Iterator, Sequence
+
+from advisor.errors import InvalidInput
+from advisor.planning import shell
+from advisor.planning.handover import NOT_RUN, Handover, Room
+
+_HEAD = """\
+#!/usr/bin/env bash
+# MPS for {sharing} on GPU 0, one {gpu}.
+#   bash FILE start            starts the daemons
+#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
+#   bash FILE stop             ends the daemons; the jobs must have ended
+"""
+
+
+def mps_text(plan: Handover) -> str:
+    """A script that starts and stops the plan's daemons, and runs a command as one of its jobs.
+
+    Raises:
+        InvalidInput: No job of `plan` shares by MPS.
+    """
+    rooms = [room for room in plan.rooms if room.under_mps]
+    if not rooms:
+        raise InvalidInput(
+            f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
+        )
+    head = _HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
+    return head + "\n".join([*_places(rooms), *_verbs(rooms), ""])
+
+
+def _places(rooms: Sequence[Room]) -> Iterator[str]:
+    if any(room.instance for room in rooms):
+        yield f"# {NOT_RUN}"
+    yield "set -eu"
+    for room in rooms:
+        if room.instance:
+            yield f': "${{MIG_{room.number}:?set it to the UUID of {room}: nvidia-smi -L}}"'
+    # A short path, since pipes are Unix sockets.
+    yield "folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps"
+    for room in rooms:
+        yield f"{shell.folder(room)}=$folder/{room.number}"
+
+
+def _verbs(rooms: Sequence[Room]) -> Iterator[str]:
+    yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
+    yield "case ${1:-} in"
+    yield "start)"
+    for room in rooms:
+        yield f'  mkdir -p "${shell.folder(room)}"'
+        yield f"  {shell.device(room)} {shell.daemon_started(room)}"
+    yield "  ;;"
+    yield "stop)"
+    yield from (f"  {shell.daemon_stopped(room)}" for room in rooms)
+    yield "  ;;"
+    yield "run)"
+    yield "  [ $# -gt 2 ] || usage"
+    yield "  job=$2"
+    yield "  shift 2"
+    yield from _jobs(rooms)
+    yield "  ;;"
+    yield "*) usage ;;"
+    yield "esac"
+
+
+def _jobs(rooms: Sequence[Room]) -> Iterator[str]:
+    yield "  case $job in"
+    for room in rooms:
+        for start in room.starts:
+            settings = " ".join([shell.device(room), *shell.client(room, start)])
+            yield f"  {start.number})  # {start.job.name}"
+            yield f'    exec env {settings} {shell.pinned(start)} "$@" ;;'
+    yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
+    yield "  esac"

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Put your own command in place of each job's ./NAME.sh.
+MPS_1=$(mktemp -d)
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" nvidia-cuda-mps-control -d
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=71545M taskset -c 0 ./resnet50-imagenet64-bs128.sh &
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=71545M taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh &
+wait
+echo quit | CUDA_MPS_PIPE_DIRECTORY="$MPS_1" nvidia-cuda-mps-control

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# mig=3g.71gb,4g.71gb@0 on GPU 0 of a node, one h200-141gb. Not run on a cluster.
+# Not run on MIG hardware: written from NVIDIA's documentation.
+# Before Slurm starts, as root on the node:
+#   sudo nvidia-smi -i 0 -mig 1
+#   sudo nvidia-smi mig -i 0 -cgi 5:0,9:4 -C
+# gres.conf of the node:
+#   AutoDetect=nvml
+# slurm.conf, with the select/cons_tres plugin:
+#   GresTypes=gpu
+#   NodeName=NODE Gres=gpu:3g.71gb:1,gpu:4g.71gb:1
+# Put your own command in place of each job's ./NAME.sh.
+job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:3g.71gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
+job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:4g.71gb:1 --cpus-per-task=3 --wrap ./bert-base-finetune-bs16-loader2.sh)

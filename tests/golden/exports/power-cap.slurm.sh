@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# naive on GPU 0 of a node, one h200-141gb. Not run on a cluster.
+# As root on the node: nvidia-smi -i 0 --power-limit=350
+# gres.conf of the node:
+#   AutoDetect=nvml
+#   Name=shard Count=2 File=/dev/nvidia0
+# slurm.conf, with the select/cons_tres plugin:
+#   GresTypes=gpu,shard
+#   NodeName=NODE Gres=gpu:1,shard:2
+# Put your own command in place of each job's ./NAME.sh.
+job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=shard:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
+job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=shard:1 --cpus-per-task=3 --wrap ./bert-base-finetune-bs16-loader2.sh)

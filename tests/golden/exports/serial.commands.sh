@@ -1,0 +1,4 @@
+#!/usr/bin/env bash
+# Put your own command in place of each job's ./NAME.sh.
+CUDA_VISIBLE_DEVICES=0 taskset -c 0 ./resnet50-imagenet64-bs128.sh
+CUDA_VISIBLE_DEVICES=0 taskset -c 0-2 ./bert-base-finetune-bs16-loader2.sh

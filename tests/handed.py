@@ -1,0 +1,38 @@
+"""Plans to hand over, with memory that a test chooses instead of a model's."""
+
+from advisor.gpu.catalogue import gpu
+from advisor.planning.handover import hand_over
+from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.sharing import parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+
+H200 = gpu("h200-141gb")
+RESNET = Job(synthetic.profile("resnet50-imagenet64-bs128"))
+BERT = Job(synthetic.profile("bert-base-finetune-bs16-loader2"))
+VIT = Job(synthetic.profile("gpt2-small-pretrain-bs8"))
+JOBS = (RESNET, BERT, VIT)
+
+
+def predicted(sharing, jobs, *, held_mib=4000.0, least_mib=3000.0, risk=0.0, cap_w=None):
+    """A prediction of which only memory and its risk are looked at."""
+    second = Interval(1.0, 1.0, 1.0)
+    return MixPrediction(
+        gpu="h200-141gb",
+        sharing=parse_sharing(sharing),
+        jobs=tuple(
+            JobPrediction(
+                job=job.name, step_s=second, epoch_s=None, slowdown=1.0, memory_mib=held_mib,
+                memory_min_mib=least_mib, memory_interval_mib=second, oom_probability=risk,
+            )
+            for job in jobs
+        ),
+        memory_total_mib=held_mib * len(jobs), memory_capacity_mib=H200.usable_mib,
+        oom_probability=risk, weighted_speedup=1.0, power_w=None, gract=None, smact=None,
+        confirmed_on_hardware=False, power_cap_w=cap_w,
+    )  # fmt: skip
+
+
+def handed(sharing, jobs=JOBS[:2], **memory):
+    """The plan of `jobs` under `sharing` on an H200."""
+    return hand_over(jobs, H200, predicted(sharing, jobs, **memory))
