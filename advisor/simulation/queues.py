@@ -106,6 +106,7 @@ class _Look:
 
     at: int
     seats: Seats
+    worth: float
     best: _Offer | None = None
     known: dict[int, _Offer | None] = field(default_factory=dict)
 
@@ -124,7 +125,7 @@ class BestFit:
     kinds: Sequence[int]
     _waiting: dict[int, deque[int]] = field(default_factory=dict)
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
-    _looks: list[_Look] = field(default_factory=list)
+    _looks: dict[int, _Look] = field(default_factory=dict)  # of each GPU
 
     def add(self, job: int) -> None:
         kind = self.kinds[job]
@@ -134,8 +135,10 @@ class BestFit:
         self._waiting[kind].append(job)
 
     def take(self, gpus: Sequence[Seats]) -> Start | None:
+        if not self._waiting:
+            return None
         self._look_around(gpus)
-        best = max((look.best for look in self._looks if look.best), default=None)
+        best = max((look.best for look in self._looks.values() if look.best), default=None)
         if best is None:
             return None
         _, _, at, kind, place = best
@@ -146,20 +149,19 @@ class BestFit:
 
     def _look_around(self, gpus: Sequence[Seats]) -> None:
         for at, seats in enumerate(gpus):
-            if at == len(self._looks):
-                self._looks.append(_Look(at, seats))
-                self._compare(self._looks[at], self._waiting)
-            elif self._looks[at].seats is not seats:
-                self._looks[at] = _Look(at, seats)
+            look = self._looks.get(at)
+            if look is None or look.seats is not seats:
+                worth = self.room.worth(seats) if seats else 0.0
+                self._looks[at] = _Look(at, seats, worth)
                 self._compare(self._looks[at], self._waiting)
             elif self._new:
-                self._compare(self._looks[at], self._new)
+                self._compare(look, self._new)
         self._new.clear()
 
     def _forget(self, kind: int) -> None:
         """Nobody of `kind` waits any more."""
         del self._waiting[kind]
-        for look in self._looks:
+        for look in self._looks.values():
             if look.best and look.best[3] == -kind:
                 look.best = None
                 self._compare(look, self._waiting)
@@ -173,9 +175,8 @@ class BestFit:
                 look.best = offer
 
     def _offer(self, look: _Look, kind: int) -> _Offer | None:
-        before = self.room.worth(look.seats) if look.seats else 0.0
         offers = [
-            (self.room.worth(together) - before, -len(look.seats), -look.at, -kind, -place)
+            (self.room.worth(together) - look.worth, -len(look.seats), -look.at, -kind, -place)
             for place, together in self.room.options(self._waiting[kind][0], look.seats)
         ]
         best = max(offers, default=None)
