@@ -1,7 +1,7 @@
 """``advisor simulate``: what comes of jobs over time."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,6 +20,9 @@ from advisor.cli.options import (
 from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from advisor.workload.arrivals import Arrival
+
 # Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
 _AT_ONCE_IN_TRACES = 4
 
@@ -30,6 +33,12 @@ def simulate(
     trace_in: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."
+        ),
     ] = None,
     sharing: Annotated[
         str, typer.Option(help="As `predict` takes it; places that are free go to who waits.")
@@ -57,31 +66,38 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
-    from advisor.gpu.catalogue import gpu as known
     from advisor.planning.over_time import simulate as simulated
+    from advisor.planning.plan_file import read_plan
     from advisor.reporting.over_time import simulation_document, simulation_report
     from advisor.reporting.perfetto import trace_text
     from advisor.running.present import present_machine
     from advisor.simulation.simulate import Fleet
-    from advisor.workload.arrivals import Arrival, read_arrivals
+    from advisor.workload.arrivals import Arrival
     from advisor.workload.writing import write_whole
 
-    key = known(gpu).key
-    if trace_in and (jobs or job_file):
-        raise InvalidInput("jobs are named, or in a file, or come by --trace-in: one of these")
-    if trace_in:
-        arrivals = read_arrivals(trace_in, key, profiles)
+    if sum(map(bool, (jobs or job_file, trace_in, plan))) > 1:
+        raise InvalidInput(
+            "jobs are named, or in a file, or come by --trace-in or --plan: one of these"
+        )
+    if plan:
+        planned = read_plan(plan, profiles)
+        gpu, sharing, power_cap = (
+            planned.gpu,
+            str(planned.sharing),
+            power_cap or planned.power_cap_w,
+        )
+        arrivals = tuple(map(Arrival, planned.jobs))
     else:
-        arrivals = tuple(map(Arrival, chosen_jobs(jobs, job_file, key, profiles)))
+        arrivals = _arrivals(jobs, job_file, trace_in, gpu, profiles)
     found = simulated(
         arrivals,
         sharing,
-        Fleet(key, gpus, policy, price),
+        Fleet(gpu, gpus, policy, price),
         at_once=at_once or (_AT_ONCE_IN_TRACES if trace_in else None),
         models=models,
         power_cap_w=power_cap,
         calibration=calibration,
-        present=present_machine(key),
+        present=present_machine(gpu),
     )
     warn(found.standing.stale)
     if trace:
@@ -90,3 +106,18 @@ def simulate(
         show_json(simulation_document(found))
     else:
         show(simulation_report(found))
+
+
+def _arrivals(
+    jobs: list[str] | None,
+    job_file: Path | None,
+    trace_in: Path | None,
+    gpu: str,
+    profiles: Path | None,
+) -> "tuple[Arrival, ...]":
+    from advisor.gpu.catalogue import gpu as known
+    from advisor.workload.arrivals import Arrival, read_arrivals
+
+    if trace_in:
+        return read_arrivals(trace_in, known(gpu).key, profiles)
+    return tuple(map(Arrival, chosen_jobs(jobs, job_file, gpu, profiles)))

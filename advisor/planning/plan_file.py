@@ -27,11 +27,13 @@ class Planned:
 
     Attributes:
         gpu: Catalogue key.
+        power_cap_w: None: the GPU's own limit.
     """
 
     gpu: str
     sharing: Sharing
     jobs: tuple[Job, ...]
+    power_cap_w: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class _PlanFile:
 
 
 def plan_text(plan: Handover) -> str:
-    """`plan` as JSON; a power cap, cores and memory caps are for the reader's information."""
+    """`plan` as JSON; cores, limits and memory caps of jobs are there for others to read."""
     document = _PlanFile(
         schema=_SCHEMA,
         gpu=plan.gpu.key,
@@ -116,7 +118,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> Planned:
         raise InvalidInput(f"{path}: workloads lacks {error}. {_REMEDY}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    return Planned(document.gpu, sharing, jobs)
+    return Planned(document.gpu, sharing, jobs, plan.power_cap_w)
 
 
 def _planned(start: Start) -> _PlannedJob:

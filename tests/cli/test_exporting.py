@@ -1,0 +1,132 @@
+"""``advisor export``: files whole, read back by the commands that take them."""
+
+import json
+
+import pytest
+
+from advisor.collocation.plans import read_plans
+from advisor.planning.plan_file import read_plan
+from advisor.workload.job_file import read_jobs
+
+RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
+BOTH = (RESNET, BERT)
+
+
+@pytest.fixture
+def exported(advisor, tmp_path):
+    """A plan file of two jobs that differ in all that a job file can say."""
+    (tmp_path / "jobs.toml").write_text(
+        f'[[job]]\nprofile = "{RESNET}"\nepochs = 3\nvalidation_s = 40\ncheckpoint_s = 2.5\n'
+        f'[[job]]\nprofile = "{BERT}"\nexamples_per_epoch = 5000\nuser = "ada"\nisolated = true\n'
+    )
+
+    def export(sharing, *words):
+        words = ["--jobs", tmp_path / "jobs.toml", "--sharing", sharing, *words]
+        said = advisor("export", *words, "--format", "json", "--out", tmp_path / "plan.json")
+        assert (said.code, said.out) == (0, "")
+        return tmp_path / "plan.json"
+
+    return export
+
+
+@pytest.mark.parametrize("form", ["commands", "mps", "mig-parted", "slurm", "json"])
+def test_what_is_written_is_what_would_be_printed(advisor, tmp_path, form):
+    words = ["export", *BOTH, "--sharing", "mps=60,60", "--format", form]
+    printed = advisor(*words)
+    assert (printed.code, printed.err) == (0, "")
+    assert advisor(*words, "--out", tmp_path / "new" / "file").out == ""
+    assert (tmp_path / "new" / "file").read_text() == printed.out
+
+
+def test_without_a_sharing_the_best_plan_is_exported(advisor):
+    best = advisor("recommend", *BOTH, "--commands", 1).out
+    assert advisor("export", *BOTH).out == "#!/usr/bin/env bash\n" + best
+
+
+def test_plans_on_mig_say_that_no_hardware_ran_them_even_where_a_file_cannot(advisor):
+    said = advisor("export", *BOTH, "--sharing", "mig=3g.71gb,4g.71gb", "--format", "radt")
+    assert said.code == 0
+    assert "warning: Not run on MIG hardware" in said.err
+
+
+@pytest.mark.parametrize(
+    "sharing", ["serial", "naive", "mps=60,60", "mig=3g.71gb@4,4g.71gb@0", "mps[2];serial[1]"]
+)
+def test_a_plan_file_gives_back_jobs_and_sharing(exported, measured, tmp_path, sharing):
+    planned = read_plan(exported(sharing), measured / "profiles")
+    jobs = read_jobs(tmp_path / "jobs.toml", "h200-141gb", measured / "profiles")
+    assert (planned.gpu, str(planned.sharing), planned.jobs) == ("h200-141gb", sharing, jobs)
+
+
+def test_simulate_reads_a_plan_file(advisor, exported, tmp_path):
+    path = exported("mps=60,60", "--power-cap", 400)
+    words = ["--jobs", tmp_path / "jobs.toml", "--sharing", "mps=60,60", "--power-cap", 400]
+    named = advisor("simulate", *words, "--json")
+    assert named.code == 0
+    assert advisor("simulate", "--plan", path, "--json").out == named.out
+
+
+def test_the_command_that_runs_mixes_reads_a_plan_file(exported):
+    (plan,) = read_plans(exported("mps=60,60"), "h200-141gb")
+    assert (plan.sharing, len(plan.workloads)) == ("mps=60,60", 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"schema": 2}, "schema"),
+        ({"plans": []}, "plans"),
+        ({"extra": 1}, "extra"),
+        ({"gpu": "a100-40gb"}, RESNET),
+        ({"workloads": {}}, "workloads lacks"),
+    ],
+)
+def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, said):
+    path = exported("mps=60,60")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    answer = advisor("simulate", "--plan", path)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [("sharing", "mps=60", "1 limits for 2 jobs"), ("sharing", "mpss", "is no sharing")],
+)
+def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, value, said):
+    path = exported("mps=60,60")
+    document = json.loads(path.read_text())
+    document["plans"][0][key] = value
+    path.write_text(json.dumps(document))
+    answer = advisor("simulate", "--plan", path)
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--format", "xml"], 2, "'xml' is not one of"),
+        (["--sharing", "mpss"], 2, "'mpss' is no sharing"),
+        (["--sharing", "naive", "--format", "mps"], 2, "no job of it shares by MPS"),
+        (["--sharing", "mps=50,50", "--format", "radt"], 2, "radT has no MPS limits"),
+        (["--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),
+        (["--sharing", "mig=1g.18gb,7g.141gb"], 3, "cannot hold"),
+        (
+            ["dlrm-29gb-bs128:2", "--sharing", "naive", "--out", "/dev/null/plan"],
+            3,
+            "out of memory",
+        ),
+        (["--sharing", "naive", "--out", "/dev/null/plan"], 1, "Choose another --out"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused(advisor, words, code, said):
+    answer = advisor("export", *BOTH, *words)
+    assert said in answer.err
+    assert (answer.code, answer.out) == (code, "")
+
+
+def test_a_plan_file_takes_no_jobs_beside_it(advisor, exported):
+    answer = advisor("simulate", RESNET, "--plan", exported("naive"))
+    assert answer.code == 2
+    assert "one of these" in answer.err
