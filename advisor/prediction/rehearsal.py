@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.remembered import once_a_profile
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
-from advisor.prediction.script import Floats, Script, script
+from advisor.prediction.script import Floats, script
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
@@ -50,12 +51,14 @@ def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
     return [max(2, 2 * int(limit * gpu.sms / 200)) / gpu.sms for limit in limits]
 
 
-def limit_exponent(profile: Profile, played: Script, gpu: Gpu) -> float:
+@once_a_profile
+def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
     """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
 
     Bandwidth is not limited, so kernels that move data slow less than those that compute.
     """
-    if profile.mps is None:
+    played = script(profile, gpu.sms, packing)
+    if profile.mps is None or played is None:
         return 1.0
     found = []
     for run in profile.mps.limited:
@@ -97,8 +100,7 @@ def rehearse(
         shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if sharing.limits:
-            pairs = zip(profiles, played, strict=True)
-            powers = [_exponent(*pair, gpu, physics) for pair in pairs]
+            powers = [_exponent(each, gpu, physics) for each in profiles]
         shared = replay_mps(played, shares, powers, physics.ceded, effort)
     limits = sharing.limits if isinstance(sharing, Mps) else ()
     return alike(np.maximum(shared, alone_s), profiles, limits)
@@ -149,8 +151,8 @@ def alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) 
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
 
 
-def _exponent(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> float:
-    alone = limit_exponent(profile, played, gpu)
+def _exponent(profile: Profile, gpu: Gpu, physics: Physics) -> float:
+    alone = limit_exponent(profile, gpu, physics.packing)
     return physics.bandwidth * alone + (1 - physics.bandwidth)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.prediction.remembered import once_a_profile
 from advisor.workload.profile import KernelTrace, Profile
 
 # A CUDA stream takes about this many launches before the host has to wait.
@@ -53,6 +54,7 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
     return np.asarray(spread ** (1 - packing) * packed**packing)
 
 
+@once_a_profile
 def script(profile: Profile, sms: int, packing: float) -> Script | None:
     """`profile` ready to be replayed, so that alone it takes the step time measured alone.
 

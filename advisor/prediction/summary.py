@@ -63,7 +63,8 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
 
 def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Floats:
     """`LIMITED` at each limit, shape (limits, columns)."""
-    exponent = physics.bandwidth * limit_exponent(profile, played, gpu) + 1 - physics.bandwidth
+    exponent = physics.bandwidth * limit_exponent(profile, gpu, physics.packing)
+    exponent += 1 - physics.bandwidth
     gaps_s = played.gap_s * len(played.duration_s)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.remembered import once_a_profile
 from advisor.prediction.script import Floats, demand
 from advisor.workload.profile import KernelTrace, LimitedRun, Profile
 
@@ -30,6 +31,7 @@ _MULTIPLY, _CONVOLVE = frozenset({"gemm", "attention", "recurrent"}), frozenset(
 _TYPICAL_DEMAND = 0.85
 
 
+@once_a_profile
 def traits(profile: Profile, gpu: Gpu) -> Floats:
     """`TRAITS` of a job that has a kernel trace, shape (traits,)."""
     assert profile.trace is not None

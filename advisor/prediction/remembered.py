@@ -1,0 +1,35 @@
+"""What follows from one profile by itself is worked out once: every mix with it asks again."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from advisor.workload.profile import Profile
+
+# Fitting sees a profile anew for each run, on the host of that run: those need not all be kept.
+_MOST = 512
+
+_Rest = ParamSpec("_Rest")
+_Found = TypeVar("_Found")
+
+
+def once_a_profile(
+    function: Callable[Concatenate[Profile, _Rest], _Found],
+) -> Callable[Concatenate[Profile, _Rest], _Found]:
+    """`function`, asked once for the same profile object and equal other arguments.
+
+    The object and not its value is the key: hashing a trace takes as long as replaying it.
+    """
+    known: dict[tuple[object, ...], tuple[Profile, _Found]] = {}
+
+    @wraps(function)
+    def remembered(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
+        key = (id(profile), args, *named.items())
+        if key not in known:
+            if len(known) >= _MOST:
+                known.clear()
+            # Kept beside its answer, a profile's id stays its own.
+            known[key] = profile, function(profile, *args, **named)
+        return known[key][1]
+
+    return remembered

@@ -1,0 +1,35 @@
+"""What follows from one profile is worked out once, and never mistaken for another profile's."""
+
+from dataclasses import replace
+
+from advisor.prediction import remembered
+from advisor.prediction.remembered import once_a_profile
+from advisor.workload.profile import Profile
+from tests.synthetic import profile
+
+
+def test_it_is_asked_once_for_the_same_profile_and_question() -> None:
+    asked = []
+
+    @once_a_profile
+    def answer(one: Profile, share: float) -> str:
+        asked.append((one.name, share))
+        return f"{one.name} on {share}"
+
+    one = profile()
+    assert [answer(one, 0.5), answer(one, 0.5), answer(one, 0.25)] == [
+        f"{one.name} on 0.5", f"{one.name} on 0.5", f"{one.name} on 0.25"
+    ]  # fmt: skip
+    assert asked == [(one.name, 0.5), (one.name, 0.25)]
+
+
+def test_profiles_that_come_and_go_never_get_each_others_answers() -> None:
+    @once_a_profile
+    def host_s(one: Profile) -> float | None:
+        return one.host_s
+
+    first = profile()
+    for number in range(3 * remembered._MOST):
+        other = replace(first, host_s=1e-6 * (1 + number))
+        assert host_s(other) == other.host_s
+        del other  # its id may be the next one's
