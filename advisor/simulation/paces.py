@@ -75,7 +75,10 @@ class Paces:
     def room(self) -> Room:
         """Of each GPU, for a queue."""
         return Room(
-            self._places, lambda seats: self.of(seats).fits, lambda seats: self.of(seats).worth
+            self._places,
+            lambda seats: self.of(seats).fits,
+            lambda seats: self.of(seats).worth,
+            self._mix,
         )
 
     @property
@@ -90,11 +93,14 @@ class Paces:
 
     def of(self, seats: Seats) -> Answer:
         """What `seats`, at least one, do together."""
-        mix = tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
+        mix = self._mix(seats)
         found = self._known.get(mix)
         if found is None:
             found = self._known[mix] = self._asked(mix)
         return found
+
+    def _mix(self, seats: Seats) -> _Mix:
+        return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
     def step_s(self, seats: Seats) -> list[Interval]:
         """Of each of `seats`; copies of a job in equal places may swap paces."""

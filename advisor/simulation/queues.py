@@ -9,7 +9,7 @@
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal
@@ -26,6 +26,10 @@ def _anyhow(_seats: Seats) -> bool:
     return True
 
 
+def _itself(seats: Seats) -> Hashable:
+    return seats
+
+
 def _nothing(_seats: Seats) -> float:
     return 0.0
 
@@ -38,11 +42,20 @@ class Room:
         places: A number for each place of a GPU; equal ones are interchangeable.
         fits: Whether a GPU's memory holds all of these jobs, each in its place.
         worth: Work done a second by all of these jobs, each counted as 1 when alone.
+        mix: Names what runs; where it is equal, the other answers are too.
     """
 
     places: tuple[int, ...]
     fits: Callable[[Seats], bool] = _anyhow
     worth: Callable[[Seats], float] = _nothing
+    mix: Callable[[Seats], Hashable] = _itself
+
+    def first_free(self, kind: int, seats: Seats) -> int:
+        """The first place of `kind` that nobody of `seats` has."""
+        taken = {seat.place for seat in seats}
+        return next(
+            place for place, each in enumerate(self.places) if each == kind and place not in taken
+        )
 
     def options(self, job: int, seats: Seats) -> Iterator[tuple[int, Seats]]:
         """Each place that `job` can take beside `seats`, and who runs there then."""
@@ -97,18 +110,18 @@ class InOrder:
 
 _Offer = tuple[float, int, int, int, int]
 """What a start is worth: the work that it adds; then fewer jobs on the GPU, and lower numbers of
-the GPU, of the kind and of the place come first: all of these below 0, so that most is best."""
+the GPU, of the kind and of the kind of place come first: all of these below 0, so that most is
+best."""
 
 
 @dataclass(slots=True)
 class _Look:
-    """What each kind would add to a GPU while `seats` run on it, and the best of those waiting."""
+    """The best start on a GPU while `seats` run on it; None: nobody who waits would add work."""
 
     at: int
     seats: Seats
-    worth: float
+    mix: Hashable
     best: _Offer | None = None
-    known: dict[int, _Offer | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -125,6 +138,8 @@ class BestFit:
     kinds: Sequence[int]
     _waiting: dict[int, deque[int]] = field(default_factory=dict)
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
+    # Of a mix and a kind: the work that it adds, and the kind of place for it; None: it adds none.
+    _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
     _looks: dict[int, _Look] = field(default_factory=dict)  # of each GPU
 
     def add(self, job: int) -> None:
@@ -141,18 +156,17 @@ class BestFit:
         best = max((look.best for look in self._looks.values() if look.best), default=None)
         if best is None:
             return None
-        _, _, at, kind, place = best
-        job = self._waiting[-kind].popleft()
-        if not self._waiting[-kind]:
-            self._forget(-kind)
-        return Start(job, -at, -place)
+        at, kind, place_kind = -best[2], -best[3], -best[4]
+        job = self._waiting[kind].popleft()
+        if not self._waiting[kind]:
+            self._forget(kind)
+        return Start(job, at, self.room.first_free(place_kind, gpus[at]))
 
     def _look_around(self, gpus: Sequence[Seats]) -> None:
         for at, seats in enumerate(gpus):
             look = self._looks.get(at)
             if look is None or look.seats is not seats:
-                worth = self.room.worth(seats) if seats else 0.0
-                self._looks[at] = _Look(at, seats, worth)
+                self._looks[at] = _Look(at, seats, self.room.mix(seats))
                 self._compare(self._looks[at], self._waiting)
             elif self._new:
                 self._compare(look, self._new)
@@ -168,19 +182,20 @@ class BestFit:
 
     def _compare(self, look: _Look, kinds: Iterable[int]) -> None:
         for kind in kinds:
-            if kind not in look.known:
-                look.known[kind] = self._offer(look, kind)
-            offer = look.known[kind]
-            if offer and (look.best is None or offer > look.best):
-                look.best = offer
+            if (look.mix, kind) not in self._gains:
+                self._gains[look.mix, kind] = self._gain(look.seats, self._waiting[kind][0])
+            if gain := self._gains[look.mix, kind]:
+                offer = gain[0], -len(look.seats), -look.at, -kind, -gain[1]
+                look.best = offer if look.best is None else max(offer, look.best)
 
-    def _offer(self, look: _Look, kind: int) -> _Offer | None:
-        offers = [
-            (self.room.worth(together) - look.worth, -len(look.seats), -look.at, -kind, -place)
-            for place, together in self.room.options(self._waiting[kind][0], look.seats)
+    def _gain(self, seats: Seats, job: int) -> tuple[float, int] | None:
+        before = self.room.worth(seats) if seats else 0.0
+        gains = [
+            (self.room.worth(together) - before, -self.room.places[place])
+            for place, together in self.room.options(job, seats)
         ]
-        best = max(offers, default=None)
-        return best if best and best[0] > _LEAST_GAIN else None
+        gain, place_kind = max(gains, default=(0.0, 0))
+        return (gain, -place_kind) if gain > _LEAST_GAIN else None
 
 
 def queue_of(policy: Policy, room: Room, alone_s: Sequence[float], kinds: Sequence[int]) -> Queue:

@@ -60,7 +60,16 @@ class LooksAtAll:
 
     def take(self, gpus):
         offers = [
-            (worth, -len(seats), -at, -self.kinds[job], -place, -came, job)
+            (
+                worth,
+                -len(seats),
+                -at,
+                -self.kinds[job],
+                -self.room.places[place],
+                -place,
+                -came,
+                job,
+            )
             for came, job in self.waiting
             for at, seats in enumerate(gpus)
             for place in range(len(self.room.places))
@@ -72,7 +81,7 @@ class LooksAtAll:
         ]
         if not offers:
             return None
-        _, _, at, _, place, came, job = max(offers)
+        _, _, at, _, _, place, came, job = max(offers)
         self.waiting.remove((-came, job))
         return Start(job, -at, -place)
 
@@ -99,7 +108,10 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
     def pace(seats):
         return [table[(sum(mix(seats)) + kinds[seat.job]) % len(table)] for seat in seats]
 
-    room, tasks = Room((0, 1, 0), fits, worth), list(map(Task, work, arrivals))
+    room, tasks = (
+        Room((0, 1, 0), fits, worth, lambda seats: tuple(mix(seats))),
+        list(map(Task, work, arrivals)),
+    )
     quick = run(tasks, pace, queue_of("best-fit", room, work, kinds), gpus)
     slow = run(tasks, pace, LooksAtAll(room, kinds), gpus)
     assert quick == slow
