@@ -1,7 +1,7 @@
 """GPU models and their MIG tables, as data with sources: `catalogue.json` beside this file."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -69,7 +69,7 @@ class Gpu:
     max_mps_clients: int
     memory_slices: int
     mig: tuple[MigProfile, ...]
-    sources: dict[str, str]
+    sources: dict[str, str] = field(hash=False)
 
     @property
     def usable_mib(self) -> int:
