@@ -43,7 +43,7 @@ def _node(plan: Handover) -> Iterator[str]:
             yield f"#   {line}"
     if plan.power_cap_w is not None:
         yield f"# As root on the node: nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
-    shared = {"shard": _most(plan, Naive), "mps": 100 if _most(plan, Mps) else 0}
+    shared = {"shard": _most_at_once(plan), "mps": 100 * any(room.under_mps for room in plan.rooms)}
     counts = {} if plan.on_mig else {name: count for name, count in shared.items() if count}
     yield "# gres.conf of the node:"
     yield "#   AutoDetect=nvml"
@@ -56,10 +56,10 @@ def _node(plan: Handover) -> Iterator[str]:
     yield "# Put your own command in place of each job's ./NAME.sh."
 
 
-def _most(plan: Handover, mode: type[Naive | Mps]) -> int:
-    """Jobs at once in a room of that mode, at most."""
-    sizes = [len(room.starts) for room in plan.rooms if isinstance(room.sharing, mode)]
-    return max(sizes, default=0)
+def _most_at_once(plan: Handover) -> int:
+    """Jobs that take turns on the GPU, at most; 0 where none does."""
+    rooms = (room for room in plan.rooms if isinstance(room.sharing, Naive))
+    return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
 
 
 def _gpus(plan: Handover) -> list[str]:
@@ -111,7 +111,7 @@ def _gres(room: Room, start: Start) -> str:
         case Serial():
             return "gpu:1"
         case Naive():
-            return "shard:1"
+            return "gpu:1" if len(room.starts) == 1 else "shard:1"
         case Mps(limits):
             total = max(100.0, sum(limits)) if limits else 100.0 * len(room.starts)
             return f"mps:{max(1, int(100 * (start.limit or 100.0) / total))}"
