@@ -1,0 +1,112 @@
+"""Jobs by kind, and groups of them that share one GPU from the same moment on."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.planning.plan import Objective
+from advisor.sharing import Group, Hybrid, Mps, Naive, Serial
+from advisor.simulation.repartition import repartition_s
+from advisor.workload.job import Job
+
+Aim = Objective | Literal["mean-completion", "deadlines"]
+"""What a plan of many groups can be best at."""
+
+Team = tuple[int, ...]
+"""Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
+
+_IDLE = Group((1,), Serial())
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Jobs of which only the number matters: those that are equal are one kind.
+
+    Attributes:
+        jobs: One of each kind, shape (kinds,).
+        positions: Where the jobs of each kind stand among all, from 0.
+    """
+
+    jobs: tuple[Job, ...]
+    positions: tuple[tuple[int, ...], ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(map(len, self.positions))
+
+    def of(self, team: Team) -> tuple[Job, ...]:
+        """The jobs of `team`, in its order."""
+        return tuple(self.jobs[kind] for kind in team)
+
+    def allows(self, team: Team) -> bool:
+        """Whether there are as many jobs of each kind."""
+        return all(count <= len(self.positions[kind]) for kind, count in Counter(team).items())
+
+
+def kinds(jobs: Sequence[Job]) -> Kinds:
+    """`jobs` by kind, in the order in which the first of each stands."""
+    first = [jobs.index(job) for job in jobs]  # a profile is long: comparing is less than hashing
+    places = [tuple(at for at, other in enumerate(first) if other == each) for each in first]
+    one_each = [at for at, other in enumerate(first) if other == at]
+    return Kinds(tuple(jobs[at] for at in one_each), tuple(places[at] for at in one_each))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A group of jobs on one GPU, and what comes of it.
+
+    Attributes:
+        team: Who.
+        sharing: How; its numbers and limits count in `team`.
+        ends_s: From their common start until each ends, in the order of `team`, shape (jobs,);
+            of a throughput, in units of the time that each job takes alone.
+        energy_j: Of its GPU until the last ends; None: not known.
+        foretold: Whether the predictor answered for it; else it is a rough estimate.
+    """
+
+    team: Team
+    sharing: Serial | Naive | Mps | Hybrid
+    ends_s: tuple[float, ...]
+    energy_j: float | None
+    foretold: bool
+
+    @property
+    def runs_s(self) -> float:
+        """Until the last job ends."""
+        return max(self.ends_s)
+
+    @property
+    def set_up_s(self) -> float:
+        """To make an idle GPU ready for it."""
+        return repartition_s(_IDLE, self._group)
+
+    @property
+    def clear_s(self) -> float:
+        """To make its GPU idle again."""
+        return repartition_s(self._group, _IDLE)
+
+    @property
+    def _group(self) -> Group | Hybrid:
+        if isinstance(self.sharing, Hybrid):
+            return self.sharing
+        return Group(tuple(range(1, len(self.team) + 1)), self.sharing)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A column on a GPU.
+
+    Attributes:
+        gpu: From 0.
+        start_s: When its jobs start.
+    """
+
+    column: Column
+    gpu: int
+    start_s: float
+
+    @property
+    def ends_s(self) -> Iterator[float]:
+        """When each job ends, in the order of the column's team."""
+        return (self.start_s + end_s for end_s in self.column.ends_s)
