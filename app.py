@@ -27,6 +27,8 @@ _OBJECTIVES: dict[Objective, str] = {
     "energy-epoch": "least energy per epoch",
     "energy-example": "least energy per example",
     "fairness": "nobody left behind",
+    "mean-completion": "each done soon",
+    "deadlines": "deadlines kept",
 }
 _Chosen = tuple[tuple[str, int, float], ...]
 

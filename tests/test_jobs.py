@@ -110,6 +110,8 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         ("[[job]]\nprofile = 'P'\nuser = ' '", "a user has a name"),
         ("[[job]]\nprofile = 'P'\ndata_parallel = 'yes, please'", "data_parallel"),
         ("[[job]]\nprofile = 'P'\nisolated = 2", "isolated"),
+        ("[[job]]\nprofile = 'P'\ndeadline_s = 0", "deadline_s must be above 0"),
+        ("[[job]]\nprofile = 'P'\ndeadline_s = nan", "deadline_s"),
         ("[[job]]\nprofile = 'P'\nbatches = 64", "batches"),
         ("[[job]]\nprofile = 'P'\nbatches = [16]", "batches are others than 16"),
         (
@@ -152,12 +154,14 @@ def test_a_job_file_names_other_batch_sizes_that_would_do(folder, tmp_path):
     file.write_text(
         f'[[job]]\nprofile = "{BERT}"\nbatches = [32]\nepochs = 2\nexamples_per_epoch = 320\n'
         f'user = "ada"\nisolated = true\n\n[[job]]\nprofile = "{RESNET}"\ndata_parallel = true\n'
+        f"deadline_s = 90\n"
     )
     first, second = read_jobs(file, GPU, folder)
     assert (first.user, first.isolated, first.data_parallel) == ("ada", True, False)
     assert (second.user, second.isolated, second.data_parallel) == (None, False, True)
     assert [(each.batch, each.work_steps) for each in first.variants] == [(16, 40), (32, 20)]
     assert second.variants == (second,)
+    assert (first.deadline_s, second.deadline_s) == (None, 90)
 
 
 def test_another_training_is_no_choice_of_batch():

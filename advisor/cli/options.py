@@ -45,7 +45,16 @@ Calibration = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 By = Annotated[
-    Literal["makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"],
+    Literal[
+        "makespan",
+        "throughput",
+        "mean-completion",
+        "energy",
+        "energy-epoch",
+        "energy-example",
+        "fairness",
+        "deadlines",
+    ],
     typer.Option("--objective", help="What the best plan is best at."),
 ]
 PowerCap = Annotated[

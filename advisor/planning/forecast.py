@@ -6,7 +6,7 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast
 from advisor.prediction.answer import Interval
 from advisor.sharing import Serial, Sharing
-from advisor.simulation.energy import LEVELS, Level, energy_j, idle_power_w
+from advisor.simulation.energy import LEVELS, Level, around, energy_j, idle_power_w
 from advisor.simulation.loop import History, Seats
 from advisor.simulation.phased import from_the_start
 
@@ -15,10 +15,12 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """What happens to all of the jobs under `sharing`, whether it fits or not."""
     whole = mixes.whole(sharing)
     histories = _histories(mixes, sharing)
+    deadlines_s = tuple(job.deadline_s for job in mixes.jobs)
     if histories is None:
         return Forecast(
-            prediction=whole, makespan_interval_s=None, energy_j=None, speedup_vs_serial=None
-        )
+            prediction=whole, makespan_interval_s=None, energy_j=None, speedup_vs_serial=None,
+            deadlines_s=deadlines_s,
+        )  # fmt: skip
     makespan_s = Interval(*(each.makespan_s for each in histories))
     return Forecast(
         prediction=whole,
@@ -29,6 +31,8 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
             idle_power_w([job.profile for job in mixes.jobs]),
         ),
         speedup_vs_serial=_serial_s(mixes) / makespan_s.p50,
+        ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
+        deadlines_s=deadlines_s,
     )
 
 

@@ -48,7 +48,7 @@ def _cost(mixes: Mixes, job: int, name: str, objective: Objective) -> float:
             return answer.jobs[0].slowdown
         case "fairness":
             return answer.jobs[0].slowdown
-        case "makespan" | "energy":
+        case "makespan" | "mean-completion" | "deadlines" | "energy":
             return (mixes.jobs[job].work_steps or 0.0) * answer.jobs[0].step_s.p50
 
 

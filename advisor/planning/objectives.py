@@ -1,6 +1,8 @@
 """What makes one plan better than another, always as a cost: the lower, the better."""
 
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
 
 from advisor.planning.plan import Forecast, Objective
 from advisor.prediction.answer import Interval, JobPrediction
@@ -17,11 +19,15 @@ def cost(forecast: Forecast, objective: Objective) -> Interval | None:
         makespan: seconds until the last job ends. energy: joules until then. energy-epoch and
         energy-example: joules of one epoch, or one example, of each job while all run, together.
         throughput: time to do what serial does in a unit of time. fairness: the same for the job
-        that fares worst, if serial gives each an equal share of the time.
+        that fares worst, if serial gives each an equal share of the time. mean-completion: seconds
+        until a job ends, on average. deadlines: the largest share of the time until its deadline
+        that a job takes; above 1 that job is late.
     """
     match objective:
         case "makespan":
             return forecast.makespan_interval_s
+        case "mean-completion" | "deadlines":
+            return _completion(forecast, objective)
         case "energy":
             return forecast.energy_j
         case "energy-epoch" | "energy-example":
@@ -29,17 +35,7 @@ def cost(forecast: Forecast, objective: Objective) -> Interval | None:
             jobs = forecast.prediction.jobs
             return _summed([job.energy_epoch_j if whole else job.energy_example_j for job in jobs])
         case "throughput" | "fairness":
-            if isinstance(forecast.sharing, Serial) and forecast.prediction.power_cap_w is None:
-                return Interval(1.0, 1.0, 1.0)
-            jobs = forecast.prediction.jobs
-            slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
-            if isinstance(forecast.sharing, Phases):
-                slowdowns = [_with_waiting(forecast.sharing, each) for each in slowdowns]
-            # In turn, each job has its whole speed for its part of the time.
-            turns = len(jobs) if isinstance(forecast.sharing, Serial) else 1
-            if objective == "throughput":
-                return Interval(*(turns / sum(1 / each for each in level) for level in slowdowns))
-            return Interval(*(turns * max(level) / len(jobs) for level in slowdowns))
+            return _of_paces(forecast, objective)
 
 
 def tied(one: Interval, other: Interval) -> bool:
@@ -57,9 +53,43 @@ def possible(forecasts: Sequence[Forecast], objective: Objective) -> tuple[Objec
         return objective, None
     if objective in ("energy", "energy-epoch") and known("energy-example"):
         return "energy-example", f"{objective} needs to know how long an epoch of every job is"
+    if known("makespan") and objective == "deadlines":
+        return "makespan", "deadlines needs a job that has one: deadline_s in a file of jobs"
     if known("makespan"):
         return "makespan", f"{objective} needs the power of every job, which was not measured"
     return "throughput", f"{objective} needs to know how long an epoch of every job is"
+
+
+def _of_paces(forecast: Forecast, objective: Literal["throughput", "fairness"]) -> Interval:
+    """Of how fast the jobs run, whatever is to run of each."""
+    if isinstance(forecast.sharing, Serial) and forecast.prediction.power_cap_w is None:
+        return Interval(1.0, 1.0, 1.0)
+    jobs = forecast.prediction.jobs
+    slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
+    if isinstance(forecast.sharing, Phases):
+        slowdowns = [_with_waiting(forecast.sharing, each) for each in slowdowns]
+    # In turn, each job has its whole speed for its part of the time.
+    turns = len(jobs) if isinstance(forecast.sharing, Serial) else 1
+    if objective == "throughput":
+        return Interval(*(turns / sum(1 / each for each in level) for level in slowdowns))
+    return Interval(*(turns * max(level) / len(jobs) for level in slowdowns))
+
+
+def _completion(
+    forecast: Forecast, objective: Literal["mean-completion", "deadlines"]
+) -> Interval | None:
+    """Of when each job ends; None where that is not known, or no job has a deadline."""
+    if forecast.ends_s is None:
+        return None
+    if objective == "mean-completion":
+        return Interval(*(fmean(getattr(end, level) for end in forecast.ends_s)
+                          for level in _LEVELS))  # fmt: skip
+    pairs = zip(forecast.ends_s, forecast.deadlines_s, strict=True)
+    due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
+    if not due:
+        return None
+    return Interval(*(max(getattr(end, level) / deadline_s for end, deadline_s in due)
+                      for level in _LEVELS))  # fmt: skip
 
 
 def _summed(values: Sequence[Interval | None]) -> Interval | None:

@@ -13,7 +13,14 @@ from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
 
 Objective = Literal[
-    "makespan", "throughput", "energy", "energy-epoch", "energy-example", "fairness"
+    "makespan",
+    "throughput",
+    "mean-completion",
+    "energy",
+    "energy-epoch",
+    "energy-example",
+    "fairness",
+    "deadlines",
 ]
 
 
@@ -63,6 +70,8 @@ class Forecast:
             not known.
         energy_j: Of the whole GPU until then; None likewise, or where power was not measured.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
+        ends_s: Until each job ends, in the jobs' order; None without makespans.
+        deadlines_s: Of each job, likewise; None where it has none.
         standing: Of a plan, its recommendation says it.
     """
 
@@ -70,6 +79,8 @@ class Forecast:
     makespan_interval_s: Interval | None
     energy_j: Interval | None
     speedup_vs_serial: float | None
+    ends_s: tuple[Interval, ...] | None = None
+    deadlines_s: tuple[float | None, ...] = ()
     standing: Standing = Standing()
 
     @property

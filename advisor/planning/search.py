@@ -125,7 +125,9 @@ class _Search:
         steps_s = rough_s if together_s is None else together_s
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
-            case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
+            case (
+                "makespan" | "mean-completion" | "deadlines" | "energy"
+            ):  # the GPU draws its idle power until the last job ends
                 return self._makespans(vectors, steps_s / rough_s)
             case "throughput":
                 return np.asarray(-(1 / slowdowns).sum(axis=1))

@@ -111,14 +111,28 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     better = figures.times(gain(advised, plan))
     match advised.ranked_by:
         case "makespan":
-            return f"all done in {_until(plan)}, {better} as fast as one after another"
+            said = f"all done in {_until(plan)}, {better} as fast as one after another"
         case "throughput":
-            return f"{better} the throughput of one after another"
+            said = f"{better} the throughput of one after another"
         case "energy":
-            return f"{figures.joules(plan.energy_j)}, {better} as frugal as one after another"
+            said = f"{figures.joules(plan.energy_j)}, {better} as frugal as one after another"
         case "energy-epoch" | "energy-example":
             what = advised.ranked_by.removeprefix("energy-")
             energy = figures.joules(cost(plan, advised.ranked_by))
-            return f"{energy} for an {what} of each job, {better} as frugal as one after another"
+            said = f"{energy} for an {what} of each job, {better} as frugal as one after another"
         case "fairness":
-            return f"the job that fares worst runs {better} as fast as its share of the time gives"
+            said = f"the job that fares worst runs {better} as fast as its share of the time gives"
+        case "mean-completion":
+            mean_s = figures.seconds(cost(plan, advised.ranked_by))
+            said = f"a job is done in {mean_s} on average, {better} as soon as one after another"
+        case "deadlines":
+            said = f"{_lateness(plan)}, {better} as soon as one after another"
+    return said
+
+
+def _lateness(plan: Plan) -> str:
+    """How the job fares that is closest to its deadline, or furthest behind it."""
+    taken = cost(plan, "deadlines")
+    assert taken is not None, "it is ranked by deadlines"
+    word = "every deadline is kept" if taken.p50 <= 1 else "not every deadline is kept"
+    return f"{word}: the tightest job takes {taken.p50:.0%} of its time"

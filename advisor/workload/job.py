@@ -31,6 +31,7 @@ class Job:
         user: Whose it is; None: of the one user of all jobs that name none.
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether nothing of others may share its memory and its faults.
+        deadline_s: Seconds from the start of all jobs in which it should end; None: it has none.
         choices: Profiles of it at other batch sizes that would do as well.
 
     Raises:
@@ -44,6 +45,7 @@ class Job:
     user: str | None = None
     data_parallel: bool = False
     isolated: bool = False
+    deadline_s: float | None = None
     choices: tuple[Profile, ...] = ()
 
     def __post_init__(self) -> None:
@@ -55,6 +57,8 @@ class Job:
                 raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
         if self.user is not None and not self.user.strip():
             raise InvalidInput(f"{self.name}: a user has a name; leave it out where there is none")
+        if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
+            raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         self._check_choices()
 
     def _check_choices(self) -> None:

@@ -11,6 +11,7 @@ It holds one table for each job, or for equal copies of one::
     user = "ada"           # whose it is: MPS serves one user at a time
     data_parallel = true   # it talks to other GPUs, which MIG instances cannot
     isolated = true        # nothing of others may run in the same memory
+    deadline_s = 7200      # seconds from the start of all jobs in which it should end
 """
 
 import json
@@ -41,6 +42,7 @@ class _Entry:
     user: str | None = None
     data_parallel: bool = False
     isolated: bool = False
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def _jobs_of(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> lis
     job = Job(
         profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
         user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-        choices=tuple(choices),
+        deadline_s=entry.deadline_s, choices=tuple(choices),
     )  # fmt: skip
     return [job] * checked_copies(entry.copies, entry.profile)
 

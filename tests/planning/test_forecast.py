@@ -36,6 +36,24 @@ def test_a_job_that_is_left_alone_speeds_up_under_naive_sharing():
     assert seen(twice, "naive").makespan_s == pytest.approx(3 + 2)
 
 
+def test_each_job_ends_when_its_turn_is_over():
+    serial = seen(BOTH, "serial")
+    assert [end.p50 for end in serial.ends_s] == pytest.approx([1, 3])
+    assert cost(serial, "mean-completion").p50 == pytest.approx(2)
+
+
+def test_the_tightest_deadline_is_what_counts():
+    due = [Job(SHORT, deadline_s=2), Job(LONG, deadline_s=2.5)]
+    assert cost(seen(due, "serial"), "deadlines").p50 == pytest.approx(3 / 2.5)
+    assert cost(seen(due[::-1], "serial"), "deadlines").p50 == pytest.approx(3 / 2)
+
+
+def test_without_deadlines_plans_are_ranked_by_their_makespan():
+    serial = seen(BOTH, "serial")
+    assert cost(serial, "deadlines") is None
+    assert possible([serial], "deadlines")[0] == "makespan"
+
+
 def test_a_limit_goes_on_to_hold_when_the_mates_have_left():
     twice = [Job(SHORT), Job(LONG, epochs=2)]
     assert seen(twice, "mps=100,50").makespan_s == pytest.approx(200 * 0.04)

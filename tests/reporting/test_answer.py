@@ -64,10 +64,13 @@ def test_a_fallback_is_said():
         ("throughput", "the throughput of one after another"),
         ("energy", "as frugal as one after another"),
         ("fairness", "the job that fares worst runs"),
+        ("mean-completion", "on average, "),
+        ("deadlines", "every deadline is kept: the tightest job takes "),
     ],
 )
 def test_every_objective_has_its_own_outcome(objective, said):
-    assert said in answer(advised([HOST_BOUND] * 2, objective=objective))
+    due = replace(HOST_BOUND, deadline_s=1e6)
+    assert said in answer(advised([HOST_BOUND, due], objective=objective))
 
 
 def test_the_gain_of_serial_over_itself_is_one_and_certain():
