@@ -128,6 +128,8 @@ def _in_order(
             makespan_interval_s=each.makespan_interval_s,
             energy_j=each.energy_j,
             speedup_vs_serial=each.speedup_vs_serial,
+            ends_s=each.ends_s,
+            deadlines_s=each.deadlines_s,
             rank=rank,
             ties_best=tied(price, best),
             why=why(each, price, best, runner_up),
