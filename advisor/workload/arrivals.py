@@ -59,11 +59,7 @@ def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[A
         columns = [each.strip() for each in next(rows, [])]
         _check(columns)
         job_of = _jobs(gpu, profiles)
-        found = [
-            _arrival(_matched(columns, row), job_of)
-            for row in rows
-            if row
-        ]
+        found = [_arrival(_matched(columns, row), job_of) for row in rows if row]
     except (csv.Error, InvalidInput) as error:
         raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Mend the file.") from None
     if not found:
