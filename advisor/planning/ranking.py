@@ -5,6 +5,7 @@ from itertools import islice
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.binding import binding
 from advisor.planning.commands import commands
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
@@ -13,7 +14,7 @@ from advisor.planning.mig import best_layouts
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost, possible, tied
 from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
-from advisor.planning.reasons import why
+from advisor.planning.reasons import standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, Rule, first_broken, rules
 from advisor.planning.search import best_limits
 from advisor.prediction.answer import Interval, MixPrediction
@@ -48,7 +49,7 @@ def ranked(
             left_out.append(LeftOut(str(sharing), problem))
         else:
             shared.append(forecast(mixes, sharing))
-    plans = _in_order(jobs, gpu, [serial, *shared], ranked_by)
+    plans = _in_order(jobs, gpu, [serial, *shared], ranked_by, left_out)
     return Recommendation(
         gpu=gpu,
         jobs=tuple(jobs),
@@ -107,7 +108,11 @@ def _check_each_fits(serial: MixPrediction) -> None:
 
 
 def _in_order(
-    jobs: Sequence[Job], gpu: Gpu, forecasts: Sequence[Forecast], objective: Objective
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    forecasts: Sequence[Forecast],
+    objective: Objective,
+    left_out: Sequence[LeftOut],
 ) -> tuple[Plan, ...]:
     """The best of each kind as plans, best first; of equals, the one that was tried first.
 
@@ -132,7 +137,12 @@ def _in_order(
             deadlines_s=each.deadlines_s,
             rank=rank,
             ties_best=tied(price, best),
-            why=why(each, price, best, runner_up),
+            why=why(
+                each.prediction,
+                binding(jobs, gpu, each.prediction),
+                standing(price, best, runner_up),
+                left_out if rank == 1 else (),
+            ),
             commands=commands(hand_over(jobs, gpu, each.prediction)),
         )
         for rank, (each, price) in enumerate(kept, start=1)

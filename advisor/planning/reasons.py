@@ -1,55 +1,92 @@
 """Why a plan stands where it stands, in one line of numbers."""
 
+from collections import Counter
+from collections.abc import Sequence
+
+from advisor.planning.binding import Binding
 from advisor.planning.objectives import tied
-from advisor.planning.plan import Forecast
+from advisor.planning.plan import LeftOut
 from advisor.prediction.answer import Interval, MixPrediction
-from advisor.sharing import Hybrid, Mig, Serial
+from advisor.sharing import Mig
 
-_BUSY, _FULL = 0.9, 0.9
+_FULL_MEMORY = 0.9
+# Ways that were ruled out are named with their rules, so many of them.
+_NAMED = 2
 
 
-def why(forecast: Forecast, cost: Interval, best: Interval, runner_up: Interval | None) -> str:
-    """What binds under this plan, and how it compares.
+def why(mix: MixPrediction, bound: Binding, standing: str, left_out: Sequence[LeftOut] = ()) -> str:
+    """What binds under a plan, how it compares, and what was not possible instead.
 
     Args:
-        forecast: Of the plan.
+        mix: Of the plan.
+        bound: What binds there.
+        standing: As `standing` says it.
+        left_out: What was ruled out; of the best plan.
+    """
+    parts = [what_binds(mix, bound), standing]
+    if left_out:
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        named = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
+        parts.append(f"ruled out: {named}{more}")
+    return "; ".join(parts)
+
+
+def standing(cost: Interval, best: Interval, runner_up: Interval | None) -> str:
+    """How a plan compares.
+
+    Args:
         cost: Of the plan, by the objective it is ranked by.
         best: The same of the best plan; `cost` itself where this is the best.
         runner_up: The same of the plan behind it, for the best; None: there is no other.
     """
-    return f"{_binds(forecast.prediction)}; {_standing(cost, best, runner_up)}"
-
-
-def _binds(mix: MixPrediction) -> str:
-    if isinstance(mix.sharing, Mig):
-        return "SMs and memory of its own for each job, estimated, not confirmed on hardware"
-    if isinstance(mix.sharing, Hybrid):
-        return "jobs on instances of their own or shared, estimated, not confirmed on hardware"
-    parts = [_gpu_or_host(mix)]
-    if mix.memory_total_mib > _FULL * mix.memory_capacity_mib:
-        parts.append(f"memory {mix.memory_total_mib / mix.memory_capacity_mib:.0%} full")
-    if mix.wide_because:
-        parts.append(mix.wide_because)
-    return ", ".join(parts)
-
-
-def _gpu_or_host(mix: MixPrediction) -> str:
-    if mix.gract is None:
-        return "GPU activity not measured"
-    busy = f"GPU busy {mix.gract:.0%} of the time"
-    if mix.gract >= _BUSY:
-        return f"{busy}: it is the limit"
-    if isinstance(mix.sharing, Serial):
-        return f"{busy}, idle while the host works"
-    return f"{busy}: the host is the limit"
-
-
-def _standing(cost: Interval, best: Interval, runner_up: Interval | None) -> str:
     if cost is not best:
         return _compared(cost, best, "the best")
     if runner_up is None:
         return "nothing else is possible"
     return _compared(cost, runner_up, "the next")
+
+
+def what_binds(mix: MixPrediction, bound: Binding) -> str:
+    """The resource that is the limit, and how full the others are."""
+    parts = [_limit(mix, bound)]
+    if bound.by_host and bound.limit != "host path":
+        parts.append(f"the host holds back {named([mix.jobs[job].job for job in bound.by_host])}")
+    if bound.memory > _FULL_MEMORY:
+        parts.append(f"memory {bound.memory:.0%} full")
+    if mix.wide_because:
+        parts.append(mix.wide_because)
+    if bound.cut == "own instances":
+        parts.append("estimated, not confirmed on hardware")
+    return ", ".join(parts)
+
+
+def named(jobs: Sequence[str]) -> str:
+    """Names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
+    return ", ".join(
+        name if count == 1 else f"{name} x{count}" for name, count in Counter(jobs).items()
+    )
+
+
+def _limit(mix: MixPrediction, bound: Binding) -> str:
+    uses = ", ".join(f"{use.resource} {use.share:.0%}" for use in bound.uses)
+    measured = uses or "GPU activity not measured"
+    match bound.limit:
+        case "host path":
+            least = min(share or 0.0 for share in bound.host_shares)
+            return (
+                f"the host is the limit: its path takes {least:.0%} of a step or more ({measured})"
+            )
+        case "own instances":
+            what = "SMs and memory of its own for each job"
+            return what if isinstance(mix.sharing, Mig) else "jobs on instances, some shared"
+        case "MPS limits":
+            return f"MPS limits hold the jobs back ({measured})"
+        case None:
+            return f"nothing is full ({measured})" if uses else measured
+        case "SMs":
+            return f"the SMs are the limit ({measured})"
+        case resource:
+            return f"{resource} is the limit ({measured})"
 
 
 def _compared(cost: Interval, other: Interval, name: str) -> str:

@@ -1,0 +1,156 @@
+"""What holds each job of a plan back, read off the numbers that are predicted of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.activity import summed_share
+from advisor.prediction.answer import MixPrediction
+from advisor.prediction.capacity import MPS_CAPACITY
+from advisor.sharing import Group, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing.parts import at_once, hybrids
+from advisor.workload.job import Job
+
+Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
+Limit = Resource | Literal["host path", "own instances", "MPS limits"]
+
+# From which share on a resource is called full. Of the SMs it is what training came to under MPS,
+# fitted on an H200 (`advisor.prediction.capacity`); the others are choices.
+FULL: dict[Resource, float] = {
+    "GPU time": 0.9,
+    "SMs": MPS_CAPACITY,
+    "DRAM bandwidth": 0.8,
+    "power": 0.95,
+}
+# From which share of its step in the host path on the host sets a job's pace: a choice.
+HOST_BOUND = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of a resource the jobs use together, as a share of what there is."""
+
+    resource: Resource
+    share: float
+
+    @property
+    def fullness(self) -> float:
+        """Share of what counts as full."""
+        return self.share / FULL[self.resource]
+
+    @property
+    def full(self) -> bool:
+        return self.fullness >= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """What holds the jobs of one plan back.
+
+    Attributes:
+        host_shares: Share of each job's step, at its predicted pace, that its host path takes,
+            0..1, shape (jobs,); None where it was not measured.
+        uses: Of the GPU's resources, the fullest first; those not measured are missing.
+        memory: Share of the memory that the jobs hold.
+        turns: Whether one job at a time has the whole GPU.
+        cut: What gives jobs SMs of their own, if anything does.
+    """
+
+    host_shares: tuple[float | None, ...]
+    uses: tuple[Use, ...]
+    memory: float
+    turns: bool
+    cut: Literal["own instances", "MPS limits"] | None
+
+    def held_by_host(self, job: int) -> bool:
+        """Whether the host path sets the pace of the job at the position `job`."""
+        share = self.host_shares[job]
+        return share is not None and share >= HOST_BOUND
+
+    @property
+    def by_host(self) -> tuple[int, ...]:
+        """Positions of the jobs whose pace the host path sets."""
+        return tuple(filter(self.held_by_host, range(len(self.host_shares))))
+
+    @property
+    def limit(self) -> Limit | None:
+        """What binds the plan as a whole; None where nothing is full."""
+        return "host path" if len(self.by_host) == len(self.host_shares) else self.of_gpu
+
+    @property
+    def of_gpu(self) -> Limit | None:
+        """What binds the jobs that do not wait for their hosts; None where nothing is full."""
+        if self.cut == "own instances":
+            return self.cut
+        fullest = next(iter(self.uses), None)
+        if fullest is not None and fullest.full:
+            return fullest.resource
+        return self.cut
+
+    def limit_of(self, job: int) -> Limit | None:
+        """What binds the job at the position `job`."""
+        return "host path" if self.held_by_host(job) else self.of_gpu
+
+
+def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
+    """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
+    turns = _by_turns(mix.sharing)
+    return Binding(
+        host_shares=tuple(
+            None if (host_s := job.profile.host_s) is None
+            # At the pace alone on this host; how much longer a step takes here is the GPU's doing.
+            else min(1.0, host_s / job.profile.step_s / answer.slowdown)
+            for job, answer in zip(jobs, mix.jobs, strict=True)
+        ),
+        uses=_uses(jobs, gpu, mix, turns=turns),
+        memory=mix.memory_total_mib / mix.memory_capacity_mib,
+        turns=turns,
+        cut=_cut(mix.sharing),
+    )  # fmt: skip
+
+
+def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, *, turns: bool) -> tuple[Use, ...]:
+    """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
+    watts = mix.power_cap_w or gpu.power_limit_w
+    by_time = turns or mix.smact is None
+    found: dict[Resource, float | None] = {
+        "GPU time": mix.gract if by_time else None,
+        "SMs": None if turns else mix.smact,
+        "DRAM bandwidth": _dram(jobs, mix),
+        "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
+    }
+    uses = [
+        Use(resource, min(1.0, share)) for resource, share in found.items() if share is not None
+    ]
+    return tuple(sorted(uses, key=lambda use: -use.fullness))
+
+
+def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
+    """Share of DRAM bandwidth in use, the mean over time if all jobs are as long alone."""
+    runs = at_once(mix.sharing, len(jobs))
+    speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
+    takes = [len(each) / sum(each) for each in speeds]
+    total = 0.0
+    for run, own, took in zip(runs, speeds, takes, strict=True):
+        share = summed_share([jobs[job].profile for job in run], own, "dram_active")
+        if share is None:
+            return None
+        total += share * took / sum(takes)
+    return total
+
+
+def _by_turns(sharing: Sharing) -> bool:
+    if isinstance(sharing, Phases):
+        return all(isinstance(each, Group) and _by_turns(each.sharing) for each in sharing.groups)
+    return isinstance(sharing, Serial | Naive)
+
+
+def _cut(sharing: Sharing) -> Literal["own instances", "MPS limits"] | None:
+    if hybrids(sharing):
+        return "own instances"
+    parts = [each.sharing for each in sharing.groups if isinstance(each, Group)] if isinstance(
+        sharing, Phases
+    ) else [sharing]  # fmt: skip
+    limited = (part for part in parts if isinstance(part, Mps) and part.limits)
+    return "MPS limits" if any(min(part.limits) < 100 for part in limited) else None
