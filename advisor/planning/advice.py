@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu as known_gpu
 from advisor.planning.forecast import forecast
+from advisor.planning.host_path import variants_of
 from advisor.planning.machine import Machine, machine
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
@@ -58,7 +59,9 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     predictor = predictor_of(gpu, models, power_cap_w, here)
     found = _jobs(jobs, gpu, profiles)
     advised = ranked(found, known_gpu(gpu), predictor, objective, conditions)
-    return replace(advised, standing=here.standing(found))
+    return replace(
+        advised, standing=here.standing(found), variants=variants_of(found, gpu, profiles)
+    )
 
 
 def predict(  # noqa: PLR0913 - likewise

@@ -128,6 +128,7 @@ class Recommendation:
         serial: One after the other: what every gain is measured against; also among `plans`.
         plans: Of limits and of MIG layouts the best few only.
         considered: Sharings that were predicted or left out, in all.
+        variants: Profiles of the same work with another loader or execution, where there are any.
     """
 
     gpu: Gpu
@@ -140,6 +141,7 @@ class Recommendation:
     left_out: tuple[LeftOut, ...]
     considered: int
     standing: Standing = Standing()
+    variants: tuple[Profile, ...] = ()
 
     @property
     def best(self) -> Plan:

@@ -123,7 +123,6 @@ def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():
 def test_every_objective_ranks_every_plan(objective):
     advised = advice([HOST_BOUND, GPU_BOUND], objective)
     assert advised.ranked_by == objective
-    assert "the limit" in advised.best.why
     assert "the next" in advised.best.why
 
 
