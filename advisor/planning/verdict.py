@@ -7,7 +7,7 @@ from typing import Literal
 from advisor.planning.binding import Binding, binding
 from advisor.planning.host_path import HostBound, host_bound
 from advisor.planning.objectives import cost, tied
-from advisor.planning.plan import LeftOut, Plan, Recommendation
+from advisor.planning.plan import Plan, Recommendation
 from advisor.sharing import Serial
 
 Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "equal"]
@@ -39,14 +39,12 @@ class Verdict:
         binding: What holds the jobs back under the best plan.
         runner_up: The next plan; None: there is no other.
         host_bound: Jobs whose host path is worth mending, whatever else binds.
-        ruled_out: What was considered and is no plan.
     """
 
     answers: tuple[Answer, ...]
     binding: Binding
     runner_up: Rival | None
     host_bound: tuple[HostBound, ...]
-    ruled_out: tuple[LeftOut, ...]
 
 
 def verdict(advised: Recommendation) -> Verdict:
@@ -60,7 +58,6 @@ def verdict(advised: Recommendation) -> Verdict:
         binding=bound,
         runner_up=next(iter(others), None),
         host_bound=slow,
-        ruled_out=advised.left_out,
     )
 
 

@@ -1,9 +1,12 @@
 """The sentence that answers, before any table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.planning.host_path import HostBound
 from advisor.planning.objectives import cost
 from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
+from advisor.planning.verdict import Verdict, verdict
 from advisor.prediction.answer import Interval
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting import figures
@@ -11,21 +14,12 @@ from advisor.sharing import Hybrid, Mig, Mps, Phases, Serial, Sharing
 
 
 def answer(advised: Recommendation) -> str:
-    """What to do, what that gives, and what does as well."""
-    best = advised.best
-    if len(advised.jobs) == 1:
-        parts = [f"There is nothing to share: one job, done in {_until(best)}."]
-    elif isinstance(best.sharing, Serial):
-        parts = [
-            f"Don't share: run the {len(advised.jobs)} jobs one after another, {_until(best)}."
-        ]
-    else:
-        parts = [f"{_instruction(best.sharing, len(advised.jobs))}: {_outcome(advised, best)}."]
-    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
-    if ties:
-        named = ", ".join(f"{plan.rank} ({kind(plan.sharing)})" for plan in ties[:3])
-        more = f" and {len(ties) - 3} more" if len(ties) > 3 else ""
-        parts.append(f"Equal within our error: {named}{more}.")
+    """What to do, what that gives, what does as well, and what holds the jobs back."""
+    best, found = advised.best, verdict(advised)
+    parts = [_advice(advised), *_others(advised, found)]
+    if found.host_bound:
+        first = "fix-host-first" in found.answers
+        parts.insert(0 if first else len(parts), _host_path(found.host_bound, first=first))
     if not best.prediction.confirmed_on_hardware:
         parts.append("This is estimated, not confirmed on hardware.")
     if best.prediction.power_cap_w is not None:
@@ -33,6 +27,44 @@ def answer(advised: Recommendation) -> str:
     if advised.note:
         parts.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     return " ".join(parts)
+
+
+def _advice(advised: Recommendation) -> str:
+    best, jobs = advised.best, len(advised.jobs)
+    if jobs == 1:
+        return f"There is nothing to share: one job, done in {_until(best)}."
+    if isinstance(best.sharing, Serial):
+        return f"Don't share: run the {jobs} jobs one after another, {_until(best)}."
+    return f"{_instruction(best.sharing, jobs)}: {_outcome(advised, best)}."
+
+
+def _others(advised: Recommendation, found: Verdict) -> list[str]:
+    """What equals the best within our error; else how far behind the next is."""
+    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
+    if ties:
+        shown = [plan for plan in ties if plan in ties[:3] or plan is advised.serial]
+        named = ", ".join(f"{plan.rank} ({kind(plan.sharing)})" for plan in shown)
+        more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
+        return [f"Equal within our error: {named}{more}."]
+    if (rival := found.runner_up) is None:
+        return []
+    name = "Sharing at its best" if "dont-share" in found.answers else "The next"
+    said = f"{name}, {rival.plan.rank} ({kind(rival.plan.sharing)}), is {rival.behind:.0%} behind"
+    return [f"{said}, more than our error."]
+
+
+def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
+    """Whose host path to mend, and how much faster it has been seen."""
+    said = []
+    for each in jobs:
+        said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")
+        if each.variant is not None and each.variant_step_s is not None:
+            said[-1] += (
+                f" ({each.variant} was measured at {figures.duration(each.variant_step_s)} a step "
+                f"instead of {figures.duration(each.step_s)})"
+            )
+    lead = "Fix the host path first" if first else "The host path holds jobs back"
+    return f"{lead}: {'; '.join(said)}."
 
 
 def cap_note(cap_w: float) -> str:

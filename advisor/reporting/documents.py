@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from advisor.planning.binding import Binding
 from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
+from advisor.planning.verdict import verdict
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.prediction.power_cap import CAP_NOTE
+from advisor.reporting.answer import answer
 
 SCHEMA = 1
 
@@ -33,11 +36,40 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "ranked_by": advised.ranked_by,
         "note": advised.note,
         **standing_document(advised.standing),
+        "verdict": _verdict(advised),
         "workloads": {job.name: asdict(job.profile.workload) for job in advised.jobs},
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
     }
+
+
+def binding_document(bound: Binding) -> dict[str, Any]:
+    """What holds the jobs of a plan back; shares of 1."""
+    return {
+        "limit": bound.limit,
+        "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
+        "host_shares": list(bound.host_shares),
+        "uses": {use.resource: use.share for use in bound.uses},
+        "memory": bound.memory,
+    }
+
+
+def _verdict(advised: Recommendation) -> dict[str, Any]:
+    found = verdict(advised)
+    rival = found.runner_up
+    return {
+        "answers": list(found.answers),
+        "text": answer(advised),
+        "binding": binding_document(found.binding),
+        "runner_up": None if rival is None else {
+            "rank": rival.plan.rank,
+            "sharing": str(rival.plan.sharing),
+            "behind": rival.behind,
+            "within_error": rival.within_error,
+        },
+        "host_bound": [asdict(each) for each in found.host_bound],
+    }  # fmt: skip
 
 
 def standing_document(standing: Standing) -> dict[str, Any]:

@@ -22,6 +22,12 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def duration(length_s: float) -> str:
+    """A length of time that was measured, e.g. ``"5.92 ms"``."""
+    unit, size_s = time_unit(length_s)
+    return f"{number(length_s / size_s)} {unit}"
+
+
 def seconds(value: Interval | None) -> str:
     """A duration, e.g. ``"12.3 min (11.0-14.1)"``."""
     return NOT_MEASURED if value is None else _with_interval(value, *time_unit(value.p50))

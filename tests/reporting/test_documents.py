@@ -54,8 +54,8 @@ def test_what_was_not_measured_is_null():
 def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
-        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "stale", "workloads",
-        "serial", "plans", "left_out",
+        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "stale", "verdict",
+        "workloads", "serial", "plans", "left_out",
     }  # fmt: skip
     for plan in (document["serial"], *document["plans"]):
         assert plan.keys() == {"rank", "ties_best", "commands", "why"} | PREDICTION
