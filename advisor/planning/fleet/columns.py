@@ -3,15 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from advisor.planning.plan import Objective
-from advisor.sharing import Group, Hybrid, Mps, Naive, Serial
+from advisor.planning.fleet.renumbered import groups_of
+from advisor.sharing import Group, Serial, Sharing
 from advisor.simulation.repartition import repartition_s
 from advisor.workload.job import Job
-
-Aim = Objective | Literal["mean-completion", "deadlines"]
-"""What a plan of many groups can be best at."""
 
 Team = tuple[int, ...]
 """Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
@@ -63,13 +59,15 @@ class Column:
             of a throughput, in units of the time that each job takes alone.
         energy_j: Of its GPU until the last ends; None: not known.
         foretold: Whether the predictor answered for it; else it is a rough estimate.
+        batches: Examples a step of each job, as `Setup` has them.
     """
 
     team: Team
-    sharing: Serial | Naive | Mps | Hybrid
+    sharing: Sharing
     ends_s: tuple[float, ...]
     energy_j: float | None
     foretold: bool
+    batches: tuple[int, ...] = ()
 
     @property
     def runs_s(self) -> float:
@@ -79,18 +77,16 @@ class Column:
     @property
     def set_up_s(self) -> float:
         """To make an idle GPU ready for it."""
-        return repartition_s(_IDLE, self._group)
+        return repartition_s(_IDLE, groups_of(self.sharing, self._numbers)[0])
 
     @property
     def clear_s(self) -> float:
         """To make its GPU idle again."""
-        return repartition_s(self._group, _IDLE)
+        return repartition_s(groups_of(self.sharing, self._numbers)[-1], _IDLE)
 
     @property
-    def _group(self) -> Group | Hybrid:
-        if isinstance(self.sharing, Hybrid):
-            return self.sharing
-        return Group(tuple(range(1, len(self.team) + 1)), self.sharing)
+    def _numbers(self) -> tuple[int, ...]:
+        return tuple(range(1, len(self.team) + 1))
 
 
 @dataclass(frozen=True, slots=True)

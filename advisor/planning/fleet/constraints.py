@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import floor
 from typing import Any, NamedTuple
 
 from advisor.planning.fleet.columns import Column, Placed
 from advisor.planning.fleet.goals import Problem
 
 # Times are whole numbers of a unit, of which the longest plan has so many; slowdowns and joules
-# are whole numbers of these parts, the joules of those of an idle GPU in one unit.
-_RESOLUTION, _SLOWDOWN_PARTS, _IDLE_PARTS = 2**24, 10_000, 1_000
+# are whole numbers of these parts, the joules of those of an idle GPU in one unit. All are rounded
+# down, so that no plan costs less than the least that is found.
+_RESOLUTION, _SLOWDOWN_PARTS, _IDLE_PARTS = 2**16, 10_000, 1_000
 _LEAST_IDLE_W = 1.0
 
 
@@ -55,7 +57,7 @@ class Search:
             case "mean-completion":
                 cost = wanted * self._unit_s / sum(self.problem.counts)
             case "fairness":
-                cost = wanted / _SLOWDOWN_PARTS
+                cost = (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
             case "deadlines":
                 cost = wanted // (self._latest + 1)
             case "energy":
@@ -77,8 +79,8 @@ class Search:
 
     @property
     def _latest(self) -> int:
-        """No job ends later; with room for rounding."""
-        return _RESOLUTION + 4 * sum(self.problem.counts)
+        """No job ends later."""
+        return _RESOLUTION
 
     @property
     def _part_j(self) -> float:
@@ -86,7 +88,7 @@ class Search:
         return idle_w * self._unit_s / _IDLE_PARTS
 
     def _units(self, seconds: float) -> int:
-        return round(seconds / self._unit_s)
+        return floor(seconds / self._unit_s)
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
@@ -160,7 +162,7 @@ class Search:
         worst = self.model.new_int_var(0, most, "")
         for column, there, start in self._pieces:
             for kind, end_s in set(zip(column.team, column.ends_s, strict=True)):
-                alone = max(1, self._units(self.problem.alone_s[kind]))
+                alone = 1 + self._units(self.problem.alone_s[kind])
                 ends = start + self._units(end_s) * there
                 self.model.add(alone * worst >= _SLOWDOWN_PARTS * ends)
         return worst
@@ -172,7 +174,7 @@ class Search:
                 deadline_s = self.problem.deadlines_s[kind]
                 if deadline_s is not None:
                     missed = self.model.new_bool_var("")
-                    due = min(self._latest, self._units(deadline_s))
+                    due = min(self._latest, self._units(deadline_s) + 1)
                     ends = start + self._units(end_s) * there
                     self.model.add(ends <= due + self._latest * missed)
                     yield missed
@@ -180,7 +182,7 @@ class Search:
     def _joules(self) -> Any:
         idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
         beyond_idle = [
-            round(((column.energy_j or 0.0) - idle_w * column.runs_s) / self._part_j) * there
+            floor(((column.energy_j or 0.0) - idle_w * column.runs_s) / self._part_j) * there
             for column, there, _ in self._pieces
         ]
         return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self._end

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from advisor.planning.fleet.columns import Aim, Placed
+from advisor.planning.fleet.columns import Placed
+from advisor.planning.plan import Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Problem:
         idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
     """
 
-    aim: Aim
+    aim: Objective
     gpus: int
     counts: tuple[int, ...]
     alone_s: tuple[float, ...]
