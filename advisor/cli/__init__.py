@@ -16,6 +16,7 @@ from advisor import __version__
 from advisor.cli import (
     advice,
     estimating,
+    explaining,
     exporting,
     geometry,
     learning,
@@ -35,6 +36,7 @@ _FIRST = "Try this first:  advisor recommend"
 _app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EPILOG)
 _app.command()(advice.recommend)
 _app.command()(advice.predict)
+_app.command()(explaining.explain)
 _app.command()(simulating.simulate)
 _app.command()(exporting.export)
 _app.command()(estimating.estimate_memory)

@@ -51,16 +51,18 @@ class Binding:
     Attributes:
         host_shares: Share of each job's step, at its predicted pace, that its host path takes,
             0..1, shape (jobs,); None where it was not measured.
+        gpu_shares: Likewise, in which the GPU works for it.
+        alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Of the GPU's resources, the fullest first; those not measured are missing.
         memory: Share of the memory that the jobs hold.
-        turns: Whether one job at a time has the whole GPU.
         cut: What gives jobs SMs of their own, if anything does.
     """
 
     host_shares: tuple[float | None, ...]
+    gpu_shares: tuple[float | None, ...]
+    alone: frozenset[int]
     uses: tuple[Use, ...]
     memory: float
-    turns: bool
     cut: Literal["own instances", "MPS limits"] | None
 
     def held_by_host(self, job: int) -> bool:
@@ -90,28 +92,53 @@ class Binding:
 
     def limit_of(self, job: int) -> Limit | None:
         """What binds the job at the position `job`."""
-        return "host path" if self.held_by_host(job) else self.of_gpu
+        if self.held_by_host(job):
+            return "host path"
+        if job in self.alone:
+            return "GPU time" if (self.gpu_shares[job] or 0.0) >= FULL["GPU time"] else None
+        return self.of_gpu
+
+    def use_of(self, job: int) -> float | None:
+        """How much is used of what binds the job at `job`, 0..1; None where that has no measure."""
+        limit = self.limit_of(job)
+        if limit == "host path":
+            return self.host_shares[job]
+        if job in self.alone:
+            return self.gpu_shares[job]
+        return next((use.share for use in self.uses if use.resource == limit), None)
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
-    turns = _by_turns(mix.sharing)
+    cut = _cut(mix.sharing)
+    runs = [] if cut == "own instances" else at_once(mix.sharing, len(jobs))
     return Binding(
-        host_shares=tuple(
-            None if (host_s := job.profile.host_s) is None
-            # At the pace alone on this host; how much longer a step takes here is the GPU's doing.
-            else min(1.0, host_s / job.profile.step_s / answer.slowdown)
-            for job, answer in zip(jobs, mix.jobs, strict=True)
-        ),
-        uses=_uses(jobs, gpu, mix, turns=turns),
+        host_shares=_of_steps([job.profile.host_s for job in jobs], jobs, mix),
+        gpu_shares=_of_steps([job.profile.gpu_s for job in jobs], jobs, mix),
+        alone=frozenset(run[0] for run in runs if len(run) == 1),
+        uses=_uses(jobs, gpu, mix),
         memory=mix.memory_total_mib / mix.memory_capacity_mib,
-        turns=turns,
-        cut=_cut(mix.sharing),
-    )  # fmt: skip
+        cut=cut,
+    )
 
 
-def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, *, turns: bool) -> tuple[Use, ...]:
+def _of_steps(
+    parts_s: Sequence[float | None], jobs: Sequence[Job], mix: MixPrediction
+) -> tuple[float | None, ...]:
+    """Each part of a step that was measured alone, as a share of the predicted step.
+
+    How much longer than alone a step takes is the GPU's doing; a host of another speed changes
+    the host path and a step that waits for it alike.
+    """
+    return tuple(
+        None if part_s is None else min(1.0, part_s / job.profile.step_s / answer.slowdown)
+        for part_s, job, answer in zip(parts_s, jobs, mix.jobs, strict=True)
+    )
+
+
+def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
     """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
+    turns = _by_turns(mix.sharing)
     watts = mix.power_cap_w or gpu.power_limit_w
     by_time = turns or mix.smact is None
     found: dict[Resource, float | None] = {

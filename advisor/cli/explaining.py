@@ -1,0 +1,71 @@
+"""``advisor explain``: two plans for the same jobs, and what makes the difference."""
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.advice import chosen_jobs
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    By,
+    Calibration,
+    GpuKey,
+    JobFile,
+    Jobs,
+    Models,
+    PowerCap,
+    Profiles,
+)
+from advisor.cli.output import show, show_json, warn
+from advisor.errors import InvalidInput
+
+_Plan = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="A sharing as `predict` takes it, or a FILE.json that `export` wrote.",
+        show_default=False,
+    ),
+]
+
+
+def explain(
+    first: _Plan,
+    second: _Plan,
+    jobs: Jobs = None,
+    job_file: JobFile = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    profiles: Profiles = None,
+    models: Models = None,
+    calibration: Calibration = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two PLANs for the JOBs: what changes for each job, why, and if it exceeds the error.
+
+    For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
+    """
+    from advisor.planning.explain import explain as explained
+    from advisor.planning.explain import of_the_same_jobs, plan_named
+    from advisor.planning.plan_file import Planned
+    from advisor.reporting.comparison import comparison_document, comparison_report
+    from advisor.running.present import present_machine
+
+    plans = plan_named(first, profiles), plan_named(second, profiles)
+    if files := [plan for plan in plans if isinstance(plan, Planned)]:
+        if jobs or job_file:
+            raise InvalidInput("a plan file has jobs of its own: name no JOB beside it")
+        gpu, chosen = (planned := of_the_same_jobs(files)).gpu, planned.jobs
+    else:
+        chosen = chosen_jobs(jobs, job_file, gpu, profiles)
+    found = explained(
+        plans, chosen, gpu, objective=objective, models=models, power_cap_w=power_cap,
+        calibration=calibration, present=present_machine(gpu),
+    )  # fmt: skip
+    warn(found.plans[0].standing.stale)
+    if as_json:
+        show_json(comparison_document(found))
+    else:
+        show(comparison_report(found))
