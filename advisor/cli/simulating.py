@@ -21,6 +21,7 @@ from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from advisor.simulation.outcome import Simulation
     from advisor.workload.arrivals import Arrival
 
 # Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
@@ -59,6 +60,9 @@ def simulate(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev there.")
     ] = None,
+    kernels: Annotated[
+        bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
+    ] = False,
     power_cap: PowerCap = None,
     profiles: Profiles = None,
     models: Models = None,
@@ -69,12 +73,12 @@ def simulate(
     from advisor.planning.over_time import simulate as simulated
     from advisor.planning.plan_file import read_plan
     from advisor.reporting.over_time import simulation_document, simulation_report
-    from advisor.reporting.perfetto import trace_text
     from advisor.running.present import present_machine
     from advisor.simulation.simulate import Fleet
     from advisor.workload.arrivals import Arrival
-    from advisor.workload.writing import write_whole
 
+    if kernels and not trace:
+        raise InvalidInput("kernels are written into a trace: name one with --trace FILE")
     if sum(map(bool, (jobs or job_file, trace_in, plan))) > 1:
         raise InvalidInput(
             "jobs are named, or in a file, or come by --trace-in or --plan: one of these"
@@ -101,11 +105,20 @@ def simulate(
     )
     warn(found.standing.stale)
     if trace:
-        write_whole(trace, trace_text(found.simulation))
+        _write_trace(trace, found.simulation, kernels, models)
     if as_json:
         show_json(simulation_document(found))
     else:
         show(simulation_report(found))
+
+
+def _write_trace(trace: Path, simulation: "Simulation", kernels: bool, models: Path | None) -> None:
+    from advisor.planning.over_time import first_kernels
+    from advisor.reporting.perfetto import trace_text
+    from advisor.workload.writing import write_whole
+
+    ran = first_kernels(simulation, models) if kernels else ()
+    write_whole(trace, trace_text(simulation, ran))
 
 
 def _arrivals(

@@ -12,14 +12,17 @@ from advisor.planning.advice import predictor_of
 from advisor.planning.limits import MAX_OOM_PROBABILITY
 from advisor.planning.machine import machine
 from advisor.planning.plan import Standing
+from advisor.prediction.model import load_model
 from advisor.prediction.placed import placed
+from advisor.prediction.recording import Ran, recorded
 from advisor.sharing import Hybrid, Mps, Phases, Sharing, parse_sharing
-from advisor.sharing.parts import check_count
+from advisor.sharing.parts import check_count, only
 from advisor.simulation.outcome import Simulation
 from advisor.simulation.paces import Paces
 from advisor.simulation.simulate import Fleet, simulated
 from advisor.workload.arrivals import Arrival
 from advisor.workload.staleness import Present
+from advisor.workload.store import model_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,19 @@ def simulate(  # noqa: PLR0913 - each says one thing, all but three by its name
     paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
     distinct = list({id(each.job): each.job for each in arrivals}.values())
     return OverTime(simulated(arrivals, paces, fleet), here.standing(distinct))
+
+
+def first_kernels(found: Simulation, models: Path | None = None) -> tuple[Ran, ...]:
+    """What the jobs that start first run, kernel by kernel, as replay has it.
+
+    Raises:
+        InvalidInput: They share neither by time slices nor by MPS, or a profile has no trace.
+    """
+    gpu, lived = known_gpu(found.gpu), [found.jobs[number] for number in found.first.jobs]
+    in_phases = isinstance(found.sharing, Phases)
+    named = found.first.jobs if in_phases else [each.place for each in lived]
+    physics = load_model(model_path(gpu.key, models)).physics
+    return recorded([each.job.profile for each in lived], only(found.sharing, named), gpu, physics)
 
 
 def _check(fleet: Fleet, at_once: int | None) -> None:

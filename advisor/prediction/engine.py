@@ -4,7 +4,8 @@ Times are in seconds. Tenant ``i`` plays the kernels ``starts[i] .. starts[i + 1
 again; ``kernels`` has the rows `LAUNCH`, `DURATION`, `DEMAND`, shape (3, kernels), and ``paces``
 the rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last
 one that was done, after a first stretch in which the tenants fall into their rhythm, so that a
-short replay is not biased by its ends.
+short replay is not biased by its ends. Rows of `log` are filled with tenant, kernel, start and end
+of what runs, in the order of the ends, as far as they go; shape (rows, 4).
 """
 
 import numpy as np
@@ -73,6 +74,15 @@ def _pace(elapsed, done):
 
 
 @_compiled
+def _note(log, row, i, kernel, start, end):
+    """Write down that a kernel ran; returns the next free row."""
+    if row == len(log):
+        return row
+    log[row, 0], log[row, 1], log[row, 2], log[row, 3] = i, kernel, start, end
+    return row + 1
+
+
+@_compiled
 def _share_out(left, demand, limits, exponents, ceded, queue, active, rate):
     """Give the SMs out along the queue: fills `rate`, returns seconds until one is done."""
     waiting = 0.0
@@ -114,7 +124,7 @@ def _wake(now, ready, queue, active, asleep, sleeping):
 
 
 @_compiled
-def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events):
+def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log):
     """Seconds a step of each tenant when kernels run side by side, shape (tenants,).
 
     Of the SMs that become free while a kernel still has blocks to start, the share `ceded` goes
@@ -126,26 +136,30 @@ def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events)
     queue, asleep = np.zeros(tenants, dtype=np.uint64), np.arange(tenants).astype(np.uint64)
     rate, demand = np.zeros(tenants), kernels[DEMAND, at]
     now, began, events, active, sleeping = 0.0, -1.0, 0, 0, tenants
-    before = state[_STEPS].copy()
+    before, row, since = state[_STEPS].copy(), 0, np.full(tenants, _NEVER)
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
             began, before = now, _done(starts, kernels, at, state)
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
         pause = _share_out(left, demand, limits, exponents, ceded, queue, active, rate)
         pause = min(pause, next_ready - now)
-        now += pause
         running = 0
         for place in range(active):
             i = queue[place]
+            if rate[i] > _DUST and since[i] > now:
+                since[i] = now
             left[i] -= rate[i] * pause
             if left[i] > _DUST:
                 queue[running] = i
                 running += 1
             else:
-                _advance(i, now, starts, kernels, paces, at, state)
+                row = _note(log, row, i, at[i] - starts[i], since[i], now + pause)
+                since[i] = _NEVER
+                _advance(i, now + pause, starts, kernels, paces, at, state)
                 demand[i] = kernels[DEMAND, at[i]]
                 asleep[sleeping] = i
                 sleeping += 1
+        now += pause
         events += active - running
         active = running
     return _pace(now - began, _done(starts, kernels, at, state) - before)
@@ -166,7 +180,7 @@ def _next_owner(owner, now, state):
 
 
 @_compiled
-def naive(starts, kernels, paces, slicing, horizon_s, max_events):
+def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
     """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
 
     `slicing` holds the seconds of a slice, of an idle owner's patience, and of a switch.
@@ -174,7 +188,7 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events):
     slice_s, patience_s, switch_s = slicing
     at, state = _begin(starts, kernels)
     tenants = len(at)
-    now, began, events, owner, slice_end = 0.0, -1.0, 0, 0, slice_s
+    now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
     before = state[_STEPS].copy()
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
@@ -189,8 +203,11 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events):
         evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
         if begin + state[_LEFT, owner] <= evicted:
             now = begin + state[_LEFT, owner]
+            row = _note(log, row, owner, at[owner] - starts[owner], begin, now)
             _advance(owner, now, starts, kernels, paces, at, state)
         else:
+            if evicted > begin:
+                row = _note(log, row, owner, at[owner] - starts[owner], begin, evicted)
             state[_LEFT, owner] -= max(0.0, evicted - begin)
             owner = _next_owner(owner, evicted, state)
             now = evicted if idle else evicted + switch_s

@@ -96,7 +96,7 @@ def _steps_in_room(
     if len(known) < len(wholes):
         return _by_capacity(tenants, part.sharing, room)
     scripts = [
-        on_part(whole, room.share, room.bandwidth, _dram_share(profile))
+        on_part(whole, room.share, room.bandwidth, dram_share(profile))
         for whole, profile in zip(known, tenants, strict=True)
     ]
     alone_s = [replay_mps([each], [1.0], [1.0], 0.0, Effort())[0] for each in known]
@@ -138,7 +138,7 @@ def _moving_s(profile: Profile) -> float:
     return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
 
 
-def _dram_share(profile: Profile) -> float:
+def dram_share(profile: Profile) -> float:
     """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
     busy_s = (profile.busy_share or 0.0) * profile.step_s
     return min(1.0, _moving_s(profile) / busy_s) if busy_s else 0.0

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.distilled import Crowds, Distilled
+from advisor.prediction.memory import MPS_SERVER_MIB
 from advisor.prediction.model import Model, mode_of
+from advisor.prediction.rough import Rough
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import Summaries, summaries
 from advisor.sharing import Mps, Naive
@@ -17,10 +19,15 @@ from advisor.workload.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The distilled predictor, asked about one set of jobs."""
+    """The distilled predictor, asked about one set of jobs.
+
+    Attributes:
+        rough: Asked about parts of the set, and in parts of the GPU.
+    """
 
     distilled: Distilled
     jobs: Summaries
+    rough: Rough
 
     def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
@@ -57,4 +64,8 @@ def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
     if model.distilled is None:
         return None
     jobs = summaries(profiles, gpu, model.physics)
-    return None if jobs is None else Quick(model.distilled, jobs)
+    return (
+        None
+        if jobs is None
+        else Quick(model.distilled, jobs, Rough(tuple(profiles), gpu, model, MPS_SERVER_MIB))
+    )

@@ -7,7 +7,13 @@ import numpy as np
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.remembered import once_a_profile
-from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
+from advisor.prediction.replay import (
+    UNLOGGED,
+    Effort,
+    TimeSlicing,
+    replay_mps,
+    replay_naive,
+)
 from advisor.prediction.script import Floats, script
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
@@ -74,16 +80,19 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
     return float(np.mean(found)) if found else 1.0
 
 
-def rehearse(
+def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
     profiles: Sequence[Profile],
     sharing: Naive | Mps,
     gpu: Gpu,
     physics: Physics,
     effort: Effort | None = None,
+    *,
+    log: Floats = UNLOGGED,
 ) -> Floats | None:
     """Seconds of a step of each job by replay alone, shape (jobs,).
 
     A script replayed alone takes the step measured alone, so these need no further scaling.
+    What runs when is written into `log`, as `replay.replay_mps` does.
 
     Returns:
         None where a profile has no kernel trace.
@@ -95,13 +104,13 @@ def rehearse(
         return None
     alone_s = np.array([each.step_s for each in profiles])
     if isinstance(sharing, Naive):
-        shared = replay_naive(played, physics.slicing, effort)
+        shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
         shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if sharing.limits:
             powers = [_exponent(each, gpu, physics) for each in profiles]
-        shared = replay_mps(played, shares, powers, physics.ceded, effort)
+        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
     limits = sharing.limits if isinstance(sharing, Mps) else ()
     return alike(np.maximum(shared, alone_s), profiles, limits)
 

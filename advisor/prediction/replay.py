@@ -68,12 +68,18 @@ def _horizon_s(scripts: Sequence[Script], effort: Effort) -> float:
     return effort.steps * max(alone) * len(scripts)
 
 
-def replay_mps(
+# Where nobody asks what ran when.
+UNLOGGED = np.zeros((0, 4))
+
+
+def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it goes
     scripts: Sequence[Script],
     limits: Sequence[float],
     exponents: Sequence[float],
     ceded: float,
     effort: Effort,
+    *,
+    log: Floats = UNLOGGED,
 ) -> Floats:
     """Seconds of a step of each tenant under MPS, shape (tenants,).
 
@@ -85,20 +91,25 @@ def replay_mps(
         ceded: Share of the SMs that a kernel leaves, while it runs, to those that became ready
             after it, 0..1.
         effort: How long to replay.
+        log: Filled, as far as its rows go, with tenant, kernel of its script, start and end of
+            what runs, shape (rows, 4), in seconds.
     """
     mps, _ = _compiled()
     steps: Floats = mps(
         *_columns(scripts), np.asarray(limits, dtype=np.float64),
         np.asarray(exponents, dtype=np.float64), ceded, _horizon_s(scripts, effort), effort.events,
+        log,
     )  # fmt: skip
     return steps
 
 
-def replay_naive(scripts: Sequence[Script], slicing: TimeSlicing, effort: Effort) -> Floats:
-    """Seconds of a step of each tenant under time slicing, shape (tenants,)."""
+def replay_naive(
+    scripts: Sequence[Script], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
+) -> Floats:
+    """Seconds of a step of each tenant under time slicing, shape (tenants,); `log` as above."""
     _, naive = _compiled()
     steps: Floats = naive(
         *_columns(scripts), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
-        _horizon_s(scripts, effort), effort.events,
+        _horizon_s(scripts, effort), effort.events, log,
     )  # fmt: skip
     return steps

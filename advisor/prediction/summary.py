@@ -57,7 +57,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
     return Summaries(
         step_s=np.array([each.step_s for each in profiles]),
         limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
-        fixed=np.array([_fixed(*pair) for pair in pairs]),
+        fixed=np.array([fixed_of(*pair) for pair in pairs]),
     )
 
 
@@ -76,7 +76,7 @@ def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Fl
     return np.array(rows)
 
 
-def _fixed(profile: Profile, played: Script) -> Floats:
+def fixed_of(profile: Profile, played: Script) -> Floats:
     seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
     busy = profile.busy_share or 1.0
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0

@@ -5,9 +5,10 @@ thread for each of its places.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from advisor.prediction.recording import Ran
 from advisor.simulation.outcome import Lived, Simulation, Usage
 from advisor.simulation.passes import parts
 
@@ -18,12 +19,22 @@ _Event = dict[str, Any]
 _WAITING = 0  # the process of jobs that wait; GPU n is process n + 1
 
 
-def trace_text(simulation: Simulation) -> str:
-    """The trace as JSON."""
+def trace_text(simulation: Simulation, kernels: Sequence[Ran] = ()) -> str:
+    """The trace as JSON.
+
+    Args:
+        simulation: All of it.
+        kernels: Of the jobs of `Simulation.first`, replayed; shown as a process of their own.
+    """
     document = {
         "displayTimeUnit": "ms",
         "otherData": {"what": "simulated by advisor, not measured"},
-        "traceEvents": [*_names(simulation), *_jobs(simulation), *_counters(simulation)],
+        "traceEvents": [
+            *_names(simulation),
+            *_jobs(simulation),
+            *_counters(simulation),
+            *_kernels(simulation, kernels),
+        ],
     }
     return json.dumps(document, allow_nan=False) + "\n"
 
@@ -75,6 +86,20 @@ def _waits(number: int, lived: Lived) -> Iterator[_Event]:
         yield {
             "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number, "ts": 1e6 * at_s,
             "pid": _WAITING, "tid": 0,
+        }  # fmt: skip
+
+
+def _kernels(simulation: Simulation, kernels: Sequence[Ran]) -> Iterator[_Event]:
+    if not kernels:
+        return
+    process, first = simulation.gpus + 1, simulation.first
+    yield _named("process_name", process, 0, "kernels of the jobs that start first, replayed")
+    for thread, number in enumerate(first.jobs):
+        yield _named("thread_name", process, thread, simulation.jobs[number].job.name)
+    for ran in kernels:
+        yield {
+            "name": ran.kind, "cat": "kernel", "ph": "X", "pid": process, "tid": ran.job,
+            "ts": 1e6 * (first.start_s + ran.start_s), "dur": 1e6 * (ran.end_s - ran.start_s),
         }  # fmt: skip
 
 

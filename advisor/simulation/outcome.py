@@ -97,6 +97,11 @@ class Simulation:
     confirmed_on_hardware: bool
 
     @property
+    def first(self) -> Usage:
+        """What the GPU that is used first does first."""
+        return min(self.usage, key=lambda each: (each.start_s, each.gpu))
+
+    @property
     def jobs_per_hour(self) -> float:
         return len(self.jobs) / self.makespan_s.p50 * _HOUR_S
 

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -83,9 +84,23 @@ def test_perfetto_finds_jobs_their_epochs_and_counters_in_the_trace(advisor, arr
     assert all(each.get("dur", 0) >= 0 for each in events)
 
 
+def test_perfetto_shows_the_first_kernels_of_each_job_one_after_another(advisor, tmp_path):
+    words = ["resnet26-cifar10-bs128:2", BERT, "--sharing", "mps=43,57,86", "--kernels"]
+    advisor("simulate", *words, "--trace", tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    kernels = [each for each in events if each.get("cat") == "kernel"]
+    assert {each["tid"] for each in kernels} == {0, 1, 2}
+    for job in range(3):
+        own = [each for each in kernels if each["tid"] == job]
+        for before, after in pairwise(own):
+            assert before["ts"] + before["dur"] <= after["ts"] + 1e-3
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
+        ([BERT, "--kernels"], 2, "name one with --trace FILE"),
+        ([BERT, "--sharing", "mig=7g.141gb", "--kernels", "--trace", "t.json"], 2, "not under mig"),
         ([BERT, "--trace-in", "a.csv"], 2, "one of these"),
         (["--trace-in", "none.csv"], 2, "none.csv: No such file or directory"),
         ([BERT, "--gpus", "0"], 2, "--gpus"),
