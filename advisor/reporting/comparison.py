@@ -57,8 +57,8 @@ def job_reason(found: Comparison, change: JobChange) -> str:
     less = change.step_s.less
     if less is not None:
         pairs = [pairs[1 - less], pairs[less]]
-        gained = change.slowdown[1 - less] / change.slowdown[less] - 1
-        lead = f"{gained:.0%} faster under {pairs[1][0]}"
+        faster = change.slowdown[1 - less] / change.slowdown[less]
+        lead = f"{figures.number(faster)}x as fast under {pairs[1][0]}"
     else:
         pairs.sort(key=lambda pair: pair[0])
         lead = "pace equal within our error"
