@@ -1,5 +1,6 @@
 """A profile's kernel trace as what replay plays: arrays, fitted to the measured solo pace."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,6 +73,7 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
         np.asarray(trace.duration_us) * 1e-6,
         demand(trace, sms, packing),
         profile.gpu_s or 0.0,
+        trace.stream_of,
     )
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
     host_bound = profile.host_s >= busy_s
@@ -88,21 +90,40 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
 
 
 def _in_turn(
-    launch_s: Floats, duration_s: Floats, demanded: Floats, gpu_s: float
+    launch_s: Floats,
+    duration_s: Floats,
+    demanded: Floats,
+    gpu_s: float,
+    stream_of: Sequence[int] | None,
 ) -> tuple[Floats, Floats, Floats]:
     """Kernels that ran beside each other, on streams of one job, as fewer that run in turn.
 
-    Where kernels add up to more than the time in which any ran, neighbours are taken together:
-    as many as ran at once, for as long as they took, with all the SMs that they used.
+    Where kernels add up to more than the time in which any ran, neighbours on different streams
+    are taken together, for as long as they took, with all the SMs that they used: they wait for
+    mates at the same time. Where streams are not known, as many as ran at once on average.
     """
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:
         return launch_s, duration_s, demanded
-    group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
+    if stream_of is None:
+        group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
+    else:
+        group = _side_by_side(stream_of)
     work = np.bincount(group, duration_s * demanded)
     together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
     first = np.searchsorted(group, np.arange(group[-1] + 1))
     return launch_s[first], together_s, np.minimum(1.0, work / together_s)
+
+
+def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
+    """Groups of neighbours no two of which are of one stream, by number, shape (kernels,)."""
+    groups, busy, number = [], set[int](), 0
+    for stream in stream_of:
+        if stream in busy:
+            busy, number = set(), number + 1
+        busy.add(stream)
+        groups.append(number)
+    return np.array(groups)
 
 
 def on_part(

@@ -162,6 +162,7 @@ def _work(event: _Event, phase: int, launch_us: float, limits: SmLimits) -> GpuW
         blocks=blocks,
         threads=threads,
         resident_blocks=resident,
+        stream=int(event["args"].get("stream", 0)),
     )
 
 

@@ -23,6 +23,7 @@ class GpuWork:
         blocks: Of the grid; 0 for a copy or memset, and so the next two.
         threads: Of a block.
         resident_blocks: That fit on an SM at once.
+        stream: CUDA's number of the stream it ran on.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class GpuWork:
     blocks: int
     threads: int
     resident_blocks: int
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +93,13 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
         blocks=tuple(work.blocks for work in step.work),
         threads=tuple(work.threads for work in step.work),
         resident_blocks=tuple(work.resident_blocks for work in step.work),
+        stream_of=_streams(step),
     )
+
+
+def _streams(step: TracedStep) -> tuple[int, ...] | None:
+    """Streams by the order in which they were first used; None where there is one."""
+    numbers = list(dict.fromkeys(work.stream for work in step.work))
+    if len(numbers) == 1:
+        return None
+    return tuple(numbers.index(work.stream) for work in step.work)

@@ -25,6 +25,8 @@ class KernelTrace:
         threads: Threads of a block; 0 for a copy.
         resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
             threads and block slots; 0 for a copy.
+        stream_of: CUDA stream that it ran on, by number from 0; None where all ran on one, or in
+            profiles of before this was recorded.
 
     Raises:
         InvalidInput: The columns differ in length, or a number cannot be true.
@@ -39,9 +41,14 @@ class KernelTrace:
     blocks: tuple[int, ...]
     threads: tuple[int, ...]
     resident_blocks: tuple[int, ...]
+    stream_of: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        columns = {name: len(getattr(self, name)) for name in self.__slots__ if name != "classes"}
+        columns = {
+            name: len(column)
+            for name in self.__slots__
+            if name != "classes" and (column := getattr(self, name)) is not None
+        }
         if len(set(columns.values())) != 1 or not self.class_of:
             raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
         if not all(0 <= index < len(self.classes) for index in self.class_of):
@@ -50,8 +57,10 @@ class KernelTrace:
             raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
         if any(later < earlier for earlier, later in pairwise(self.launch_us)):
             raise InvalidInput("a trace's launch times must not decrease")
-        if min(self.blocks + self.threads + self.resident_blocks) < 0:
-            raise InvalidInput("a kernel's blocks, threads and resident blocks are at least 0")
+        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
+            raise InvalidInput(
+                "a kernel's blocks, threads, resident blocks and stream are at least 0"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,3 +68,14 @@ def test_kernels_of_two_streams_that_ran_side_by_side_are_replayed_as_one_after_
     assert len(played.duration_s) == pytest.approx(kernels / 2, abs=1)
     assert played.duration_s.sum() == pytest.approx(JOB.gpu_s, rel=0.02)
     assert played.demand == pytest.approx(2 * 40 / H200.sms, rel=0.02)
+
+
+def test_kernels_of_known_streams_are_taken_together_where_their_streams_differ():
+    kernels = 2 * len(JOB.trace.duration_us)
+    twice = synthetic.trace(kernels, 2 * JOB.gpu_s, JOB.host_s, blocks=40)
+    apart = replace(twice, stream_of=(0, 0, 1, 1) * (kernels // 4))
+    played = script(replace(JOB, trace=apart), H200.sms, 0.0)
+    # 0 | 0 1 | 1 0 | 0 1 | 1 0 ...: but for the first and the last, two at a time.
+    assert len(played.duration_s) == kernels / 2 + 1
+    assert played.duration_s.sum() == pytest.approx(JOB.gpu_s, rel=0.02)
+    assert played.demand[1:-1] == pytest.approx(2 * 40 / H200.sms, rel=0.02)

@@ -1,6 +1,7 @@
 """From what torch's profiler exports to the compact trace of a step."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,17 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     assert trace.blocks == (0, 80, 0, 80)
     assert trace.threads == (0, 256, 0, 256)
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
+
+
+def test_a_trace_names_streams_where_there_are_several():
+    (step,) = one_step().steps()
+    assert kernel_trace(step, (100e-6, 200e-6)).stream_of is None
+    streams = (20, 7, 20, 13)
+    work = tuple(
+        replace(one, stream=number) for one, number in zip(step.work, streams, strict=True)
+    )
+    apart = kernel_trace(replace(step, work=work), (100e-6, 200e-6))
+    assert apart.stream_of == (0, 1, 0, 2)
 
 
 def test_launches_are_told_from_the_steps_start_without_the_pauses_between_its_parts():
