@@ -59,7 +59,7 @@ def host_bound(
         best = _fastest(profile, known)
         found[profile.name] = HostBound(
             job=profile.name, host_share=host_share, gpu_share=gpu_share, step_s=profile.step_s,
-            variant=best and best.name, variant_step_s=best and best.step_s,
+            variant=best.name if best else None, variant_step_s=best.step_s if best else None,
         )  # fmt: skip
     return tuple(found.values())
 

@@ -1,9 +1,12 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.planning.host_path import variants_of
+from advisor.planning.objectives import cost, tied
 from advisor.planning.ranking import ranked
 from advisor.planning.verdict import verdict
 from advisor.reporting.answer import answer
@@ -124,3 +127,12 @@ def test_variants_are_found_beside_the_profile_by_their_names(tmp_path, monkeypa
     (folder / f"{GRAPH.name}.json").write_text("{}")
     with pytest.raises(InvalidInput, match="graph"):
         variants_of([HOST_BOUND], "h200-141gb", tmp_path / "profiles")
+
+
+@given(st.floats(min_value=0.0, max_value=0.9), st.sampled_from([StandIn, Hurting, Plain, Apart]))
+def test_the_answer_claims_no_difference_that_the_intervals_do_not_support(wide, predictor):
+    found = advised([HOST_BOUND, GPU_BOUND], predictor(wide=wide))
+    best, *others = (cost(plan, "makespan") for plan in found.plans)
+    equal = any(tied(best, other) for other in others)
+    assert ("equal" in verdict(found).answers) == equal
+    assert ("more than our error" in answer(found)) == (not equal)

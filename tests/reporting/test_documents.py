@@ -57,6 +57,10 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "stale", "verdict",
         "workloads", "serial", "plans", "left_out",
     }  # fmt: skip
+    verdict = document["verdict"]
+    assert verdict.keys() == {"answers", "text", "binding", "runner_up", "host_bound"}
+    assert verdict["binding"].keys() == {"limit", "of_each_job", "host_shares", "uses", "memory"}
+    assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}
     for plan in (document["serial"], *document["plans"]):
         assert plan.keys() == {"rank", "ties_best", "commands", "why"} | PREDICTION
     assert document["serial"] in document["plans"]
