@@ -101,20 +101,20 @@ def comparison_document(found: Comparison) -> dict[str, Any]:
         "text": comparison_text(found),
         "better": None if less is None else plan_names(found)[less],
         "cost": _difference(found.cost),
-        "plans": [
-            {
-                "sharing": str(plan.sharing),
-                "power_cap_w": plan.prediction.power_cap_w,
-                "confirmed_on_hardware": plan.prediction.confirmed_on_hardware,
-                "forbidden": forbidden,
-                "binding": binding_document(bound),
-            }
-            for plan, bound, forbidden in zip(
-                found.plans, found.bindings, found.forbidden, strict=True
-            )
-        ],
+        "plans": [_plan(found, number) for number in (0, 1)],
         "power_w": _difference(found.power_w),
         "jobs": [_job(found, change) for change in found.jobs],
+    }
+
+
+def _plan(found: Comparison, number: int) -> dict[str, Any]:
+    prediction = found.plans[number].prediction
+    return {
+        "sharing": str(prediction.sharing),
+        "power_cap_w": prediction.power_cap_w,
+        "confirmed_on_hardware": prediction.confirmed_on_hardware,
+        "forbidden": found.forbidden[number],
+        "binding": binding_document(found.bindings[number]),
     }
 
 
