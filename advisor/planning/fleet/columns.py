@@ -106,3 +106,17 @@ class Placed:
     def ends_s(self) -> Iterator[float]:
         """When each job ends, in the order of the column's team."""
         return (self.start_s + end_s for end_s in self.column.ends_s)
+
+
+def dealt(columns: Sequence[Column], gpus: int) -> tuple[Placed, ...]:
+    """`columns` in this order, each on the GPU that is free first, as early as it can start.
+
+    The first on a GPU finds it set up.
+    """
+    free_s, plan = [0.0] * gpus, []
+    for number, column in enumerate(columns):
+        gpu = free_s.index(min(free_s))
+        start_s = free_s[gpu] + (column.set_up_s if number >= gpus else 0.0)
+        plan.append(Placed(column, gpu, start_s))
+        free_s[gpu] = start_s + column.runs_s + column.clear_s
+    return tuple(plan)

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 
-from advisor.planning.fleet.columns import Column, Placed
+from advisor.planning.fleet.bounds import bound
+from advisor.planning.fleet.columns import Column, Placed, dealt
 from advisor.planning.fleet.constraints import Search
 from advisor.planning.fleet.goals import Problem
+from advisor.planning.fleet.partition import quick_plans
 
 # Each worker searches in a way of its own, so that more of them than cores are faster too.
 _WORKERS, _SEED = 8, 1
+# Share of the time that each question before the search may take.
+_BEGINNING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +50,20 @@ def packed(
     """
     from ortools.sat.python import cp_model
 
+    began_s = monotonic()
+    starts = [tuple(hint), *quick_plans(columns, problem, limit_s * _BEGINNING)]
+    best = min(starts, key=problem.rank)
     search = Search(cp_model.CpModel(), columns, problem)
-    search.ask(hint)
+    search.ask(best)
     solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
     solver.parameters.num_workers = _WORKERS
     solver.parameters.random_seed = _SEED
     status = solver.solve(search.model)
-    best = tuple(hint)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = dealt(search.taken(solver.value), problem.gpus)
         best = min(found, best, key=problem.rank)
-    bound = search.cost_of(solver.best_objective_bound)
-    cost = problem.cost(best)
-    return Packing(best, cost, min(cost, bound), status == cp_model.OPTIMAL)
-
-
-def dealt(columns: Sequence[Column], gpus: int) -> tuple[Placed, ...]:
-    """`columns` in this order, each on the GPU that is free first, as early as it can start.
-
-    The first on a GPU finds it set up.
-    """
-    free_s, plan = [0.0] * gpus, []
-    for number, column in enumerate(columns):
-        gpu = free_s.index(min(free_s))
-        start_s = free_s[gpu] + (column.set_up_s if number >= gpus else 0.0)
-        plan.append(Placed(column, gpu, start_s))
-        free_s[gpu] = start_s + column.runs_s + column.clear_s
-    return tuple(plan)
+    cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
+    if status != cp_model.OPTIMAL:
+        least = max(least, bound(columns, problem, limit_s * _BEGINNING))
+    return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.planning.fleet.columns import Column
+from advisor.planning.fleet.bounds import bound
+from advisor.planning.fleet.columns import Column, dealt
 from advisor.planning.fleet.goals import Problem
-from advisor.planning.fleet.packing import dealt, packed
+from advisor.planning.fleet.packing import packed
 from advisor.sharing import Mps, Naive, Serial
 from tests.planning.fleet.twin import least_cost
 
@@ -93,3 +94,10 @@ def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
     assert not found.in_time
     assert 0 < found.gap <= 1
     assert found.cost <= problem.cost(dealt(columns[:jobs], 3))
+
+
+@settings(max_examples=100, deadline=None)
+@given(puzzles())
+def test_no_plan_falls_below_the_bound_that_looks_at_none(puzzle):
+    problem, columns = puzzle
+    assert bound(columns, problem, 1.0) <= least_cost(columns, problem) * (1 + 1e-9)
