@@ -10,7 +10,7 @@ proportion to what it adds by the law above. The shares add up to the whole.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Law:
         gract: Factor on the jobs' summed engine activity.
         gract_least: Engine activity that any two jobs come to: time slices count as activity.
         smact: Factor on the jobs' summed SM activity.
+        smact_apart: Likewise, where limits keep jobs apart; see `advisor.sharing.Mps`.
         low: 5 % quantile of log(measured / predicted power), for families not fitted on.
         high: 95 % quantile, likewise.
     """
@@ -45,11 +46,13 @@ class Law:
     gract: float = 1.0
     gract_least: float = 0.0
     smact: float = 1.0
+    smact_apart: float = 1.0
     low: float = -0.25
     high: float = 0.25
 
     def __post_init__(self) -> None:
-        if min(self.waiting, self.working, self.working_half, self.gract, self.smact) < 0:
+        factors = self.gract, self.smact, self.smact_apart
+        if min(self.waiting, self.working, self.working_half, *factors) < 0:
             raise InvalidInput(f"shares and factors of a power law are at least 0, got {self}")
         if not self.low <= 0 <= self.high:
             raise InvalidInput(f"the bounds of a power law hold its middle, got {self}")
@@ -75,11 +78,18 @@ class Power:
     laws: dict[str, Law] = field(default_factory=dict)
     alone: Law = _ALONE
 
-    def law(self, mode: str | None, jobs: int) -> Law:
-        """What holds for so many jobs at once; `mode` is None for other ways to share."""
+    def law(self, mode: str | None, jobs: int, apart: bool = False) -> Law:
+        """What holds for so many jobs at once; `mode` is None for other ways to share.
+
+        Args:
+            mode: See `laws`.
+            jobs: At least 1.
+            apart: Whether limits keep jobs apart.
+        """
         if jobs == 1:
             return self.alone
-        return self.laws.get(mode or "", Law())
+        law = self.laws.get(mode or "", Law())
+        return replace(law, smact=law.smact_apart) if apart else law
 
     def added_w(
         self, profiles: Sequence[Profile], speeds: Sequence[float], law: Law

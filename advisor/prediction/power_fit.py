@@ -11,6 +11,7 @@ from advisor.prediction.observation import Playback, Shared
 from advisor.prediction.power import Law, Power, is_half
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
+from advisor.sharing import Mps
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -32,6 +33,7 @@ class _Row:
     """
 
     mode: str
+    apart: bool
     profiles: tuple[Profile, ...]
     families: frozenset[str]
     speeds: Floats
@@ -70,7 +72,8 @@ def _row(shared: Shared, physics: Physics, playback: Playback) -> _Row | None:
     replayed = playback.replayed_s(shared, physics)
     counters = shared.run.counters
     return _Row(
-        mode=shared.mode, profiles=shared.profiles, families=frozenset(shared.families),
+        mode=shared.mode, apart=isinstance(shared.sharing, Mps) and shared.sharing.keeps_apart,
+        profiles=shared.profiles, families=frozenset(shared.families),
         speeds=speeds,
         likely=speeds if replayed is None else np.minimum(1.0, shared.alone_s / replayed),
         power_w=power_w,
@@ -119,9 +122,10 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
         unseen.append(_log_errors(scored, _fitted(known, awake_w), awake_w, gpu))
     bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
     gract, least = _gract(rows)
+    smact = _factor([row for row in rows if not row.apart], "sm_active", 1.0)
     return replace(
-        _fitted(rows, awake_w), gract=gract, gract_least=least, smact=_factor(rows, "sm_active"),
-        low=-bound, high=bound,
+        _fitted(rows, awake_w), gract=gract, gract_least=least, smact=smact,
+        smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact), low=-bound, high=bound,
     )  # fmt: skip
 
 
@@ -169,15 +173,15 @@ def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
     seen = [row.gract for row in rows if row.gract is not None]
     if rows[0].mode == "naive" and seen:
         return 1.0, float(np.median(seen))
-    return _factor(rows, "gract"), 0.0
+    return _factor(rows, "gract", 1.0), 0.0
 
 
-def _factor(rows: Sequence[_Row], counter: str) -> float:
-    """Median of measured over summed activity where the GPU is not full; 1 where nothing says."""
+def _factor(rows: Sequence[_Row], counter: str, otherwise: float) -> float:
+    """Median of measured over summed activity where the GPU is not full; or else `otherwise`."""
     pairs = [(getattr(row, counter), summed_share(row.profiles, list(row.speeds), counter))
              for row in rows]  # fmt: skip
     ratios = [seen / summed for seen, summed in pairs if seen and summed and seen < _FULL]
-    return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else 1.0
+    return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else otherwise
 
 
 def _alone(law: Law, alone: Iterable[tuple[Profile, Run]]) -> Law:

@@ -118,7 +118,9 @@ class Predictor:
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> Law:
         """How power and activity add up; jobs in turn are each alone."""
         mode = mode_of(sharing) if isinstance(sharing, Naive | Mps) else None
-        return self.model.power.law(mode, 1 if isinstance(sharing, Serial) else len(profiles))
+        jobs = 1 if isinstance(sharing, Serial) else len(profiles)
+        apart = isinstance(sharing, Mps) and sharing.keeps_apart
+        return self.model.power.law(mode, jobs, apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement

@@ -36,6 +36,11 @@ class Mps:
         if wrong := [limit for limit in self.limits if not 0 < limit <= 100]:
             raise InvalidInput(f"an MPS limit is a per cent in (0, 100], got {wrong[0]:g}")
 
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether limits add up to no more than the GPU, so that jobs meet on no SM."""
+        return 0 < sum(self.limits) <= 100
+
     def __str__(self) -> str:
         return "mps" + ("=" + ",".join(f"{limit:g}" for limit in self.limits)) * bool(self.limits)
 

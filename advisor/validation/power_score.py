@@ -18,6 +18,7 @@ from advisor.prediction.power import Power
 from advisor.prediction.power_fit import fit_power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
+from advisor.sharing import Mps
 from advisor.validation.comparison import RunComparison
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -125,7 +126,8 @@ def _misses(data: PowerData, power: Power, shared: Shared) -> Iterator[_Miss]:
 def _miss(
     gpu: Gpu, power: Power, shared: Shared, pace: Pace, speeds: Sequence[float]
 ) -> _Miss | None:
-    law = power.law(shared.mode, len(shared.profiles))
+    apart = isinstance(shared.sharing, Mps) and shared.sharing.keeps_apart
+    law = power.law(shared.mode, len(shared.profiles), apart)
     shares = power.shares_w(shared.profiles, speeds, gpu, law)
     measured, seen = shared.run.power_w, shared.run.counters
     if shares is None or measured is None:

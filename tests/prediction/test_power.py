@@ -23,7 +23,7 @@ AWAKE_W = 116.0
 shares = st.floats(0, 1)
 laws = st.builds(
     Law, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2),
-    gract=st.floats(0, 2), gract_least=shares, smact=st.floats(0, 2),
+    gract=st.floats(0, 2), gract_least=shares, smact=st.floats(0, 2), smact_apart=st.floats(0, 2),
 )  # fmt: skip
 jobs = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
 
@@ -118,7 +118,9 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         chosen = [profiles[tenant.workload.name] for tenant in run.tenants]
         pairs = zip(chosen, run.tenants, strict=True)
         paces = [min(1.0, profile.step_s / tenant.step_s) for profile, tenant in pairs]
-        law = model.power.law(mode_of(parse_sharing(run.sharing)), len(chosen))
+        sharing = parse_sharing(run.sharing)
+        apart = isinstance(sharing, Mps) and sharing.keeps_apart
+        law = model.power.law(mode_of(sharing), len(chosen), apart)
         watts = model.power.shares_w(chosen, paces, H200, law).sum()
         misses.append((
             abs(watts / run.power_w - 1),
@@ -163,3 +165,12 @@ def test_a_job_without_a_known_pass_has_no_energy_of_an_epoch(real):
     assert job.energy_epoch_j is None
     assert job.energy_example_j.p50 > 0
     assert with_energy(job, endless, None) is job
+
+
+def test_where_limits_keep_jobs_apart_another_law_of_activity_holds():
+    power = Power(awake_w=AWAKE_W, laws={"mps-limits": Law(smact=0.9, smact_apart=0.8)})
+    assert Mps((40, 60)).keeps_apart
+    assert not Mps((60, 60)).keeps_apart
+    assert not Mps().keeps_apart, "without limits each may have every SM"
+    assert power.law("mps-limits", 2).smact == 0.9
+    assert power.law("mps-limits", 2, apart=True).smact == 0.8

@@ -1,0 +1,153 @@
+"""Rough answers for thousands of sets of jobs in rooms of any size, for searching among them.
+
+A room, the whole GPU or a part of it, is taken for a GPU of its own that is so large: each job's
+kernels are stretched to it, and the distilled predictor says how the jobs in it slow each other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.gpu.catalogue import Gpu
+from advisor.prediction.distilled import Crowds
+from advisor.prediction.instances import Room, dram_share
+from advisor.prediction.memory import Z95, Edge, cautious_edge, need
+from advisor.prediction.model import Model, mode_of
+from advisor.prediction.power import Law, is_half
+from advisor.prediction.rehearsal import limit_shares
+from advisor.prediction.script import Floats, on_part, script
+from advisor.prediction.summary import FIXED, LIMIT_GRID, Summaries, fixed_of, summaries
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+_Places = NDArray[np.intp]
+
+_DRAM, _HOST, _STEP = map(FIXED.index, ("dram", "host", "log_step_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """A room and how jobs share it.
+
+    Attributes:
+        room: None: the whole GPU.
+        capacity_mib: Memory that its jobs share.
+        limit: The same for each job, in per cent; None: none.
+    """
+
+    room: Room | None
+    capacity_mib: float
+    sharing: Naive | Mps
+    limit: float | None = None
+
+    @property
+    def mode(self) -> str:
+        """As `mode_of`."""
+        return mode_of(self.sharing) if self.limit is None else "mps-limits"
+
+
+@dataclass(frozen=True, slots=True)
+class Rough:
+    """The distilled predictor, asked about sets of jobs, wherever they run.
+
+    Attributes:
+        mps_server_mib: What an MPS server holds of the memory that its clients share.
+    """
+
+    profiles: tuple[Profile, ...]
+    gpu: Gpu
+    model: Model
+    mps_server_mib: float
+
+    def steps(self, tenancy: Tenancy, places: _Places) -> Floats:
+        """Seconds of a step of each job, shape (sets, places); NaN where a place is empty.
+
+        Args:
+            tenancy: Where and how.
+            places: Which profile is in each place of a set, -1 for none, likewise.
+        """
+        distilled = self.model.distilled
+        assert distilled is not None, "without one there are no rough answers"
+        jobs = self._summaries(tenancy.room)
+        limits = np.full(places.shape, tenancy.limit or 100.0)
+        mode = tenancy.mode if tenancy.mode in distilled.nets else "mps"
+        return distilled.steps(jobs, Crowds(places, limits), mode)
+
+    def fits(
+        self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float
+    ) -> NDArray[np.bool_]:
+        """Whether memory suffices for so many of each profile, shape (sets,).
+
+        Args:
+            tenancy: Where and how.
+            counts: Shape (sets, profiles).
+            most_risk: Chance to run out that is allowed, 0..1.
+            margin: Share of the memory that the jobs' upper ends must leave free.
+        """
+        under_mps = isinstance(tenancy.sharing, Mps)
+        taken = 0.0
+        if tenancy.limit is not None:
+            taken = (1 - limit_shares([tenancy.limit], self.gpu)[0]) * self.gpu.sms
+        needs = [
+            need(each, self.model.context, under_mps=under_mps, sms_taken=taken)
+            for each in self.profiles
+        ]
+        held_mib = counts @ np.array([each.held_mib for each in needs])
+        least_mib = counts @ np.array([each.least_mib for each in needs])
+        capacity_mib = tenancy.capacity_mib - self.mps_server_mib * under_mps
+        edge = self._edge(tenancy)  # as its `risk`, of arrays
+        given_up_mib = held_mib - least_mib
+        even_mib = held_mib - (1 - edge.share) * given_up_mib
+        spread_mib = np.hypot(edge.sigma * held_mib, edge.width * given_up_mib) + 1e-9
+        fits = even_mib - capacity_mib <= NormalDist().inv_cdf(most_risk) * spread_mib
+        upper_mib = held_mib * (1 + Z95 * self.model.memory_sigma)
+        return np.asarray(fits & (upper_mib <= (1 - margin) * capacity_mib)) if margin else fits
+
+    def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
+        """What a job of each profile adds to an awake GPU's power, shape (sets, profiles).
+
+        Args:
+            tenancy: Where and how.
+            steps_s: Of a job of each profile, likewise.
+        """
+        law = Law() if tenancy.room else self.model.power.laws.get(tenancy.mode, Law())
+        drawn = np.array([each.power_w or np.nan for each in self.profiles])
+        half = np.array([is_half(each) for each in self.profiles])
+        own_w = np.maximum(0.0, drawn - self.model.power.awake_w)
+        speeds = np.array([each.step_s for each in self.profiles]) / steps_s
+        working = np.where(half, law.working_half, law.working)
+        return np.asarray(own_w * (law.waiting + working * speeds))
+
+    def _edge(self, tenancy: Tenancy) -> Edge:
+        edge = cautious_edge(self.model.memory_sigma)
+        return edge if tenancy.room else self.model.memory_edges.get(tenancy.mode, edge)
+
+    def _summaries(self, room: Room | None) -> Summaries:
+        if room is not None:
+            return _in_room(self.profiles, self.gpu, self.model, room)
+        found = summaries(self.profiles, self.gpu, self.model.physics)
+        assert found is not None, "rough answers are of profiles that have traces and counters"
+        return found
+
+
+def _in_room(profiles: Sequence[Profile], gpu: Gpu, model: Model, room: Room) -> Summaries:
+    """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
+    steps_s, limited, fixed = [], [], []
+    for profile in profiles:
+        whole = script(profile, gpu.sms, model.physics.packing)
+        assert whole is not None, "rough answers are of profiles that have traces"
+        there = on_part(whole, room.share, room.bandwidth, dram_share(profile))
+        busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
+        step_s = max(profile.step_s, busy_s + gaps_s)
+        sms_s = float((there.duration_s * there.demand).sum())
+        own = fixed_of(profile, there).copy()
+        own[_DRAM] = min(1.0, own[_DRAM] / room.bandwidth)
+        own[_HOST] *= profile.step_s / step_s
+        own[_STEP] += np.log(step_s / profile.step_s)
+        steps_s.append(step_s)
+        limited.append([(0.0, busy_s / step_s, sms_s / step_s)] * len(LIMIT_GRID))
+        fixed.append(own)
+    return Summaries(np.array(steps_s), np.array(limited), np.array(fixed))
