@@ -125,25 +125,28 @@ class _Search:
         steps_s = rough_s if together_s is None else together_s
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
-            case (
-                "makespan" | "mean-completion" | "deadlines" | "energy"
-            ):  # the GPU draws its idle power until the last job ends
-                return self._makespans(vectors, steps_s / rough_s)
+            case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
+                return np.asarray(self._ends_s(vectors, steps_s / rough_s).max(axis=1))
+            case "mean-completion":
+                return np.asarray(self._ends_s(vectors, steps_s / rough_s).mean(axis=1))
+            case "deadlines":
+                due_s = [job.deadline_s or np.inf for job in self.mixes.jobs]
+                return np.asarray((self._ends_s(vectors, steps_s / rough_s) / due_s).max(axis=1))
             case "throughput":
                 return np.asarray(-(1 / slowdowns).sum(axis=1))
             case "energy-epoch" | "energy-example" | "fairness":
                 return np.asarray(slowdowns.max(axis=1))
 
-    def _makespans(self, vectors: Floats, longer: Floats) -> Floats:
-        """Seconds until the last job ends, where steps take `longer` times what they seem to."""
+    def _ends_s(self, vectors: Floats, longer: Floats) -> Floats:
+        """Seconds until each job ends, where steps take `longer` times what they seem to."""
         work = [job.work_steps or 0.0 for job in self.mixes.jobs]
         left = np.broadcast_to(np.array(work), vectors.shape).copy()
-        ends = np.zeros(len(vectors))
+        ends = np.zeros(vectors.shape)
         while (running := left > 0).any():
             at = running.any(axis=1)
             steps = self._steps(vectors[at], running[at]) * longer[at]
             seconds = np.nanmin(left[at] * steps, axis=1)
-            ends[at] += seconds
+            ends[at] += seconds[:, None] * running[at]
             remains = left[at] - seconds[:, None] / steps
             left[at] = np.where(remains > _DUST * np.array(work), remains, 0.0)
         return ends

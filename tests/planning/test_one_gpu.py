@@ -1,6 +1,7 @@
 import pytest
 
-from advisor.planning.solver.one_gpu import OneGpu, Question
+from advisor.planning.solver.one_gpu import OneGpu
+from advisor.planning.solver.space import Question
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import H200, StandIn

@@ -1,36 +1,24 @@
 """The best plan for any of some jobs on one GPU: asked often, worked out once for each set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from advisor.gpu.catalogue import Gpu
 from advisor.planning.forecast import forecast
-from advisor.planning.mig import best_layouts
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost
-from advisor.planning.plan import Forecast, Objective, Predicts
-from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.planning.plan import Forecast
+from advisor.planning.rules import FitsMemory, first_broken, rules
+from advisor.planning.solver.solve import Proposal, Solver
+from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
 from advisor.prediction.answer import Interval
-from advisor.sharing import Mps, Naive, Serial, Sharing
-from advisor.simulation.energy import Level
+from advisor.sharing import Serial
 from advisor.workload.job import Job
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of every set of jobs.
-
-    Attributes:
-        objective: What the best plan is best at.
-        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
-    """
-
-    gpu: Gpu
-    predictor: Predicts
-    objective: Objective
-    level: Level = "p50"
-    conditions: Conditions = UNCONDITIONAL
+# Plans on MIG instances, and in phases, that are forecast at most: where costs are rough, and where
+# they are a lower bound, so that the search ends before.
+ROUGHLY_FORECAST, MOST_FORECAST = 4, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +27,7 @@ class Solved:
 
     Attributes:
         setup: Its jobs are numbered as in all that were asked for, from 1.
-        forecast: Of it.
+        forecast: Of it, with all that couples.
         cost: By the objective: the lower, the better.
     """
 
@@ -49,13 +37,18 @@ class Solved:
 
 
 class OneGpu:
-    """Answers for sets of `jobs` on one GPU; sets of equal jobs are worked out once."""
+    """Answers for sets of `jobs` on one GPU; sets of equal jobs are worked out once.
+
+    Args:
+        jobs: All that may be asked about.
+        question: What is asked of each set.
+    """
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
         self.question = question
         self._kinds = [self.jobs.index(job) for job in self.jobs]
-        self._known: dict[tuple[int, ...], tuple[Forecast, Interval] | None] = {}
+        self._known: dict[tuple[int, ...], tuple[Setup, Forecast, Interval] | None] = {}
 
     def best(self, chosen: Sequence[int]) -> Solved | None:
         """The best plan for the jobs at the positions `chosen`, increasing, from 0.
@@ -67,22 +60,66 @@ class OneGpu:
             self._known[kinds] = self._solved([self.jobs[at] for at in chosen])
         if (found := self._known[kinds]) is None:
             return None
-        setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=found[0].sharing)
-        return Solved(setup, *found)
+        setup, foreseen, paid = found
+        jobs = tuple(at + 1 for at in chosen)
+        return Solved(
+            Setup(jobs=jobs, sharing=setup.sharing, batches=setup.batches), foreseen, paid
+        )
 
-    def _solved(self, jobs: Sequence[Job]) -> tuple[Forecast, Interval] | None:
-        asked = self.question
-        mixes = Mixes(jobs, asked.predictor)
-        fits = FitsMemory(asked.gpu, asked.conditions.memory_margin)
-        forbidding = rules(asked.gpu, asked.conditions)
-        ways: list[Sharing] = [Serial(), Naive(), Mps()]
-        ways += best_layouts(mixes, asked.gpu, asked.objective, 1)
-        allowed = [
-            each for each in ways
-            if first_broken(forbidding, jobs, each) is None
-            and fits.broken(mixes.whole(each)) is None
-        ]  # fmt: skip
-        forecasts = [forecast(mixes, each) for each in allowed]
-        priced = [(each, cost(each, asked.objective)) for each in forecasts]
-        known = [(each, price) for each, price in priced if price is not None]
-        return min(known, key=lambda each: float(getattr(each[1], asked.level)), default=None)
+    def _solved(self, jobs: Sequence[Job]) -> tuple[Setup, Forecast, Interval] | None:
+        everyone = range(len(jobs))
+        judge = _Judge(jobs, self.question)
+        serial = Proposal(Setup(jobs=tuple(at + 1 for at in everyone), sharing=Serial()), 0.0)
+        judge.hear([serial], exact=False)
+        if len(jobs) > 1:
+            solver = Solver(jobs, self.question)
+            exact = solver.space.exact
+            most = MOST_FORECAST if exact else ROUGHLY_FORECAST
+            judge.hear(solver.whole(everyone), exact=exact)
+            judge.hear(islice(solver.on_instances(everyone), most), exact=exact)
+            judge.hear(solver.in_phases(everyone, most), exact=exact)
+        return judge.best
+
+
+class _Judge:
+    """Forecasts what is proposed, and keeps the best."""
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self.jobs, self.question = jobs, question
+        self.best: tuple[Setup, Forecast, Interval] | None = None
+        self._mixes: dict[tuple[int, ...], Mixes] = {}
+        self._rules = rules(question.gpu, question.conditions)
+        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
+
+    def hear(self, proposals: Iterable[Proposal], *, exact: bool) -> None:
+        """Forecast `proposals`, cheapest first, until none can be better than the best.
+
+        Args:
+            proposals: Cheapest first.
+            exact: Whether none costs less than it says.
+        """
+        for each in proposals:
+            if exact and self.best and each.cost >= self._price(self.best[2]):
+                return
+            found = self._forecast(each.setup)
+            paid = found and cost(found, self.question.objective)
+            if (
+                found
+                and paid
+                and (self.best is None or self._price(paid) < self._price(self.best[2]))
+            ):
+                self.best = each.setup, found, paid
+
+    def _forecast(self, setup: Setup) -> Forecast | None:
+        """What comes of `setup`; None where it may not be."""
+        if setup.batches not in self._mixes:
+            self._mixes[setup.batches] = Mixes(setup.chosen(self.jobs), self.question.predictor)
+        mixes = self._mixes[setup.batches]
+        if first_broken(self._rules, mixes.jobs, setup.sharing):
+            return None
+        if self._fits.broken(mixes.whole(setup.sharing)):
+            return None
+        return forecast(mixes, setup.sharing)
+
+    def _price(self, paid: Interval) -> float:
+        return float(getattr(paid, self.question.level))

@@ -1,0 +1,255 @@
+"""Groups of jobs one after another: every way to make them, by dynamic programming.
+
+What is known of jobs that are done is how the GPU is set up now, and what all cost until now. Of
+groups that leave the GPU set up alike, one that is no better in anything is dropped. Each group is
+on the whole GPU in any of its ways, or on MIG instances in the way that is best for the group by
+itself: of two such ways that cost nearly the same, another might be cheaper to set up for.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from advisor.planning.solver.hybrids import Choice, Cutting
+from advisor.planning.solver.rooms import WHOLE
+from advisor.planning.solver.seating import seating
+from advisor.planning.solver.space import Space
+from advisor.planning.solver.table import Option, options
+from advisor.sharing import Group, Hybrid, Mps, Naive
+from advisor.simulation.energy import idle_power_w
+from advisor.simulation.repartition import repartition_s
+
+# Of plans that no other beats in everything, so many are kept for each set of jobs that are done.
+_MOST_KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Jobs that share the GPU until the last of them ends.
+
+    Attributes:
+        state: Which.
+        jobs: How many.
+        how: A set on the whole GPU, or sets on instances.
+        setup: How the GPU is set up for them; of jobs that are numbered anyhow.
+        time_s: Until the last ends.
+        cost: As `Steps` counts it.
+        worst: Likewise.
+        due: Until the last job of each kind that has a deadline ends, and its deadline.
+    """
+
+    state: int
+    jobs: int
+    how: Choice | Cutting
+    setup: Group | Hybrid
+    time_s: float
+    cost: float
+    worst: float = 0.0
+    due: tuple[tuple[float, float], ...] = ()
+
+
+class Label(NamedTuple):
+    """What all teams until now cost; teams in the order in which they run."""
+
+    cost: float
+    worst: float
+    teams: tuple[Team, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phased:
+    """Teams one after another.
+
+    Attributes:
+        cost: By the objective.
+        teams: In the order in which they run, two or more.
+    """
+
+    cost: float
+    teams: tuple[Team, ...]
+
+
+def phased(space: Space, state: int, most: int) -> list[Phased]:
+    """Up to `most` of the best ways to run the jobs of `state` in groups, best first."""
+    return _Phases(space, state).best(most)
+
+
+class _Phases:
+    def __init__(self, space: Space, state: int) -> None:
+        self.space, self.state = space, state
+        self.objective = space.question.objective
+        self.jobs = space.jobs_in(state)
+        self.idle_w = idle_power_w([job.profile for job in space.sets.variants]) or 0.0
+        self.pauses: dict[tuple[int, int], float] = {}
+        self.marks: dict[object, int] = {}
+        inside = dict.fromkeys(map(int, space.sets.state[space.sets.inside(state)[0]]))
+        self.teams = {each: list(self._teams(each)) for each in inside if each}
+
+    def best(self, most: int) -> list[Phased]:
+        """As `phased`."""
+        reached: dict[int, dict[int, list[Label]]] = {0: {-1: [Label(0.0, 0.0, ())]}}
+        size = self.space.jobs_in
+        for done in sorted((0, *self.teams), key=size):
+            if done == self.state:
+                break
+            for mark, labels in reached.get(done, {}).items():
+                for team in self._next(done):
+                    own = reached.setdefault(done + team.state, {})
+                    kept = own.setdefault(self._mark(team), [])
+                    for label in labels:
+                        _keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
+        ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
+        found = [Phased(self._price(each), each.teams) for each in ends]
+        return sorted(found, key=lambda each: each.cost)[:most]
+
+    def _next(self, done: int) -> Iterator[Team]:
+        """Teams of jobs that are left; all of them at once make no phases."""
+        inside, _ = self.space.sets.inside(self.state - done)
+        for state in dict.fromkeys(map(int, self.space.sets.state[inside])):
+            if state and state != self.state:
+                yield from self.teams[state]
+
+    def _extended(self, label: Label, team: Team, mark: int, left: int) -> Label:
+        """`label` and one team more, where `left` jobs had not ended before it."""
+        pause_s = self._pause_s(label, team, mark)
+        teams = (*label.teams, team)
+        match self.objective:
+            case "makespan":
+                return Label(label.cost + pause_s + team.time_s, 0.0, teams)
+            case "mean-completion":
+                waits_s = pause_s * left + team.time_s * (left - team.jobs)
+                return Label(label.cost + team.cost + waits_s, 0.0, teams)
+            case "energy":
+                return Label(label.cost + team.cost + self.idle_w * pause_s, 0.0, teams)
+            case "deadlines":
+                start_s = label.cost + pause_s
+                late = max(((start_s + end) / due for end, due in team.due), default=0.0)
+                return Label(start_s + team.time_s, max(label.worst, late), teams)
+            case _:
+                return Label(label.cost + team.cost, max(label.worst, team.worst), teams)
+
+    def _price(self, label: Label) -> float:
+        match self.objective:
+            case "makespan" | "energy" | "energy-epoch" | "energy-example":
+                return label.cost
+            case "mean-completion" | "throughput":
+                return label.cost / self.jobs
+            case "fairness":
+                return label.cost * label.worst / self.jobs
+            case "deadlines":
+                return label.worst
+
+    def _pause_s(self, label: Label, team: Team, mark: int) -> float:
+        if not label.teams:
+            return 0.0
+        key = mark, self._mark(team)
+        if key not in self.pauses:
+            self.pauses[key] = repartition_s(label.teams[-1].setup, team.setup)
+        return self.pauses[key]
+
+    def _mark(self, team: Team) -> int:
+        """A number for everything that stays set up after a team."""
+        if isinstance(team.setup, Group):
+            return int(isinstance(team.setup.sharing, Mps))
+        stays = tuple(
+            (place.instance, tuple(isinstance(room.sharing, Mps) for room in place.rooms))
+            for place in team.setup.places
+        )
+        return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
+
+    def _teams(self, state: int) -> Iterator[Team]:
+        """Ways for the jobs of `state` to share the GPU that may be of use."""
+        sets, jobs = self.space.sets, self.space.jobs_in(state)
+        ways: dict[bool, list[Team]] = {}
+        for chosen in np.flatnonzero(sets.state == state).tolist():
+            for option in options(WHOLE)[: None if jobs > 1 else 1]:
+                team = self._team(state, jobs, Choice(option, chosen), [(option, chosen)])
+                if np.isfinite(team.cost):
+                    _keep_team(ways.setdefault(option.sharing == Naive(), []), team)
+        kept = [team for same in ways.values() for team in same]
+        yield from kept
+        yield from self._on_instances(state, jobs, kept)
+
+    def _on_instances(self, state: int, jobs: int, whole: Sequence[Team]) -> Iterator[Team]:
+        """The best way on MIG instances, where it may be better than any on the whole GPU."""
+        hybrids = self.space.hybrids(jobs)
+        bar = min((self._price_alone(each) for each in whole), default=np.inf)
+        if hybrids.least(state) < bar:
+            for cutting in islice(self.space.on_instances(state), 1):
+                rooms = [(each.option, each.chosen) for each in cutting.rooms if each.chosen]
+                yield self._team(state, jobs, cutting, rooms)
+
+    def _price_alone(self, team: Team) -> float:
+        """What a team costs that runs by itself, in the units of `Hybrids.least`."""
+        label = self._extended(Label(0.0, 0.0, ()), team, -1, team.jobs)
+        price = self._price(label)
+        return price * self.jobs / team.jobs if self._mean else price
+
+    @property
+    def _mean(self) -> bool:
+        return self.objective in ("mean-completion", "throughput", "fairness")
+
+    def _team(
+        self, state: int, jobs: int, how: Choice | Cutting, rooms: Sequence[tuple[Option, int]]
+    ) -> Team:
+        space, objective = self.space, self.objective
+        worths = [(space.worth(option, jobs), chosen) for option, chosen in rooms]
+        most = max(float(each.most[chosen]) for each, chosen in worths)
+        total = sum(float(each.total[chosen]) for each, chosen in worths)
+        time_s, cost, worst = most, total, 0.0
+        if objective == "energy":
+            cost = space.source.awake_w * most + total
+        elif objective in ("throughput", "fairness"):
+            cost = jobs / -total if total < 0 else np.inf
+            worst = most / cost if objective == "fairness" else 0.0
+        elif objective == "deadlines":
+            time_s = max(float(space.fate(way).ends_s[chosen].max()) for way, chosen in rooms)
+        return Team(
+            state, jobs, how, self._setup(how, state), time_s, cost, worst, self._due(rooms)
+        )
+
+    def _setup(self, how: Choice | Cutting, state: int) -> Group | Hybrid:
+        if isinstance(how, Choice):
+            return Group((1,), Mps() if isinstance(how.option.sharing, Mps) else Naive())
+        return seating(self.space.sets, self.space.members(state)).hybrid(how)
+
+    def _due(self, rooms: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:
+        if self.objective != "deadlines":
+            return ()
+        found: dict[int, tuple[float, float]] = {}
+        for option, chosen in rooms:
+            ends_s = self.space.fate(option).ends_s[chosen]
+            for variant in self.space.sets.tenants(chosen):
+                kind = self.space.sets.kind_of[variant]
+                if (deadline_s := self.space.sets.variants[variant].deadline_s) is not None:
+                    before_s, _ = found.get(kind, (0.0, 0.0))
+                    found[kind] = max(before_s, float(ends_s[variant])), deadline_s
+        return tuple(found[kind] for kind in sorted(found))
+
+
+def _keep(kept: list[Label], label: Label) -> None:
+    """Add `label` unless another is no worse in anything, and drop those that it beats."""
+    if any(each.cost <= label.cost and each.worst <= label.worst for each in kept):
+        return
+    kept[:] = [each for each in kept if each.cost < label.cost or each.worst < label.worst]
+    kept.append(label)
+    if len(kept) > _MOST_KEPT:
+        kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
+        kept.pop()
+
+
+def _keep_team(kept: list[Team], team: Team) -> None:
+    def beats(one: Team, other: Team) -> bool:
+        return (
+            one.time_s <= other.time_s
+            and one.cost <= other.cost
+            and one.worst <= other.worst
+            and all(mine[0] <= yours[0] for mine, yours in zip(one.due, other.due, strict=True))
+        )
+
+    if not any(beats(each, team) for each in kept):
+        kept[:] = [each for each in kept if not beats(team, each)]
+        kept.append(team)

@@ -1,0 +1,140 @@
+"""Every set of some jobs, as rows of arrays: copies of a job are one kind with a count."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.workload.job import Job
+
+Indices = NDArray[np.intp]
+
+# Sets at most; where batch sizes make more of them, jobs are kept at the sizes asked for.
+_MOST_SETS = 20_000
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Sets of jobs, in which a job of several batch sizes has one of them.
+
+    A *state* is a set in which batch sizes do not count: what is still to be placed.
+
+    Attributes:
+        variants: One job of each kind at each of its batch sizes, shape (variants,).
+        kind_of: Number of the kind of each, likewise.
+        positions: Where the jobs of each kind stand among all, from 0, shape (kinds,).
+        counts: Jobs of each variant in each set, shape (sets, variants); the first set is empty.
+        batches_fixed: Whether there were too many batch sizes to try them.
+    """
+
+    variants: tuple[Job, ...]
+    kind_of: tuple[int, ...]
+    positions: tuple[tuple[int, ...], ...]
+    counts: Indices
+    batches_fixed: bool
+
+    @cached_property
+    def totals(self) -> Indices:
+        """Jobs of each kind in all, shape (kinds,)."""
+        return np.array([len(each) for each in self.positions])
+
+    @cached_property
+    def of_kind(self) -> Indices:
+        """Jobs of each kind in each set, shape (sets, kinds)."""
+        kinds = np.eye(len(self.positions), dtype=np.intp)[list(self.kind_of)]
+        return np.asarray(self.counts @ kinds)
+
+    @cached_property
+    def _weights(self) -> Indices:
+        """What a job of each kind adds to the number of a state, shape (kinds,)."""
+        return np.concatenate([[1], np.cumprod(self.totals + 1)[:-1]]).astype(np.intp)
+
+    @cached_property
+    def state(self) -> Indices:
+        """Number of each set's state, shape (sets,)."""
+        return np.asarray(self.of_kind @ self._weights)
+
+    @property
+    def states(self) -> int:
+        """How many there are; the last one is of all jobs."""
+        return int(prod(map(int, self.totals + 1)))
+
+    @cached_property
+    def sizes(self) -> Indices:
+        """Jobs in each set, shape (sets,)."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @cached_property
+    def pairs(self) -> tuple[Indices, Indices, Indices]:
+        """Each state, each set in it, and the state that is left; by state, shape (pairs,)."""
+        kinds = np.arange(self.states)[:, None] // self._weights % (self.totals + 1)
+        state, chosen = np.nonzero((self.of_kind[None] <= kinds[:, None]).all(axis=2))
+        return state, chosen, state - self.state[chosen]
+
+    @cached_property
+    def first_pairs(self) -> Indices:
+        """Where the pairs of each state begin, shape (states,)."""
+        return np.searchsorted(self.pairs[0], np.arange(self.states))
+
+    def inside(self, state: int) -> tuple[Indices, Indices]:
+        """The sets in a state, and what each leaves of it."""
+        ends = [*self.first_pairs, len(self.pairs[0])]
+        own = slice(ends[state], ends[state + 1])
+        return self.pairs[1][own], self.pairs[2][own]
+
+    @cached_property
+    def without(self) -> Indices:
+        """Each set when all jobs of a variant have left it, shape (sets, variants)."""
+        radix = self.totals[list(self.kind_of)] + 1
+        weights = np.concatenate([[1], np.cumprod(radix)[:-1]]).astype(np.intp)
+        codes = self.counts @ weights
+        order = np.argsort(codes)
+        left = codes[:, None] - self.counts * weights
+        return np.asarray(order[np.searchsorted(codes[order], left)])
+
+    @cached_property
+    def places(self) -> Indices:
+        """Variant in each place of each set, shape (sets, most jobs); -1 where nobody is."""
+        rows = np.full((len(self.counts), max(1, int(self.sizes.max()))), -1, dtype=np.intp)
+        for own, chosen in zip(rows, self.counts, strict=True):
+            tenants = np.repeat(np.arange(len(chosen)), chosen)
+            own[: len(tenants)] = tenants
+        return rows
+
+    def state_of(self, chosen: Sequence[int]) -> int:
+        """The state of the jobs at the positions `chosen`."""
+        kind = {at: number for number, own in enumerate(self.positions) for at in own}
+        return int(sum(self._weights[kind[at]] for at in chosen))
+
+    def tenants(self, chosen: int) -> list[int]:
+        """Variants of the jobs in a set, in order, copies side by side."""
+        return [int(each) for each in np.repeat(np.arange(len(self.variants)), self.counts[chosen])]
+
+
+def sets_of(jobs: Sequence[Job]) -> Sets:
+    """Every set of some of `jobs`, the empty one first."""
+    found = [jobs.index(job) for job in jobs]  # not by their hashes: those of traces take long
+    kinds = [jobs[at] for at in dict.fromkeys(found)]
+    positions = [tuple(at for at, own in enumerate(found) if own == first)
+                 for first in dict.fromkeys(found)]  # fmt: skip
+    parts = [_parts(len(own), len(job.variants)) for job, own in zip(kinds, positions, strict=True)]
+    if prod(map(len, parts)) > _MOST_SETS:
+        return replace(sets_of([job.variants[0] for job in jobs]), batches_fixed=True)
+    rows = [sum(each, ()) for each in product(*parts)]
+    return Sets(
+        variants=tuple(variant for job in kinds for variant in job.variants),
+        kind_of=tuple(kind for kind, job in enumerate(kinds) for _ in job.variants),
+        positions=tuple(positions),
+        counts=np.array(rows, dtype=np.intp),
+        batches_fixed=False,
+    )
+
+
+def _parts(copies: int, variants: int) -> list[tuple[int, ...]]:
+    """Every count of each variant that comes to no more than `copies`."""
+    grid = product(range(copies + 1), repeat=variants)
+    return [each for each in grid if sum(each) <= copies]

@@ -1,0 +1,138 @@
+"""All plans for any of some jobs on one GPU, by what they cost as far as rooms do not couple."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.gpu.catalogue import Gpu
+from advisor.planning.plan import Objective, Predicts
+from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
+from advisor.planning.solver.hybrids import Cutting, Hybrids
+from advisor.planning.solver.rooms import Cut, Room, cuts
+from advisor.planning.solver.roughly import roughly
+from advisor.planning.solver.seating import signature
+from advisor.planning.solver.sets import Indices, Sets, sets_of
+from advisor.planning.solver.table import Fates, Option, Source, asked, fates, options
+from advisor.planning.solver.worth import Worth, price, worth
+from advisor.sharing import Mps
+from advisor.simulation.energy import Level
+from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every set of jobs.
+
+    Attributes:
+        objective: What the best plan is best at.
+        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
+    """
+
+    gpu: Gpu
+    predictor: Predicts
+    objective: Objective
+    level: Level = "p50"
+    conditions: Conditions = UNCONDITIONAL
+
+
+class Space:
+    """What any set of `jobs` does in any room, each worked out once.
+
+    Attributes:
+        exact: Whether costs are what the predictor says, as far as rooms do not couple; else they
+            are rough.
+    """
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self.sets: Sets = sets_of(jobs)
+        self.question = question
+        self.rules = rules(question.gpu, question.conditions)
+        margin = question.conditions.memory_margin
+        rough = roughly(question.predictor, margin, self.sets)
+        self.exact = rough is None
+        self.source: Source = rough or asked(
+            question.predictor, question.gpu, margin, question.level, self.sets
+        )
+        self._fates: dict[Option, Fates] = {}
+        self._hybrids: dict[int, Hybrids] = {}
+
+    def fate(self, option: Option) -> Fates:
+        """What comes of every set under `option`."""
+        if option not in self._fates:
+            self._fates[option] = fates(option, self.sets, self.source, self.rules)
+        return self._fates[option]
+
+    def worth(self, option: Option, jobs: int) -> Worth:
+        """Of every set under `option`, where `jobs` run at once on the GPU."""
+        awake_w, objective = self.source.awake_w, self.question.objective
+        return worth(self.fate(option), self.sets, objective, awake_w, jobs)
+
+    def on_instances(self, state: int) -> Iterator[Cutting]:
+        """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
+        seen = set()
+        for cutting in self.hybrids(self.jobs_in(state)).in_order(state):
+            mark = signature(cutting.cut, cutting)
+            if mark not in seen:
+                seen.add(mark)
+                yield cutting
+
+    def hybrids(self, jobs: int) -> Hybrids:
+        """Where `jobs` run at once."""
+        if jobs not in self._hybrids:
+            asked = self.question.objective
+            cost = price(asked, self.source.awake_w, jobs)
+            alike = asked not in ("energy-epoch", "energy-example")  # whoever runs elsewhere
+            known = next(iter(self._hybrids.values()), None) if alike else None
+            self._hybrids[jobs] = replace(known or self._worked_out(jobs), price=cost)
+        return self._hybrids[jobs]
+
+    def _worked_out(self, jobs: int) -> Hybrids:
+        rooms = dict.fromkeys(room for cut in self._cuts for room in cut.rooms)
+        worths = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
+                  for room in rooms}  # fmt: skip
+        cost = price(self.question.objective, self.source.awake_w, jobs)
+        return Hybrids(self.sets, self._cuts, worths, cost, self._homes)
+
+    def jobs_in(self, state: int) -> int:
+        """How many there are in a state."""
+        return int(self._state_sizes[state])
+
+    def members(self, state: int) -> tuple[int, ...]:
+        """Positions of jobs that make up a state, of copies the first."""
+        (chosen, *_) = np.flatnonzero(self.sets.state == state)
+        counts = self.sets.of_kind[chosen].tolist()
+        pairs = zip(self.sets.positions, counts, strict=True)
+        return tuple(sorted(at for own, wanted in pairs for at in own[:wanted]))
+
+    def _in_room(self, option: Option, jobs: int) -> Worth:
+        """As `worth`, but a job alone in a room is no MPS client."""
+        found = self.worth(option, jobs)
+        if not isinstance(option.sharing, Mps):
+            return found
+        alone = self.sets.sizes == 1
+        return Worth(*(np.where(alone, np.inf, each) for each in (found.most, found.total)))
+
+    @cached_property
+    def _state_sizes(self) -> Indices:
+        found = np.zeros(self.sets.states, dtype=np.intp)
+        found[self.sets.state] = self.sets.sizes
+        return found
+
+    @cached_property
+    def _cuts(self) -> tuple[Cut, ...]:
+        gpu = self.question.gpu
+        return cuts(gpu) if gpu.mig and self.question.conditions.root else ()
+
+    @cached_property
+    def _homes(self) -> dict[str, NDArray[np.bool_]]:
+        """By profile, which states one instance has memory for; isolated jobs have it alone."""
+        found = {}
+        for profile in {each.profile for cut in self._cuts for each in cut.instances}:
+            may = np.zeros(self.sets.states, dtype=bool)
+            for option in options(Room(profile)):
+                np.logical_or.at(may, self.sets.state, self.fate(option).allowed)
+            found[profile] = may
+        return found
