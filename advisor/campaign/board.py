@@ -5,7 +5,7 @@ from threading import Condition
 
 from advisor.campaign.draw import idle_twin
 from advisor.campaign.runner import Task
-from advisor.collocation.plans import Mix
+from advisor.collocation.plans import FullRun, Mix
 from advisor.sharing import Mps
 
 # Starting or stopping an MPS daemon takes about a second, so a runner gets up to so many runs that
@@ -126,4 +126,4 @@ class Board:
 
 def needs_mps(task: Task) -> bool:
     """Whether `task` begins with an MPS daemon running."""
-    return isinstance(task, Mix) and isinstance(task.sharing, Mps)
+    return isinstance(task, Mix | FullRun) and isinstance(task.heats[0].mix.sharing, Mps)

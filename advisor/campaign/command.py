@@ -17,7 +17,7 @@ from advisor.campaign.runner import Duty, Task
 from advisor.campaign.shares import split_cores
 from advisor.campaign.steadiness import Steadiness
 from advisor.collocation.bench import cores_of_tenants
-from advisor.collocation.plans import Mix, Plan, mixes_of
+from advisor.collocation.plans import FullRun, Mix, Plan, mixes_of
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.running.cores import allowed_cores, cores_of_each
 from advisor.running.device import device_at_hand
@@ -57,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _todo(
     campaign: Campaign, plans: Sequence[Plan], ledger: Ledger, steadiness: Steadiness
-) -> tuple[list[Workload], list[Mix]]:
+) -> tuple[list[Workload], list[Mix | FullRun]]:
     """What is not measured yet: workloads to profile, and mixes."""
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     mixes = [mix for mix in wanted if mix.id not in ledger.done]
@@ -70,7 +70,10 @@ def _todo(
 
 
 def _refuse_too_big(
-    unprofiled: Sequence[Workload], mixes: Sequence[Mix], fewest: tuple[int, ...], key: str
+    unprofiled: Sequence[Workload],
+    mixes: Sequence[Mix | FullRun],
+    fewest: tuple[int, ...],
+    key: str,
 ) -> None:
     """Refuse what would not find cores, before anything is started."""
     kind = "cpu" if key == "cpu" else "cuda"

@@ -6,7 +6,8 @@ from itertools import islice
 from random import Random
 
 from advisor.campaign.plan import MODES, Campaign, Count, Mode
-from advisor.collocation.plans import Plan, mixes_of, refuse_twins
+from advisor.collocation.plan_file import refuse_twins
+from advisor.collocation.plans import Plan, mixes_of
 from advisor.errors import InvalidInput
 from advisor.workload.spec import Workload
 

@@ -9,8 +9,8 @@ from advisor.campaign.draw import idle_twin
 from advisor.campaign.runner import Record, Task
 from advisor.campaign.steadiness import Steadiness
 from advisor.collocation.campaign import records_in
-from advisor.collocation.plans import Mix
 from advisor.workload.run import Run
+from advisor.workload.spec import Workload
 from advisor.workload.writing import append_run, profile_text, write_whole
 
 
@@ -63,4 +63,4 @@ class Ledger:
 
 def task_name(task: Task) -> str:
     """What `task` is called in messages."""
-    return task.id if isinstance(task, Mix) else f"profile of {task.name}"
+    return f"profile of {task.name}" if isinstance(task, Workload) else task.id

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.table import Table
-from advisor.collocation.plans import workload_of
+from advisor.collocation.plan_file import workload_of
 from advisor.errors import InvalidInput
 from advisor.workload.spec import Workload
 

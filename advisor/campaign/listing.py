@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput, UnknownName
-from advisor.sharing import Mps, parse_sharing
+from advisor.sharing import Mps, Phases, parse_sharing
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 from advisor.workload.zoo import workload
@@ -31,12 +31,14 @@ def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
 def plan_entry(plan: Plan) -> dict[str, Any]:
     """`plan` as a file of plans has it; a workload of the zoo by its name."""
     smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
+    whole = {} if plan.steps is None else {"steps": list(plan.steps)}
     return {
         "id": plan.id,
         "sharing": plan.sharing,
         "purpose": plan.purpose,
         "repeats": plan.repeats,
         **smaller,
+        **whole,
         "workloads": [_entry(each) for each in plan.workloads],
     }
 
@@ -79,6 +81,8 @@ def counts(plans: Iterable[Plan]) -> str:
 
 def _mode(plan: Plan) -> str:
     sharing = parse_sharing(plan.sharing)
+    if isinstance(sharing, Phases):
+        return "phases"
     if not isinstance(sharing, Mps) or not sharing.limits:
         return str(sharing)
     return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

@@ -22,6 +22,13 @@ sharing = "mps=43,57"
 purpose = "chosen"
 workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
 
+[[runs]]                       # whole jobs: each does its steps and leaves, the others go on
+id = "whole-1"
+sharing = "naive[1];mps[2,3]"  # serial and phases too
+purpose = "completion"
+workloads = ["dlrm-1gb-bs128", "gru-speech-bs64", "gru-speech-bs64"]
+steps = [9000, 300, 700]
+
 [[control]]                    # measured while other GPUs are busy, again while they are idle
 id = "pair"
 sharing = "naive"
@@ -46,7 +53,8 @@ from typing import Any, Literal
 
 from advisor.campaign.listed import listed_workloads, toml_in
 from advisor.campaign.table import Table
-from advisor.collocation.plans import Plan, plan_of
+from advisor.collocation.plan_file import plan_of
+from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.running.windows import Timing

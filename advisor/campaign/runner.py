@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from advisor.collocation.bench import Bench, bench_on
-from advisor.collocation.plans import Mix
+from advisor.collocation.plans import FullRun, Mix
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.profiling.alone import Setting, cores_for, profile_alone
 from advisor.profiling.batch import idle_power_w
@@ -24,8 +24,8 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 
-# What a runner is handed: a mix to run, or a workload to profile.
-Task = Mix | Workload
+# What a runner is handed: a mix or whole jobs to run, or a workload to profile.
+Task = Mix | FullRun | Workload
 Record = Run | Profile
 Answer = tuple[Any, ...]
 
@@ -87,7 +87,7 @@ def _alone_on(bench: Bench, duty: Duty) -> Setting:
 
 
 def _measured(task: Task, bench: Bench, alone: Setting) -> Record:
-    if isinstance(task, Mix):
+    if isinstance(task, Mix | FullRun):
         return bench.measure(task)
     os.sched_setaffinity(0, spare_cores([cores_for(task, alone)], alone.host_cores))
     return profile_alone(task, alone)

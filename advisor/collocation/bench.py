@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from advisor.collocation.complete import run_to_the_end
 from advisor.collocation.measure import Setting, measure
-from advisor.collocation.plans import Mix
+from advisor.collocation.plans import FullRun, Mix
 from advisor.errors import InvalidInput
 from advisor.running.cores import allowed_cores, cores_of_each, spare_cores
 from advisor.running.device import Device, claimed
@@ -24,7 +25,7 @@ class Bench:
     setting: Setting
     allowed: tuple[int, ...]
 
-    def measure(self, mix: Mix) -> Run:
+    def measure(self, mix: Mix | FullRun) -> Run:
         """Run `mix` for real.
 
         Raises:
@@ -34,6 +35,8 @@ class Bench:
         cores = cores_of_tenants(mix, self.allowed, self.setting.stage.device.kind)
         # What watches must not disturb what is watched.
         os.sched_setaffinity(0, spare_cores(cores, self.setting.cores))
+        if isinstance(mix, FullRun):
+            return run_to_the_end(mix, cores, self.setting)
         return measure(mix, cores, self.setting)
 
 
@@ -60,14 +63,19 @@ def bench_on(
             yield Bench(setting, tuple(allowed))
 
 
-def cores_of_tenants(mix: Mix, allowed: Sequence[int], kind: str) -> tuple[tuple[int, ...], ...]:
+def cores_of_tenants(
+    mix: Mix | FullRun, allowed: Sequence[int], kind: str
+) -> tuple[tuple[int, ...], ...]:
     """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
 
     Raises:
-        InvalidInput: There are too few; names the run.
+        InvalidInput: There are too few for those that run at the same time; names the run.
     """
-    needs = [workload.cores for workload in mix.workloads]
-    try:
-        return cores_of_each(needs, allowed, share=kind == "cpu")
-    except InvalidInput as error:
-        raise InvalidInput(f"run {mix.id}: {error}") from None
+    cores: dict[int, tuple[int, ...]] = {}
+    for heat in mix.heats:
+        needs = [mix.workloads[job].cores for job in heat.jobs]
+        try:
+            cores |= zip(heat.jobs, cores_of_each(needs, allowed, share=kind == "cpu"), strict=True)
+        except InvalidInput as error:
+            raise InvalidInput(f"run {mix.id}: {error}") from None
+    return tuple(cores[job] for job in range(len(mix.workloads)))

@@ -8,7 +8,8 @@ from time import monotonic
 from typing import Any
 
 from advisor.collocation.bench import Bench, bench_on, cores_of_tenants
-from advisor.collocation.plans import Mix, mixes_of, read_plans
+from advisor.collocation.plan_file import read_plans
+from advisor.collocation.plans import FullRun, Mix, mixes_of
 from advisor.errors import InvalidInput
 from advisor.running.cores import allowed_cores
 from advisor.running.device import device_at_hand
@@ -47,7 +48,7 @@ class _Campaign:
         deadline_s: No run is begun that would end later than this after the start; None: all are.
     """
 
-    def __init__(self, todo: Sequence[Mix], deadline_s: float | None) -> None:
+    def __init__(self, todo: Sequence[Mix | FullRun], deadline_s: float | None) -> None:
         self._todo = list(todo)
         self._deadline_s = deadline_s
         self._began = monotonic()
@@ -87,7 +88,9 @@ def told(run: Run) -> str:
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
 
 
-def _without_done(wanted: Sequence[Mix], out: Path, *, resume: bool) -> list[Mix]:
+def _without_done(
+    wanted: Sequence[Mix | FullRun], out: Path, *, resume: bool
+) -> list[Mix | FullRun]:
     done = _ids_in(out)
     todo = [mix for mix in wanted if mix.id not in done]
     if len(todo) < len(wanted) and not resume:

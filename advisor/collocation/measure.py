@@ -2,25 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import sleep, time
+from time import time
 from typing import Any
 
 from advisor.collocation.plans import Mix
-from advisor.errors import AdvisorError
+from advisor.collocation.together import (
+    NOTICE_S,
+    check_hosts,
+    last_memory,
+    mean_check_s,
+    patience_s,
+    rehearse,
+    seats_for,
+    sleep_until,
+    sms_of,
+    tell,
+    versions_of,
+)
 from advisor.gpu.snapshot import Activity
 from advisor.running.ballast import ballast_on
 from advisor.running.device import Meter
 from advisor.running.memory import memory_record
 from advisor.running.provenance import Origin
 from advisor.running.stage import Stage
-from advisor.running.tenants import GRACE_S, Ended, Tenant, ask_all, tenants_on
-from advisor.running.windows import Schedule, Timing, schedule, step_s_of, windows_of
-from advisor.running.worker import Seat
+from advisor.running.tenants import Ended, Tenant, ask_all, tenants_on
+from advisor.running.windows import Schedule, Timing, schedule, windows_of
 from advisor.workload.run import Run
 from advisor.workload.run import Tenant as Record
-
-# From telling tenants when to start to that moment: they must have heard by then.
-_NOTICE_S = 0.1
 
 # Of a run that asks only whether its tenants fit: some steps each, so that caches have grown.
 _WHETHER_IT_FITS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
@@ -70,11 +78,7 @@ def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run
     """
     stage = setting.stage
     stage.set_for(mix.sharing)
-    environments = stage.environments(mix.sharing, len(mix.workloads))
-    seats = [
-        Seat(stage.device.kind, each, environment)
-        for each, environment in zip(cores, environments, strict=True)
-    ]
+    seats = seats_for(mix.sharing, cores, stage)
     if mix.capacity_mib is not None:
         setting = replace(setting, timing=_WHETHER_IT_FITS)
     with (
@@ -93,79 +97,34 @@ def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:
     loaded = ask_all(tenants, "load", workloads)
     alive = [tenant.pid for tenant in tenants if tenant.ended is None]
     clients = setting.stage.proved_clients(mix.sharing, alive)
-    slowest_step_s = _rehearse(tenants, setting.timing.settle_s)
+    slowest_step_s = rehearse(tenants, setting.timing.settle_s)
     meter = Meter(setting.stage.device)
-    before = _check_hosts(tenants)
-    plan = schedule(time() + _NOTICE_S, setting.timing, slowest_step_s)
-    _tell(tenants, plan.start_at, plan.stop_at)
+    before = check_hosts(tenants)
+    plan = schedule(time() + NOTICE_S, setting.timing, slowest_step_s)
+    tell(tenants, plan.start_at, plan.stop_at)
     activity, clocks_mhz = _watch(meter, plan) if alive else (None, (None, None))
-    answers = tuple(tenant.receive(_patience(plan.stop_at)) for tenant in tenants)
-    after = _check_hosts(tenants)
+    answers = tuple(tenant.receive(patience_s(plan.stop_at)) for tenant in tenants)
+    after = check_hosts(tenants)
     return _Course(
-        sms=tuple(None if isinstance(each, Ended) else each["sms"] for each in loaded),
+        sms=tuple(map(sms_of, loaded)),
         clients=clients,
         plan=plan,
         answers=answers,
-        memory=tuple(map(_memory, loaded, answers)),
-        host_check_s=tuple(map(_both, before, after)),
+        memory=tuple(map(last_memory, loaded, answers)),
+        host_check_s=tuple(map(mean_check_s, before, after)),
         on_device_mib=meter.memory_mib(),
         activity=activity,
         clocks_mhz=clocks_mhz,
     )
 
 
-def _check_hosts(tenants: Sequence[Tenant]) -> tuple[dict[str, Any] | Ended, ...]:
-    """All at once, for cores that work slow each other."""
-    return ask_all(tenants, "check_host", [{} for _ in tenants])
-
-
-def _both(before: dict[str, Any] | Ended, after: dict[str, Any] | Ended) -> float | None:
-    if isinstance(before, Ended) or isinstance(after, Ended):
-        return None
-    return float(before["check_s"] + after["check_s"]) / 2
-
-
-def _rehearse(tenants: Sequence[Tenant], seconds: float) -> float:
-    """Train together for `seconds`; the slowest tenant's step in that company, in seconds."""
-    start_at = time() + _NOTICE_S
-    _tell(tenants, start_at, start_at + seconds)
-    answers = [tenant.receive(_patience(start_at + seconds)) for tenant in tenants]
-    return max(
-        (step_s_of(start_at, each["completed_at"]) for each in answers if isinstance(each, dict)),
-        default=0.0,
-    )
-
-
-def _tell(tenants: Sequence[Tenant], start_at: float, stop_at: float) -> None:
-    for tenant in tenants:
-        tenant.send("run", start_at=start_at, stop_at=stop_at)
-
-
-def _patience(stop_at: float) -> float:
-    return max(0.0, stop_at - time()) + GRACE_S
-
-
 def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | None, int | None]]:
     """What the device does over exactly the windows, and its clocks while they last."""
-    _sleep_until(plan.begin_at)
+    sleep_until(plan.begin_at)
     meter.begin()
-    _sleep_until(plan.end_at)
+    sleep_until(plan.end_at)
     activity = meter.end()
     return activity, meter.clocks_mhz()
-
-
-def _sleep_until(moment: float) -> None:
-    sleep(max(0.0, moment - time()))
-
-
-def _memory(
-    loaded: dict[str, Any] | Ended, answer: dict[str, Any] | Ended
-) -> dict[str, float] | None:
-    """The last that a tenant said of its memory; None if it ended before it had run."""
-    for each in (answer, loaded):
-        if isinstance(each, dict):
-            return dict(each["memory"])
-    return None
 
 
 def _record(
@@ -175,10 +134,7 @@ def _record(
     setting: Setting,
     free_mib: float | None,
 ) -> Run:
-    versions = next((tenant.versions for tenant in tenants if tenant.versions), None)
-    if versions is None:
-        detail = tenants[0].ended.detail if tenants[0].ended else "it never said anything"
-        raise AdvisorError(f"run {mix.id}: no tenant starts: {detail}. Does torch import here?")
+    versions = versions_of(tenants, mix.id)
     device, activity = setting.stage.device, course.activity
     origin = Origin(device, setting.command, len(setting.cores))
     return Run(

@@ -1,26 +1,12 @@
-"""The file that says what to run together: read strictly, with the standard library alone.
+"""What to run: plans as asked for, and the runs that come of each."""
 
-{"schema": 1, "gpu": "h200-141gb", "plans": [
-    {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
-     "workloads": ["resnet50-imagenet64-bs128", {"name": ..., every field of a workload}]}]}
+from dataclasses import dataclass
 
-What ``advisor recommend --json`` prints will do as well: see `advisor.collocation.advice`.
-"""
-
-import json
-from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-
-from advisor.collocation.advice import is_advice, plans_of_advice
 from advisor.errors import InvalidInput
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, parse_sharing
-from advisor.workload import zoo
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Sharing, parse_sharing
+from advisor.sharing.parts import at_once, check_count, only
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
-
-_Record = TypeVar("_Record")
 
 # More than any GPU here is shared by, and few enough to start.
 _MOST_WORKLOADS = 48
@@ -36,6 +22,8 @@ class Plan:
         purpose: See `advisor.workload.run.Run`.
         repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
         capacity_mib: Size of the card that the GPU shall look like, with purpose ``"memory"``.
+        steps: What each workload has to do, with purpose ``"completion"``: then all of them run
+            to their end, serially and in phases too.
         workloads: In the order of the limits in `sharing`.
     """
 
@@ -44,6 +32,7 @@ class Plan:
     purpose: Purpose
     repeats: str | None = None
     capacity_mib: int | None = None
+    steps: tuple[int, ...] | None = None
     workloads: tuple[Workload, ...]
 
     def __post_init__(self) -> None:
@@ -59,20 +48,28 @@ class Plan:
             raise InvalidInput('a "capacity_mib" is given if and only if purpose is "memory"')
         if self.capacity_mib is not None and self.capacity_mib < 1:
             raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
+        self._check_steps()
         self._check_sharing()
 
+    def _check_steps(self) -> None:
+        if (self.purpose == "completion") != (self.steps is not None):
+            raise InvalidInput('"steps" are given if and only if purpose is "completion"')
+        steps = self.steps or (1,) * len(self.workloads)
+        if len(steps) != len(self.workloads):
+            raise InvalidInput(f"{len(steps)} numbers of steps for {len(self.workloads)} workloads")
+        if any(type(each) is not int or each < 1 for each in steps):
+            raise InvalidInput(f"steps are whole numbers from 1, got {list(steps)}")
+
     def _check_sharing(self) -> None:
-        match parse_sharing(self.sharing):
-            case Mig() | Hybrid():
-                raise InvalidInput(
-                    "MIG plans cannot be run yet: nothing here makes instances. Run the others"
-                )
-            case Phases():
-                raise InvalidInput(f"{self.sharing} is several runs: plan each group as one")
-            case Mps(limits) if limits and len(limits) != len(self.workloads):
-                raise InvalidInput(
-                    f"{self.sharing} has {len(limits)} limits for {len(self.workloads)} workloads"
-                )
+        sharing = parse_sharing(self.sharing)
+        groups = sharing.groups if isinstance(sharing, Phases) else (sharing,)
+        if any(isinstance(each, Mig | Hybrid) for each in groups):
+            raise InvalidInput(
+                "MIG plans cannot be run yet: nothing here makes instances. Run the others"
+            )
+        if isinstance(sharing, Phases) and self.steps is None:
+            raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
+        check_count(sharing, len(self.workloads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +83,65 @@ class Mix:
     capacity_mib: int | None = None
     workloads: tuple[Workload, ...]
 
+    @property
+    def heats(self) -> "tuple[Heat, ...]":
+        """All at once."""
+        return (Heat(tuple(range(len(self.workloads))), self),)
 
-def mixes_of(plan: Plan) -> tuple[Mix, ...]:
-    """What `plan` runs, one after the other: of a serial plan, each workload alone, once."""
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Those of a run's workloads that run at the same time.
+
+    Attributes:
+        jobs: Their positions in the run, from 0.
+        mix: They, and how they share.
+    """
+
+    jobs: tuple[int, ...]
+    mix: Mix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullRun:
+    """Workloads that run until each has done its steps, in groups one after another.
+
+    Attributes:
+        steps: What each has to do, shape (workloads,).
+    """
+
+    id: str
+    sharing: Sharing
+    purpose: Purpose
+    workloads: tuple[Workload, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def heats(self) -> tuple[Heat, ...]:
+        """The groups in their order; of a serial plan, each workload is one."""
+        groups = at_once(self.sharing, len(self.workloads))
+        return tuple(Heat(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
+
+    def _mix(self, jobs: list[int]) -> Mix:
+        sharing = only(self.sharing, jobs)
+        return Mix(
+            id=self.id,
+            sharing=sharing if isinstance(sharing, Mps) else Naive(),  # alone in turn is naive
+            purpose=self.purpose,
+            repeats=None,
+            workloads=tuple(self.workloads[job] for job in jobs),
+        )
+
+
+def mixes_of(plan: Plan) -> tuple[Mix | FullRun, ...]:
+    """What `plan` runs, one after the other: of a serial plan, each workload alone, once.
+
+    With steps to do, it is all one run.
+    """
     sharing = parse_sharing(plan.sharing)
+    if plan.steps is not None:
+        return (FullRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
+                        workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
     if isinstance(sharing, Naive | Mps):
         return (_mix(plan, sharing, plan.workloads, ""),)
     alone = tuple(dict.fromkeys(plan.workloads))  # copies run alike
@@ -106,122 +158,3 @@ def _mix(plan: Plan, sharing: Naive | Mps, workloads: tuple[Workload, ...], suff
         id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
         capacity_mib=plan.capacity_mib, workloads=workloads,
     )  # fmt: skip
-
-
-def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
-    """The plans in `path`, which must be for `gpu`.
-
-    Raises:
-        InvalidInput: The file is no such file, or for another GPU; says which entry is wrong.
-    """
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
-    except ValueError as error:
-        raise InvalidInput(f"{path}: no JSON: {error}. Mend the file.") from None
-    try:
-        return _plans(document, gpu)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
-
-
-def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
-    if is_advice(document):
-        document = plans_of_advice(document)
-    if not isinstance(document, dict) or document.keys() != {"schema", "gpu", "plans"}:
-        raise InvalidInput('the document must be an object of "schema", "gpu" and "plans"')
-    if type(document["schema"]) is not int or document["schema"] != 1:
-        raise InvalidInput(f"its schema is {document['schema']!r}, this advisor reads 1")
-    if document["gpu"] != gpu:
-        raise InvalidInput(
-            f"its plans are for {document['gpu']}, and this device is {gpu}. Run them on the GPU "
-            f"they were made for"
-        )
-    if not isinstance(document["plans"], list):
-        raise InvalidInput('"plans" must be a list')
-    plans = tuple(
-        plan_of(entry, f"plans[{number}]", gpu) for number, entry in enumerate(document["plans"])
-    )
-    refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
-    return plans
-
-
-def refuse_twins(ids: list[str]) -> None:
-    """See that no id comes twice.
-
-    Raises:
-        InvalidInput: One does.
-    """
-    seen: set[str] = set()
-    for each in ids:
-        if each in seen:
-            raise InvalidInput(f"two runs would have the id {each!r}")
-        seen.add(each)
-
-
-def plan_of(entry: Any, where: str, gpu: str) -> Plan:
-    """The plan that `entry` of a file holds; messages call it `where`.
-
-    Raises:
-        InvalidInput: It holds none, or one that `gpu` cannot run.
-    """
-    try:
-        if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
-            workloads = enumerate(entry["workloads"])
-            entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
-        plan = _record(Plan, entry)
-        _refuse_of_cpu(gpu, plan)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
-    return plan
-
-
-def _refuse_of_cpu(gpu: str, plan: Plan) -> None:
-    if gpu == "cpu" and plan.capacity_mib is not None:
-        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    if gpu == "cpu" and isinstance(parse_sharing(plan.sharing), Mps):
-        raise InvalidInput("a CPU is not shared by MPS; use naive or serial with it")
-
-
-def _workload(entry: Any, number: int) -> Workload:
-    try:
-        return workload_of(entry)
-    except InvalidInput as error:
-        raise InvalidInput(f"workloads[{number}]: {error}") from None
-
-
-def workload_of(entry: Any) -> Workload:
-    """The workload that `entry` of a file names, or describes field by field.
-
-    Raises:
-        InvalidInput: It does neither.
-    """
-    return zoo.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
-
-
-def _record(kind: type[_Record], entry: Any) -> _Record:
-    """The dataclass `kind` that the JSON object `entry` holds, nothing more and nothing less."""
-    if not isinstance(entry, dict):
-        raise InvalidInput(f"expected an object, got {entry!r}")
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(entry.keys() - known.keys()):
-        raise InvalidInput(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
-    hints = get_type_hints(kind)
-    for name, field in known.items():
-        if name not in entry:
-            if field.default is MISSING:
-                raise InvalidInput(f"{name!r} is missing")
-        elif not _is(entry[name], hints[name]):
-            raise InvalidInput(f"{name!r} cannot be {entry[name]!r}")
-    return kind(**entry)
-
-
-def _is(value: Any, hint: Any) -> bool:
-    if get_origin(hint) is Literal:
-        return any(value == each and type(value) is type(each) for each in get_args(hint))
-    if isinstance(hint, UnionType):
-        return any(_is(value, each) for each in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple)  # its members were read before
-    return value is None if hint in (None, NoneType) else type(value) is hint

@@ -44,7 +44,8 @@ def planned_processes(
         InvalidInput: There are too few cores.
     """
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
-    return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in mixes_of(plan)))
+    groups = [heat.mix for each in mixes_of(plan) for heat in each.heats]
+    return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in groups))
 
 
 def _of_mix(

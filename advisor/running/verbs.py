@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter, sleep, time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.running.host_check import host_check_s
 from advisor.running.worker import Desk, Verb
 from advisor.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from advisor.training.task import Step
 
 _MIB = 2**20
 
@@ -21,8 +24,8 @@ _UNREAD_STEPS = 4096
 
 
 def training_verbs() -> Mapping[str, Verb]:
-    """`load`, `run` and `check_host`."""
-    return {"load": load, "run": run, "check_host": check_host}
+    """`load`, `run`, `run_steps` and `check_host`."""
+    return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
 
 
 def load(desk: Desk, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
@@ -62,16 +65,31 @@ def run(desk: Desk, start_at: float, stop_at: float) -> dict[str, Any]:
         ``completed_at``: when each step ended on the device, seconds of the wall clock; and
         ``memory``.
     """
-    if desk.step is None:
-        raise AdvisorError("a tenant trains only what it has loaded")
-    clock = _GpuClock() if desk.device == "cuda" else _HostClock()
-    sleep(max(0.0, start_at - time()))
+    step, clock = _at_the_start(desk, start_at)
     while True:
-        desk.step()
+        step()
         clock.mark()
         if time() >= stop_at:
             break
     return {"completed_at": clock.marked_at(), "memory": memory(desk)}
+
+
+def run_steps(desk: Desk, start_at: float, steps: int) -> dict[str, Any]:
+    """Train so many `steps` without waiting for the device; as `run` otherwise."""
+    step, clock = _at_the_start(desk, start_at)
+    for _ in range(steps):
+        step()
+        clock.mark()
+    return {"completed_at": clock.marked_at(), "memory": memory(desk)}
+
+
+def _at_the_start(desk: Desk, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
+    """What to train and a clock for it, when it is time."""
+    if desk.step is None:
+        raise AdvisorError("a tenant trains only what it has loaded")
+    clock = _GpuClock() if desk.device == "cuda" else _HostClock()
+    sleep(max(0.0, start_at - time()))
+    return desk.step, clock
 
 
 def check_host(desk: Desk) -> dict[str, Any]:

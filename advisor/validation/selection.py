@@ -75,8 +75,8 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
 
 
 def of_pace(runs: Iterable[Run]) -> list[Run]:
-    """Those of `runs` that are no experiment on memory or on the host."""
-    return [run for run in runs if run.purpose not in ("memory", "control")]
+    """Those of `runs` whose tenants all ran all the time, in no experiment on memory or host."""
+    return [run for run in runs if run.purpose not in ("memory", "control", "completion")]
 
 
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:

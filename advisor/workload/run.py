@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.workload.completion import Completion
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.spec import STRICT, Workload
 
 Outcome = Literal["ok", "out-of-memory", "died"]
-Purpose = Literal["solo", "drawn", "chosen", "repeat", "validation", "control", "memory"]
+Purpose = Literal[
+    "solo", "drawn", "chosen", "repeat", "validation", "control", "memory", "completion"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +21,8 @@ class Tenant:
     Attributes:
         outcome: ``"ok"``, or how it ended before the window did.
         detail: What it said when it ended early; None where it did not.
-        windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``.
+        windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``. Of
+            whole jobs, windows are cut where one of those that run at the same time ends.
         memory: None where it ended before it had run.
         cores: Host cores it was pinned to.
         sms: SMs its CUDA context could use, as the context reported; None without a GPU.
@@ -58,8 +62,9 @@ class Run:
         purpose: ``"drawn"`` by a seed fixed beforehand, ``"chosen"`` by a person or a model,
             ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
             ``"validation"`` of advice, ``"control"`` of what the other GPUs of the host do to
-            a run: never fitted, never scored; or ``"memory"``: whether the tenants fit on a
-            smaller card. Its windows are too short to tell of pace.
+            a run: never fitted, never scored; ``"memory"``: whether the tenants fit on a
+            smaller card, with windows too short to tell of pace; or ``"completion"``: how long
+            whole jobs take, one of which leaves after another: scored by that alone.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
         power_w: Mean power of the whole GPU in the window.
@@ -68,6 +73,7 @@ class Run:
             ``"memory"``; None where tenants had all of it.
         free_mib: Device memory that tenants, and the MPS server under MPS, found free on that
             smaller card; None likewise.
+        completion: When each tenant was done, with purpose ``"completion"``; None for others.
     """
 
     __pydantic_config__ = STRICT
@@ -84,6 +90,7 @@ class Run:
     provenance: Provenance
     capacity_mib: int | None = None
     free_mib: float | None = None
+    completion: Completion | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -99,6 +106,18 @@ class Run:
                 f"run {self.id}: capacity_mib and free_mib are known if and only if its purpose "
                 f"is memory"
             )
+        self._check_completion()
+
+    def _check_completion(self) -> None:
+        done = self.completion
+        if (done is not None) != (self.purpose == "completion"):
+            raise InvalidInput(
+                f"run {self.id}: it says when its tenants were done if and only if its purpose is "
+                f"completion"
+            )
+        ended = [tenant.outcome == "ok" for tenant in self.tenants]
+        if done is not None and ended != [each is not None for each in done.ended_s]:
+            raise InvalidInput(f"run {self.id}: a tenant has an end if and only if it ran to it")
 
     @property
     def ok(self) -> bool:
@@ -107,5 +126,5 @@ class Run:
 
     @property
     def shows_pace(self) -> bool:
-        """Whether its steps may be learnt from: all ran, on a whole card, beside no experiment."""
-        return self.ok and self.purpose not in ("control", "memory")
+        """Whether its steps may be learnt from: all ran to the end, and it is no experiment."""
+        return self.ok and self.purpose not in ("control", "memory", "completion")

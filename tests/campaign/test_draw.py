@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from advisor.campaign.draw import drawn_plans, idle_twin
 from advisor.campaign.listing import counts, plan_entry, write_list
 from advisor.campaign.plan import Count, read_campaign
-from advisor.collocation.plans import Plan, read_plans
+from advisor.collocation.plan_file import read_plans
+from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.zoo import workload

@@ -33,7 +33,7 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
     written(tmp_path / "campaign", 'small = ["mlp-toy-bs32"]', "workloads.toml")
     campaign = read_campaign(written(tmp_path / "campaign", dedent(example)))
     assert campaign.repeats == 60
-    assert [len(campaign.runs), len(campaign.controls)] == [1, 3]
+    assert [len(campaign.runs), len(campaign.controls)] == [2, 3]
     assert campaign.timing.windows == 3
 
 

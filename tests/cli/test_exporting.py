@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from advisor.collocation.plans import read_plans
+from advisor.collocation.plan_file import read_plans
 from advisor.planning.plan_file import read_plan
 from advisor.workload.job_file import read_jobs
 

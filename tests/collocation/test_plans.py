@@ -3,7 +3,8 @@ from dataclasses import asdict
 
 import pytest
 
-from advisor.collocation.plans import Mix, mixes_of, read_plans
+from advisor.collocation.plan_file import read_plans
+from advisor.collocation.plans import Mix, mixes_of
 from advisor.errors import InvalidInput
 from advisor.sharing import Mps, Naive
 from advisor.workload.zoo import workload
@@ -57,7 +58,7 @@ def test_copies_in_a_serial_plan_run_once(read):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sharing": "mps=43"}, "1 limits for 2 workloads"),
+        ({"sharing": "mps=43"}, "1 limits for 2 jobs"),
         ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG plans cannot be run yet"),
         ({"sharing": "shared"}, "is no sharing"),
         ({"sharing": 3}, "'sharing' cannot be 3"),

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from advisor.collocation.plans import read_plans
+from advisor.collocation.plan_file import read_plans
 from advisor.errors import InvalidInput, NothingFits
 from advisor.planning.handover import NOT_RUN, check_memory
 from advisor.reporting.exports import EXPORTS

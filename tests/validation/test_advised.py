@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.collocation.plans import Plan, mixes_of, read_plans
+from advisor.collocation.plan_file import read_plans
+from advisor.collocation.plans import Plan, mixes_of
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import recommend
