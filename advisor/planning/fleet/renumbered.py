@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from itertools import chain
+from typing import TypeGuard, assert_never
 
 from advisor.sharing import (
     Compute,
@@ -42,22 +43,31 @@ def groups_of(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid,
 
 
 def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
-    """`groups`, one after another, of jobs numbered from 1; jobs alone in a row are one group."""
+    """`groups`, one after another, of jobs numbered from 1.
+
+    Jobs that are each alone, with increasing numbers, become one group: it runs them in that order.
+    """
     joined: list[Group | Hybrid] = []
-    for group in groups:
+    for group in chain.from_iterable(map(_singly, groups)):
         last = joined[-1] if joined else None
-        if isinstance(last, Group) and _alone(last) and isinstance(group, Group) and _alone(group):
+        if _alone(last) and _alone(group) and last.jobs[-1] < group.jobs[0]:
             joined[-1] = Group((*last.jobs, *group.jobs), Serial())
         else:
-            joined.append(Group(group.jobs, Serial()) if _alone(group) else group)
+            joined.append(group)
     return Phases(tuple(joined)) if len(joined) > 1 else _of_all(joined[0])
 
 
-def _alone(group: Group | Hybrid) -> bool:
-    """Whether each of its jobs has the whole GPU, and no limit."""
-    if isinstance(group, Hybrid):
-        return False
-    return isinstance(group.sharing, Serial) or (len(group.jobs) == 1 and group.sharing == Naive())
+def _singly(group: Group | Hybrid) -> Sequence[Group | Hybrid]:
+    """`group`, or each of its jobs where nobody shares and nobody has a limit."""
+    if isinstance(group, Hybrid) or not (
+        isinstance(group.sharing, Serial) or (len(group.jobs) == 1 and group.sharing == Naive())
+    ):
+        return [group]
+    return [Group((job,), Serial()) for job in group.jobs]
+
+
+def _alone(group: Group | Hybrid | None) -> TypeGuard[Group]:
+    return isinstance(group, Group) and isinstance(group.sharing, Serial)
 
 
 def _of_all(group: Group | Hybrid) -> Sharing:

@@ -1,0 +1,108 @@
+"""Many jobs on equal GPUs, with a predictor that can be checked by hand."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.planning.many_jobs import Terms, spread
+from advisor.planning.rules import UNCONDITIONAL, rules
+from advisor.planning.space import forbidden
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.planning.stand_in import H200, StandIn
+
+HOST_BOUND = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
+GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+LARGE = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+HUGE = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
+NO_MIG = replace(H200, mig=(), memory_slices=0)
+RULES = rules(NO_MIG, UNCONDITIONAL)
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
+
+
+def planned(jobs, limit_s=1.0, **terms):
+    return spread(jobs, NO_MIG, StandIn(), Terms(limit_s=limit_s, **terms))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=7),
+    st.integers(1, 3),
+    st.sampled_from(AIMS),
+)
+def test_each_job_runs_once_on_no_more_gpus_than_given_and_no_rule_is_broken(jobs, gpus, aim):
+    found = planned(jobs, 0.3, gpus=gpus, objective=aim)
+    placed = Counter(number for each in found.on for number in each.setup.jobs)
+    assert placed == Counter(range(1, len(jobs) + 1))
+    assert {each.number for each in found.on} <= set(range(gpus))
+    assert forbidden(found.deployment, jobs, NO_MIG, gpus, RULES) is None
+    assert all(each.forecast.prediction.oom_probability < 0.05 for each in found.on)
+
+
+def test_more_jobs_than_fit_at_once_run_in_groups():
+    found = planned([HOST_BOUND] * 4 + [LARGE] * 3)
+    assert found.makespan_s.p50 < found.serial_s
+    assert found.on[0].setup.sharing.groups
+
+
+def test_two_gpus_halve_what_cannot_share():
+    one, two = (planned([LARGE] * 4, gpus=gpus) for gpus in (1, 2))
+    assert two.makespan_s.p50 == pytest.approx(one.makespan_s.p50 / 2)
+    assert two.found.gap < 0.01
+
+
+def test_short_jobs_go_first_where_the_mean_completion_counts():
+    short, long = replace(LARGE, epochs=1), replace(LARGE, epochs=5)
+    found = planned([long, short], objective="mean-completion")
+    ends_s = [each.p50 for each in found.ends_s]
+    assert ends_s[1] < ends_s[0]
+    assert found.mean_completion_s == pytest.approx(sum(ends_s) / 2)
+
+
+def test_the_job_with_a_deadline_goes_first():
+    alone_s = LARGE.work_steps * LARGE.profile.step_s
+    urgent = replace(LARGE, epochs=2, deadline_s=2.5 * alone_s)
+    found = planned([LARGE, LARGE, urgent], objective="deadlines")
+    assert found.late == ()
+    hopeless = replace(urgent, deadline_s=alone_s)
+    assert planned([LARGE, hopeless], objective="deadlines").late == (2,)
+
+
+def test_energy_counts_the_gpus_that_stand_idle():
+    found = planned([LARGE], gpus=2, objective="energy")
+    busy_j = found.on[0].forecast.energy_j.p50
+    assert found.energy_j.p50 == pytest.approx(
+        busy_j + found.makespan_s.p50 * LARGE.profile.idle_power_w
+    )
+
+
+def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
+    workload = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
+    unknown = Job(replace(GPU_BOUND.profile, workload=workload))
+    found = planned([unknown] * 3, gpus=2)
+    assert found.ranked_by == "throughput"
+    assert "how long an epoch" in found.note
+    assert found.makespan_s is None
+
+
+def test_a_job_that_fits_nowhere_is_named():
+    with pytest.raises(NothingFits, match="gpt2-medium"):
+        planned([HOST_BOUND, HUGE], gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"gpus": 0}, "at least 1 GPU"),
+        ({"limit_s": 0.0}, "more than 0 s"),
+        ({"limit_s": float("nan")}, "more than 0 s"),
+        ({"objective": "energy-epoch"}, "--objective energy"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(wrong, said):
+    with pytest.raises(InvalidInput, match=said):
+        Terms(**wrong)
