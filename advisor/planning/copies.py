@@ -1,0 +1,143 @@
+"""How many copies of a job fit on one GPU, and how many pay."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from advisor.errors import NothingFits
+from advisor.gpu.catalogue import Gpu
+from advisor.planning.plan import Predicts, Standing
+from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.prediction.answer import MixPrediction
+from advisor.sharing import Mps, Naive, Serial
+from advisor.workload.job import MAX_JOBS, Job
+
+PAYS = 0.01
+"""Share by which one more copy must raise the throughput: what two runs of the same jobs with
+fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
+
+# After so many copies that did not pay, none more is looked at.
+_PATIENCE = 2
+# What the equal limits of all copies add up to, in per cent.
+_LIMIT_SUMS = (100, 200)
+
+
+_Way = Serial | Naive | Mps
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """So many copies at once.
+
+    Attributes:
+        prediction: Of the way to share that gives most throughput.
+        gain: Share by which the throughput is above that of one copy less; None: of the first.
+    """
+
+    copies: int
+    prediction: MixPrediction
+    gain: float | None
+
+    @property
+    def throughput(self) -> float:
+        """Work done in the time in which one copy alone does 1."""
+        return self.prediction.weighted_speedup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What comes of 1 to n copies of a job.
+
+    Attributes:
+        rows: For 1, 2, ... copies, until more neither fit nor pay.
+        fit: Copies that fit at most.
+        limited_by: Why no more fit.
+        pay: Copies with most throughput: of those that give as much within `PAYS`, the fewest.
+    """
+
+    gpu: Gpu
+    job: Job
+    rows: tuple[Row, ...]
+    fit: int
+    limited_by: str
+    pay: int
+    standing: Standing = field(default_factory=Standing)
+
+
+def copies_that_pay(
+    job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions = UNCONDITIONAL
+) -> Copies:
+    """How many copies of `job` fit on `gpu` at once, and how many pay.
+
+    Raises:
+        NothingFits: Not even one does.
+    """
+    table = _Table(job, gpu, predictor, conditions)
+    first = table.best(1)
+    if isinstance(first, str):
+        raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
+    rows, pay = [Row(1, first, None)], 1
+    fit, limited_by = table.most()
+    while len(rows) < min(fit, pay + _PATIENCE):
+        found = table.best(len(rows) + 1)
+        if isinstance(found, str):  # memory is not all that a rule looks at
+            fit, limited_by = len(rows), found
+            break
+        gain = found.weighted_speedup / rows[-1].throughput - 1
+        rows.append(Row(len(rows) + 1, found, gain))
+        if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
+            pay = len(rows)
+    return Copies(
+        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    job: Job
+    gpu: Gpu
+    predictor: Predicts
+    conditions: Conditions
+
+    def most(self) -> tuple[int, str]:
+        """Copies that fit at most, and why no more do."""
+        fits, too_many = 1, MAX_JOBS + 1
+        why = f"no more than {MAX_JOBS} jobs are put on one GPU"
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if problem := self._problem(middle):
+                too_many, why = middle, problem
+            else:
+                fits = middle
+        return fits, why
+
+    def best(self, copies: int) -> MixPrediction | str:
+        """The way to share that gives most throughput; why there is none."""
+        asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
+        answers = [each for each in asked if isinstance(each, MixPrediction)]
+        problems = [each for each in asked if isinstance(each, str)]
+        return max(answers, key=lambda each: each.weighted_speedup) if answers else problems[0]
+
+    def _problem(self, copies: int) -> str | None:
+        """Why so many do not run at once, limits or not; None where they do."""
+        asked = [self._asked(copies, sharing) for sharing in (Naive(), Mps())]
+        problems = [each for each in asked if isinstance(each, str)]
+        return problems[0] if len(problems) == len(asked) else None
+
+    def _asked(self, copies: int, sharing: _Way) -> MixPrediction | str:
+        jobs: Sequence[Job] = [self.job] * copies
+        if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
+            return problem
+        answer = self.predictor.predict([each.profile for each in jobs], sharing)
+        fits = FitsMemory(self.gpu, self.conditions.memory_margin)
+        return fits.broken(answer) or answer
+
+
+def _ways(copies: int) -> Iterator[_Way]:
+    if copies == 1:
+        yield Serial()
+        return
+    yield from (Naive(), Mps())
+    for total in _LIMIT_SUMS:
+        limit = round(total / copies)
+        if limit <= 100:
+            yield Mps((float(limit),) * copies)
