@@ -80,7 +80,8 @@ class Rough:
         self._kinds, self._quick, self._gpu = kinds, quick, gpu
         self._forbidding, self._aim = forbidding, aim
         profiles = [job.profile for job in kinds.jobs]
-        self._held_mib = np.array([each.memory.device_mib for each in profiles])
+        memories = [each.memory for each in profiles]
+        self._held_mib = np.array([each.device_mib or each.reserved_mib for each in memories])
         self._power_w = np.array([each.power_w or 0.0 for each in profiles])
         self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
         work = [job.work_steps or 0.0 for job in kinds.jobs]
