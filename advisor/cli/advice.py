@@ -31,6 +31,9 @@ def recommend(
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",
+    pessimistic: Annotated[
+        bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
+    ] = False,
     power_cap: PowerCap = None,
     root: Annotated[
         bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
@@ -65,6 +68,7 @@ def recommend(
         calibration=calibration,
         present=present_machine(gpu),
         conditions=Conditions(root=root, memory_margin=memory_margin),
+        level="p95" if pessimistic else "p50",
     )
     warn(advised.standing.stale)
     if commands is not None:

@@ -15,6 +15,7 @@ from advisor.planning.plan import Forecast, Objective, Predicts, Recommendation
 from advisor.planning.ranking import ranked
 from advisor.planning.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
+from advisor.simulation.energy import Level
 from advisor.workload.job import Job, job_set, parse_jobs
 from advisor.workload.job_file import read_jobs
 from advisor.workload.profile import Profile
@@ -35,6 +36,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     calibration: Path | None = None,
     present: Present | None = None,
     conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
 ) -> Recommendation:
     """The ways in which `jobs` can share one `gpu`, best first.
 
@@ -50,6 +52,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
         present: The machine at hand, to tell which profiles are stale; None: the one that was
             calibrated.
         conditions: What machine and user allow beside what the jobs say of themselves.
+        level: What counts of a cost: its median, or ``"p95"``, the upper end of its interval.
 
     Raises:
         InvalidInput: A name, count or file is wrong, or the GPU cannot be set to that cap.
@@ -58,7 +61,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     here = machine(known_gpu(gpu).key, calibration, present)
     predictor = predictor_of(gpu, models, power_cap_w, here)
     found = _jobs(jobs, gpu, profiles)
-    advised = ranked(found, known_gpu(gpu), predictor, objective, conditions)
+    advised = ranked(found, known_gpu(gpu), predictor, objective, conditions, level)
     return replace(
         advised, standing=here.standing(found), variants=variants_of(found, gpu, profiles)
     )

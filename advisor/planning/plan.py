@@ -72,6 +72,7 @@ class Forecast:
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         ends_s: Until each job ends, in the jobs' order; None without makespans.
         deadlines_s: Of each job, likewise; None where it has none.
+        batches: Examples a step of each job, likewise; empty: as it was asked for.
         standing: Of a plan, its recommendation says it.
     """
 
@@ -81,6 +82,7 @@ class Forecast:
     speedup_vs_serial: float | None
     ends_s: tuple[Interval, ...] | None = None
     deadlines_s: tuple[float | None, ...] = ()
+    batches: tuple[int, ...] = ()
     standing: Standing = Standing()
 
     @property

@@ -37,7 +37,11 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "note": advised.note,
         **standing_document(advised.standing),
         "verdict": _verdict(advised),
-        "workloads": {job.name: asdict(job.profile.workload) for job in advised.jobs},
+        "workloads": {
+            each.name: asdict(each.profile.workload)
+            for job in advised.jobs
+            for each in job.variants
+        },
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
@@ -84,6 +88,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
 def _plan(plan: Plan) -> dict[str, Any]:
     own = {
         "rank": plan.rank,
+        "batches": list(plan.batches),
         "ties_best": plan.ties_best,
         "commands": list(plan.commands),
         "why": plan.why,

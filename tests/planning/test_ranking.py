@@ -5,7 +5,7 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import gpu
 from advisor.planning.ranking import MOST_OF_A_KIND, ranked
-from advisor.sharing import Mig, Mps, Naive, Serial
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import H200, StandIn
@@ -50,7 +50,7 @@ def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
 def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
     advised = advice([HOST_BOUND, GPU_BOUND])
     kinds = [type(plan.sharing) for plan in advised.plans]
-    assert {Serial, Naive, Mps, Mig} == set(kinds)
+    assert {Serial, Naive, Mps, Mig, Hybrid, Phases} == set(kinds)
     assert kinds.count(Mig) <= MOST_OF_A_KIND
     assert kinds.count(Mps) <= 1 + MOST_OF_A_KIND
     assert advised.considered > len(advised.plans)

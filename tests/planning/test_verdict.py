@@ -57,15 +57,15 @@ def advised(jobs, predictor=None, variants=()):
 def test_sharing_that_pays_is_the_answer():
     found = advised([GPU_BOUND] * 3, Plain(wide=0.01))
     assert verdict(found).answers == ("share",)
-    assert "The next, 2 (serial), is 25% behind, more than our error." in answer(found)
+    assert "The next, 2 (phases), is 8% behind, more than our error." in answer(found)
 
 
 def test_dont_share_says_by_how_much():
     found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
-    assert verdict(found).runner_up.behind == pytest.approx(0.3, abs=0.01)
+    assert verdict(found).runner_up.behind == pytest.approx(0.2, abs=0.01)
     assert "Don't share: " in answer(found)
-    assert "Sharing at its best, 2 (naive), is 30% behind, more than our error." in answer(found)
+    assert "Sharing at its best, 2 (phases), is 20% behind, more than our error." in answer(found)
 
 
 def test_plans_that_the_error_does_not_tell_apart_are_equal():

@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 
-from advisor.planning.forecast import forecast
-from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost
-from advisor.planning.plan import Forecast
-from advisor.planning.rules import FitsMemory, first_broken, rules
+from advisor.planning.plan import Forecast, LeftOut
+from advisor.planning.solver.judging import Judge, as_asked
 from advisor.planning.solver.solve import Proposal, Solver
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
 from advisor.prediction.answer import Interval
 from advisor.sharing import Serial
 from advisor.workload.job import Job
+
+__all__ = ["OneGpu", "Question", "Solved"]
 
 # Plans on MIG instances, and in phases, that are forecast at most: where costs are rough, and where
 # they are a lower bound, so that the search ends before.
@@ -68,58 +69,43 @@ class OneGpu:
 
     def _solved(self, jobs: Sequence[Job]) -> tuple[Setup, Forecast, Interval] | None:
         everyone = range(len(jobs))
-        judge = _Judge(jobs, self.question)
-        serial = Proposal(Setup(jobs=tuple(at + 1 for at in everyone), sharing=Serial()), 0.0)
-        judge.hear([serial], exact=False)
+        search = _Search(Judge(jobs, self.question), self.question)
+        search.hear([Proposal(as_asked(len(jobs), Serial()), 0.0)], exact=False)
         if len(jobs) > 1:
             solver = Solver(jobs, self.question)
             exact = solver.space.exact
             most = MOST_FORECAST if exact else ROUGHLY_FORECAST
-            judge.hear(solver.whole(everyone), exact=exact)
-            judge.hear(islice(solver.on_instances(everyone), most), exact=exact)
-            judge.hear(solver.in_phases(everyone, most), exact=exact)
-        return judge.best
+            search.hear(solver.whole(everyone), exact=exact)
+            search.hear(islice(solver.on_instances(everyone), most), exact=exact)
+            search.hear(solver.in_phases(everyone, most), exact=exact)
+        return search.best
 
 
-class _Judge:
-    """Forecasts what is proposed, and keeps the best."""
-
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self.jobs, self.question = jobs, question
-        self.best: tuple[Setup, Forecast, Interval] | None = None
-        self._mixes: dict[tuple[int, ...], Mixes] = {}
-        self._rules = rules(question.gpu, question.conditions)
-        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
+@dataclass(slots=True)
+class _Search:
+    judge: Judge
+    question: Question
+    best: tuple[Setup, Forecast, Interval] | None = None
 
     def hear(self, proposals: Iterable[Proposal], *, exact: bool) -> None:
-        """Forecast `proposals`, cheapest first, until none can be better than the best.
+        """Forecast `proposals` until none can be better than the best.
 
         Args:
             proposals: Cheapest first.
             exact: Whether none costs less than it says.
         """
         for each in proposals:
-            if exact and self.best and each.cost >= self._price(self.best[2]):
+            if exact and each.cost >= self._least:
                 return
-            found = self._forecast(each.setup)
-            paid = found and cost(found, self.question.objective)
-            if (
-                found
-                and paid
-                and (self.best is None or self._price(paid) < self._price(self.best[2]))
-            ):
+            found = self.judge.foreseen(each.setup)
+            paid = None if isinstance(found, LeftOut) else cost(found, self.question.objective)
+            if paid is not None and self._price(paid) < self._least:
+                assert isinstance(found, Forecast), "what is left out has no cost"
                 self.best = each.setup, found, paid
 
-    def _forecast(self, setup: Setup) -> Forecast | None:
-        """What comes of `setup`; None where it may not be."""
-        if setup.batches not in self._mixes:
-            self._mixes[setup.batches] = Mixes(setup.chosen(self.jobs), self.question.predictor)
-        mixes = self._mixes[setup.batches]
-        if first_broken(self._rules, mixes.jobs, setup.sharing):
-            return None
-        if self._fits.broken(mixes.whole(setup.sharing)):
-            return None
-        return forecast(mixes, setup.sharing)
+    @property
+    def _least(self) -> float:
+        return inf if self.best is None else self._price(self.best[2])
 
     def _price(self, paid: Interval) -> float:
         return float(getattr(paid, self.question.level))

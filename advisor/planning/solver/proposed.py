@@ -1,0 +1,50 @@
+"""What a ranking forecasts beside the plain ways to share: the best of everything else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+
+from advisor.planning.plan import LeftOut
+from advisor.planning.solver.solve import Proposal, Solver
+from advisor.planning.solver.space import Question
+from advisor.planning.space import Setup
+from advisor.workload.job import Job
+
+# Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
+MOST_STATES = 256
+# Plans of a kind that are forecast.
+FORECAST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """Plans to be forecast, and what was not looked at."""
+
+    setups: tuple[Setup, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def affordable(jobs: Sequence[Job]) -> bool:
+    """Whether every set of `jobs` can be looked at; copies of a job are one with a count."""
+    first = [jobs.index(job) for job in jobs]
+    return prod(1 + first.count(at) for at in set(first)) <= MOST_STATES
+
+
+def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
+    """The best on MIG instances, in phases and at other batch sizes, a few of each."""
+    if len(jobs) == 1 and not jobs[0].choices:
+        return Proposed((), ())
+    if not affordable(jobs):
+        why = f"{len(jobs)} jobs make too many sets to look at each"
+        return Proposed((), (LeftOut("several jobs on an instance, and phases", why),))
+    everyone = range(len(jobs))
+    solver = Solver(jobs, question)
+    found: list[Proposal] = [each for each in solver.whole(everyone) if each.setup.batches]
+    found = [*found[:FORECAST], *islice(solver.on_instances(everyone), FORECAST)]
+    found += solver.in_phases(everyone, FORECAST)
+    left_out = []
+    if solver.space.sets.batches_fixed:
+        why = "they make too many sets to look at each"
+        left_out.append(LeftOut("other batch sizes", why))
+    return Proposed(tuple(each.setup for each in found), tuple(left_out))
