@@ -18,7 +18,8 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import possible
 from advisor.planning.plan import Forecast, Objective, Predicts, Standing
 from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
-from advisor.planning.solver.one_gpu import OneGpu, Question
+from advisor.planning.solver.one_gpu import OneGpu
+from advisor.planning.solver.space import Question
 from advisor.planning.space import Deployment, Setup
 from advisor.prediction.answer import Interval
 from advisor.sharing import Serial

@@ -1,0 +1,180 @@
+"""Plans for many jobs on equal GPUs, as a table and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import InvalidInput
+from advisor.planning.commands import commands
+from advisor.planning.fleet.renumbered import groups_of
+from advisor.planning.handover import hand_over
+from advisor.planning.many_jobs import OnGpu, Spread
+from advisor.reporting import figures
+from advisor.reporting.answer import calibrated_note
+from advisor.reporting.documents import (
+    SCHEMA,
+    forecast_document,
+    interval_document,
+    standing_document,
+)
+from advisor.reporting.listings import plain_table
+from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# A gap below this is rounding.
+_ROUNDING = 0.002
+
+
+def spread_report(found: Spread) -> "RenderableType":
+    """The answer in a sentence, the jobs by number, what each GPU runs, and how good that is."""
+    from rich.console import Group
+    from rich.text import Text
+
+    table = plain_table("GPU", "jobs by number, groups one after another", "all done", "memory")
+    for each in found.on:
+        table.add_row(*_cells(each))
+    return Group(
+        Text(_answer(found), style="bold"), Text(), *map(Text, _numbered(found.jobs)),
+        Text(), table, Text(), *map(Text, _notes(found)),
+    )  # fmt: skip
+
+
+def spread_document(found: Spread) -> dict[str, Any]:
+    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs."""
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        "gpus": found.terms.gpus,
+        "objective": found.terms.objective,
+        "ranked_by": found.ranked_by,
+        "note": found.note,
+        **standing_document(found.standing),
+        "workloads": {job.name: asdict(job.profile.workload) for job in found.jobs},
+        "serial": {"sharing": "serial", "makespan_s": found.serial_s},
+        "plans": [_plan(found)],
+        "left_out": [],
+    }
+
+
+def spread_commands(found: Spread, rank: int) -> str:
+    """The shell lines of the only plan, where it is for one GPU.
+
+    Raises:
+        InvalidInput: There is no such plan, or it is for several GPUs.
+    """
+    if rank != 1:
+        raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
+    if found.terms.gpus > 1:
+        raise InvalidInput(
+            "commands are for one GPU. --json says which jobs each GPU runs: ask for those alone."
+        )
+    return "\n".join(_commands(found))
+
+
+def search_line(found: Spread) -> str:
+    """How good the plan is, in one line of numbers."""
+    search = found.found
+    looked = f"{search.groups} groups of jobs compared, {search.foretold} of them predicted in full"
+    if search.gap < _ROUNDING:
+        return f"{looked}: no plan of these is better"
+    how = "" if search.in_time else f" in {search.seconds:.0f} s"
+    return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
+
+
+def _plan(found: Spread) -> dict[str, Any]:
+    ends_s = found.ends_s or (None,) * len(found.jobs)
+    on = {job: each for each in found.on for job in each.setup.jobs}
+    predicted = {
+        job: answer
+        for each in found.on
+        for job, answer in zip(each.setup.jobs, each.forecast.prediction.jobs, strict=True)
+    }
+    makespan_s, search = found.makespan_s, found.found
+    return {
+        "rank": 1,
+        "ties_best": True,
+        "sharing": " | ".join(_words(each) for each in found.on),
+        "commands": _commands(found) if found.terms.gpus == 1 else [],
+        "why": search_line(found),
+        "jobs": [
+            asdict(predicted[job])
+            | {"on_gpu": on[job].number, "end_s": interval_document(ends_s[job - 1])}
+            for job in sorted(predicted)
+        ],
+        "makespan_s": None if makespan_s is None else makespan_s.p50,
+        "makespan_interval_s": interval_document(makespan_s),
+        "mean_completion_s": found.mean_completion_s,
+        "speedup_vs_serial": _faster(found),
+        "energy_j": interval_document(found.energy_j),
+        "late": list(found.late),
+        "gpus": [
+            {"number": each.number, "job_numbers": list(each.setup.jobs)}
+            | forecast_document(each.forecast)
+            for each in found.on
+        ],
+        "search": {
+            "groups": search.groups, "predicted": search.foretold, "seconds": search.seconds,
+            "cost": search.cost, "bound": search.bound, "gap": search.gap,
+            "in_time": search.in_time,
+        },
+    }  # fmt: skip
+
+
+def _commands(found: Spread) -> list[str]:
+    only = found.on[0]
+    plan = hand_over(only.setup.chosen(found.jobs), found.gpu, only.forecast.prediction)
+    return list(commands(plan))
+
+
+def _answer(found: Spread) -> str:
+    gpus = "1 GPU" if found.terms.gpus == 1 else f"{found.terms.gpus} GPUs"
+    said = f"Run the {len(found.jobs)} jobs on {gpus} in the groups below"
+    faster = _faster(found)
+    if found.makespan_s is None or faster is None:
+        return f"{said}: the length of a job is not known, so no time is."
+    done = f"all done in {figures.seconds(found.makespan_s)}"
+    return f"{said}: {done}, {figures.number(faster)}x as fast as one after another on as many."
+
+
+def _faster(found: Spread) -> float | None:
+    if found.makespan_s is None or found.serial_s is None:
+        return None
+    return found.serial_s / found.makespan_s.p50
+
+
+def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
+    """Each job once, with the numbers of its copies."""
+    distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
+    for job in distinct:
+        numbers = [str(number) for number, other in enumerate(jobs, start=1) if other == job]
+        epochs = "" if job.epochs == 1 else f", {job.epochs:g} epochs"
+        due = "" if job.deadline_s is None else f", due in {figures.duration(job.deadline_s)}"
+        yield f"{','.join(numbers)}  {job.name}{epochs}{due}"
+
+
+def _cells(each: OnGpu) -> tuple[str, ...]:
+    mix = each.forecast.prediction
+    held = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
+    done = figures.seconds(each.forecast.makespan_interval_s)
+    return str(each.number), _words(each).replace(";", "\n"), done, held
+
+
+def _words(each: OnGpu) -> str:
+    """Its groups, of jobs numbered as they were asked for."""
+    return ";".join(map(str, groups_of(each.setup.sharing, each.setup.jobs)))
+
+
+def _notes(found: Spread) -> Iterator[str]:
+    if found.mean_completion_s is not None:
+        yield f"A job ends after {figures.duration(found.mean_completion_s)} on the average."
+    if found.energy_j is not None:
+        yield f"Energy of all GPUs until then: {figures.joules(found.energy_j)}."
+    if found.late:
+        yield f"Late: job {', '.join(map(str, found.late))}."
+    if found.note:
+        yield f"Ranked by {found.ranked_by}: {found.note}."
+    yield f"{search_line(found)}."
+    if note := calibrated_note(found.standing):
+        yield note
