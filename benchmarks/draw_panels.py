@@ -76,11 +76,11 @@ def by_busy(names: Sequence[str], profiles: Mapping[str, Profile]) -> list[str]:
 
 
 def ran(runs: Sequence[Run]) -> set[tuple[str, ...]]:
-    """Job sets that were run together, panels left out: they are what is drawn here."""
+    """Job sets that were run together, without what is drawn here and in `draw_completions`."""
     return {
         tuple(sorted(tenant.workload.name for tenant in run.tenants))
         for run in runs
-        if not run.id.startswith(PREFIX)
+        if not run.id.startswith(PREFIX) and run.completion is None
     }
 
 
@@ -131,11 +131,15 @@ def ways(degree: int) -> dict[str, str]:
     return {"naive": "naive", "mps": "mps", "equal": f"mps={equal}"}
 
 
-def run_text(name: str, sharing: str, jobs: Sequence[str]) -> str:
-    """One run of advice as a plan has it; strings are written alike in JSON and TOML."""
+def run_text(
+    name: str, sharing: str, jobs: Sequence[str], steps: Sequence[int] | None = None
+) -> str:
+    """One run of advice, or of whole jobs, as a plan has it; JSON writes strings as TOML does."""
+    purpose = "validation" if steps is None else "completion"
     return (
         f"\n[[runs]]\nid = {json.dumps(name)}\nsharing = {json.dumps(sharing)}\n"
-        f'purpose = "validation"\nworkloads = {json.dumps(list(jobs))}\n'
+        f'purpose = "{purpose}"\nworkloads = {json.dumps(list(jobs))}\n'
+        + (f"steps = {json.dumps(list(steps))}\n" if steps is not None else "")
     )
 
 

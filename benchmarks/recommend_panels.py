@@ -3,8 +3,10 @@
     python benchmarks/recommend_panels.py benchmarks/panels
 
 asks the model in ``models/`` for the sharing with the highest throughput, of all that it considers
-but MIG, and adds it to ``plan.toml`` where the set does not run so anyway. ``recommended.json``
-has every recommendation with the digest of the model that made it, and is never written again.
+but MIG and phases, and adds it to ``plan.toml`` where the set does not run so anyway; of whole
+jobs, which have steps to do, for the one with the shortest makespan, phases too.
+``recommended.json`` has every recommendation with the digest of the model that made it, and is
+never written again.
 """
 
 import argparse
@@ -16,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from advisor.planning.advice import recommend
-from advisor.planning.plan import Plan
-from advisor.sharing import Mig, parse_sharing
-from advisor.workload.store import model_path
+from advisor.planning.plan import Objective, Plan
+from advisor.sharing import Phases, Sharing, parse_sharing
+from advisor.sharing.parts import hybrids
+from advisor.validation.completion import job_of_steps
+from advisor.workload.job import Job
+from advisor.workload.store import load_profile, model_path
 from advisor.workload.writing import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
-OBJECTIVE = "throughput"
 
 
 def main() -> None:
@@ -49,32 +53,48 @@ def recommended(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "schema": 1,
         "gpu": plan["gpu"],
-        "objective": OBJECTIVE,
+        "objective": _objective(plan["runs"][0]),
         "model_sha256": sha256(model.read_bytes()).hexdigest(),
         "sets": [_of_set(name, runs, plan["gpu"]) for name, runs in sets.items()],
     }
 
 
+def _objective(run: Mapping[str, Any]) -> Objective:
+    return "makespan" if "steps" in run else "throughput"
+
+
 def _of_set(name: str, runs: Sequence[Mapping[str, Any]], gpu: str) -> dict[str, Any]:
-    best = best_of(runs[0]["workloads"], gpu)
+    best = best_of(runs[0], gpu)
     there = {parse_sharing(run["sharing"]): run["id"] for run in runs}
     serial = str(best.sharing) == "serial"
+    said: dict[str, Any] = {"throughput": round(best.prediction.weighted_speedup, 4)}
+    if "steps" in runs[0]:
+        said = {"steps": runs[0]["steps"], "makespan_s": round(best.makespan_s or 0.0, 4)}
     return {
         "set": name,
         "jobs": runs[0]["workloads"],
         "sharing": str(best.sharing),
-        "throughput": round(best.prediction.weighted_speedup, 4),
+        **said,
         "run": f"{name}-serial" if serial else there.get(best.sharing, f"{name}-recommended"),
     }
 
 
-def best_of(jobs: Sequence[str], gpu: str) -> Plan:
-    """The best plan that can be run here, which MIG layouts cannot."""
+def best_of(run: Mapping[str, Any], gpu: str) -> Plan:
+    """The best plan for the jobs of `run` that can be run here."""
+    folder = ROOT / "profiles"
+    alone = [load_profile(name, gpu, folder) for name in run["workloads"]]
+    jobs = [Job(each) for each in alone]
+    if "steps" in run:
+        jobs = [job_of_steps(*each) for each in zip(alone, run["steps"], strict=True)]
     advised = recommend(
-        jobs, gpu, OBJECTIVE,
-        profiles=ROOT / "profiles", models=ROOT / "models", calibration=Path("none"),
-    )  # fmt: skip
-    return next(plan for plan in advised.plans if not isinstance(plan.sharing, Mig))
+        jobs, gpu, _objective(run), models=ROOT / "models", calibration=Path("none")
+    )
+    return next(plan for plan in advised.plans if _can_be_run(plan.sharing, run))
+
+
+def _can_be_run(sharing: Sharing, run: Mapping[str, Any]) -> bool:
+    """MIG instances nobody makes here, and in phases only whole jobs run."""
+    return not hybrids(sharing) and ("steps" in run or not isinstance(sharing, Phases))
 
 
 def with_recommended(text: str, sets: Sequence[Mapping[str, Any]]) -> str:

@@ -9,9 +9,13 @@ from advisor.validation.noise import steadiness
 from advisor.validation.selection import of_pace
 from advisor.validation.words import markdown
 from advisor.workload.measured import Provenance
-from advisor.workload.run import Run
+from advisor.workload.run import Purpose, Run
 
 _PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
+_APART: Mapping[Purpose, str] = {
+    "memory": "try memory on a GPU made to look smaller",
+    "completion": "run whole jobs to their ends",
+}
 _KINDS = ("naive", "mps", "mps limits")
 
 
@@ -67,19 +71,17 @@ def _families(found: Findings) -> str:
 
 
 def _purposes(runs: Sequence[Run]) -> str:
-    """Runs by purpose and mode; memory trials apart."""
-    full = [run for run in runs if run.purpose != "memory"]
+    """Runs by purpose and mode; memory trials and whole jobs apart."""
     rows = [
         (purpose, *(str(sum(_kind(run) == kind for run in of_it)) for kind in _KINDS),
          str(sum(not run.ok for run in of_it)))
         for purpose in _PURPOSES
-        if (of_it := [run for run in full if run.purpose == purpose])
+        if (of_it := [run for run in runs if run.purpose == purpose])
     ]  # fmt: skip
     table = markdown(("purpose", *_KINDS, "of these ended early"), rows)
-    trials = len(runs) - len(full)
-    return table + (
-        f"\n\n{trials} more try memory on a GPU made to look smaller." if trials else ""
-    )
+    counts = Counter(run.purpose for run in runs)
+    said = [f"{counts[each]} more {what}." for each, what in _APART.items() if counts[each]]
+    return "\n\n".join([table, *said])
 
 
 def _degrees(runs: Sequence[Run]) -> str:

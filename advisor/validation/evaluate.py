@@ -6,10 +6,11 @@ predicted in the same way, so a choice from them is one by models that saw no ru
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.model import Model
 from advisor.validation.comparison import RunComparison
 from advisor.validation.folds import Folds, compared_by, held_out
 from advisor.validation.selection import Selection, families_of, select
@@ -49,6 +50,7 @@ class Evaluation:
         alone: Runs of one tenant.
         profiles: Of all tenants, by name.
         intervals: Whether the predictions have intervals.
+        models: By family: the one that never saw it; none where somebody else made the predictions.
     """
 
     gpu: str
@@ -61,6 +63,7 @@ class Evaluation:
     alone: tuple[Run, ...] = ()
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     intervals: bool = True
+    models: Mapping[str, Model] = field(default_factory=dict)
 
 
 def evaluate(
@@ -79,10 +82,11 @@ def evaluate(
     """
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
-    held = held_out(Folds(profiles, runs, wanted, gpu), processes)
-    return evaluation_of(
+    held, models = held_out(Folds(profiles, runs, wanted, gpu), processes)
+    found = evaluation_of(
         chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)
     )
+    return replace(found, models=models)
 
 
 def evaluation_of(

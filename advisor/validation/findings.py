@@ -9,6 +9,7 @@ from advisor.prediction.fit import fit
 from advisor.prediction.predictor import Predictor
 from advisor.validation.ablation import Ablated, ablations
 from advisor.validation.comparison import RunComparison
+from advisor.validation.completion import CompletionComparison, Unseen, compared_completions, panels
 from advisor.validation.evaluate import Evaluation, evaluate
 from advisor.validation.fewer_counters import seen_by_driver_alone
 from advisor.validation.memory_score import MemoryScore, evaluate_memory
@@ -34,6 +35,9 @@ class Findings:
         memory: How far memory is off, likewise, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
         bare: The scored runs, predicted from what nvidia-smi shows of each job.
+        completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
+        unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
+            job by the model that never saw its family.
     """
 
     profiles: Mapping[str, Profile]
@@ -45,6 +49,8 @@ class Findings:
     memory: MemoryScore
     ablations: tuple[Ablated, ...]
     bare: tuple[RunComparison, ...]
+    completions: tuple[CompletionComparison, ...] = ()
+    unseen_completions: tuple[CompletionComparison, ...] = ()
 
 
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
@@ -60,6 +66,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
+    whole = compared_completions(runs, profiles, Predictor(gpu, model))
     return Findings(
         profiles=profiles,
         runs=runs,
@@ -70,7 +77,18 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(profiles, others, selection.scored, gpu, model),
         bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
+        completions=whole,
+        unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models)),
     )
+
+
+def _unseen(
+    whole: Sequence[CompletionComparison], profiles: Mapping[str, Profile], predictor: Unseen
+) -> tuple[CompletionComparison, ...]:
+    """Sets that were run in many ways would take many times as long as all others."""
+    chosen_from = {id(each) for panel in panels(whole) for each in panel}
+    runs = [each.run for each in whole if id(each) not in chosen_from and predictor.knows(each.run)]
+    return compared_completions(runs, profiles, predictor)
 
 
 def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:

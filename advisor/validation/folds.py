@@ -7,6 +7,7 @@ from multiprocessing import get_context
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.fit import fit
+from advisor.prediction.model import Model
 from advisor.prediction.observation import Playback
 from advisor.prediction.predictor import Predictor
 from advisor.validation.baselines import baselines
@@ -20,6 +21,9 @@ _WORTH_SPREADING = 100
 
 # By run and place in it: a job predicted without its family.
 Held = dict[tuple[str, int], JobComparison]
+
+# By family: the model that never saw it.
+Models = dict[str, Model]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +46,13 @@ class Folds:
     def __post_init__(self) -> None:
         object.__setattr__(self, "playback", Playback(self.gpu))
 
-    def without(self, family: str) -> Held:
-        """The jobs of `family`, predicted by a model that saw no run with any of them."""
+    def without(self, family: str) -> tuple[Held, Models]:
+        """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
         seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
         runs = [run for run in self.runs if family not in families_of([run])]
         model = fit(seen, runs, self.gpu, self.playback)
         predictor, rivals = Predictor(self.gpu, model), baselines(model.physics)
-        return {
+        held = {
             (run.id, place): job
             for run in self.wanted
             if family in families_of([run])
@@ -57,10 +61,11 @@ class Folds:
             )
             if job.family == family
         }
+        return held, {family: model}
 
 
-def held_out(folds: Folds, processes: int = 1) -> Held:
-    """Every job of the wanted runs, predicted without its family.
+def held_out(folds: Folds, processes: int = 1) -> tuple[Held, Models]:
+    """Every job of the wanted runs, predicted without its family; and the models that did so.
 
     Args:
         folds: The data.
@@ -93,9 +98,14 @@ def _begin(folds: Folds) -> None:
     _here.append(folds)
 
 
-def _without(family: str) -> Held:
+def _without(family: str) -> tuple[Held, Models]:
     return _here[0].without(family)
 
 
-def _merged(parts: Iterable[Held]) -> Held:
-    return {key: job for part in parts for key, job in part.items()}
+def _merged(parts: Iterable[tuple[Held, Models]]) -> tuple[Held, Models]:
+    held: Held = {}
+    models: Models = {}
+    for jobs, model in parts:
+        held |= jobs
+        models |= model
+    return held, models

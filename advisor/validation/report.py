@@ -15,6 +15,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
 from advisor.validation import (
     campaign_pace,
+    completion_score,
     cross_talk,
     data_card,
     recommended,
@@ -46,6 +47,7 @@ SECTIONS: tuple[Callable[[Findings], str], ...] = (
     sections.worst,
     sections.choices,
     recommended.section,
+    completion_score.section,
     resources.memory,
     resources.power,
     sections.advice,

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import mean
 
 import numpy as np
 
 from advisor.validation.breakdown import coverage_rows
 from advisor.validation.comparison import RunComparison
+from advisor.validation.completion_score import RECOMMENDED, finished, recommended_runs, regrets
 from advisor.validation.evaluate import Evaluation
 from advisor.validation.findings import Findings
 from advisor.validation.memory_score import MemoryScore
@@ -25,6 +27,7 @@ _COVERAGE = (0.87, 0.93)
 _MEAN_REGRET, _WORST_REGRET, _JOB_SETS = 0.02, 0.08, 40
 _POWER, _POINTS = 0.06, 0.05
 _MEMORY, _NEVER_RUN = 0.02, 0.08
+_MAKESPAN, _COMPLETION = 0.05, 0.07
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ def _targets(found: Findings) -> Iterator[Target]:
             yield Target(f"{name}, P90", 0, _P90, row.p90)
             yield Target(f"{name}, coverage of 90 % intervals", *_COVERAGE, row.coverage90)
     yield from _of_choices(evaluation)
+    yield from _of_whole_jobs(found)
     yield from _of_memory(found.memory)
     for power in found.power:
         if power.pace == "predicted":
@@ -83,6 +87,15 @@ def _targets(found: Findings) -> Iterator[Target]:
             yield Target(f"{name}, power", 0, _POWER, power.power_mape)
             yield Target(f"{name}, GRACT, of 100 points", 0, _POINTS, power.gract_error)
             yield Target(f"{name}, SMACT, of 100 points", 0, _POINTS, power.smact_error)
+
+
+def _of_whole_jobs(found: Findings) -> Iterator[Target]:
+    for mode in MODES:
+        name, done = MODE_WORDS[mode], finished(found.completions, mode)
+        yield Target(f"{name}, makespan of whole jobs", 0, _MAKESPAN, done.makespan)
+        yield Target(f"{name}, completion times of whole jobs", 0, _COMPLETION, done.completion)
+    lost = regrets(found.completions, found.profiles, recommended_runs())[RECOMMENDED]
+    yield Target("regret on makespan, mean", 0, _MEAN_REGRET, mean(lost) if lost else None)
 
 
 def _of_memory(score: MemoryScore) -> Iterator[Target]:
