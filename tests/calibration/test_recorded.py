@@ -38,6 +38,6 @@ def test_limits_give_the_even_number_of_sms_below_the_share_asked_for(calibratio
 
 def test_slices_and_switches_are_of_the_size_that_replay_was_fitted_to(calibration, model):
     slicing, seen = model.physics.slicing, calibration.switching[0]
-    # Replay's are fitted to whole steps, and stand for more than slices: no closer agreement is due.
+    # Replay's are fitted to whole steps and stand for more than slices: they need not be closer.
     assert 1 / 3 < seen.slice_s / slicing.slice_s < 3
     assert 1 / 3 < seen.switch_s / slicing.switch_s < 3
