@@ -11,6 +11,7 @@ from advisor.cli.options import (
     AsJson,
     By,
     Calibration,
+    Device,
     GpuKey,
     JobFile,
     Jobs,
@@ -46,19 +47,58 @@ def recommend(
         int | None,
         typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
     ] = None,
+    gpus: Annotated[int, typer.Option(min=1, max=64, help="How many equal GPUs there are.")] = 1,
+    time_limit: Annotated[
+        float,
+        typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds."),
+    ] = 8.0,
+    running: Annotated[
+        str | None,
+        typer.Option(metavar="JOB[:COPIES],...", help="What runs on the GPU: add the JOBs to it."),
+    ] = None,
+    running_sharing: Annotated[
+        str | None,
+        typer.Option(metavar="SHARING", help="How that shares the GPU; default: naive."),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Ask the driver how the GPU is shared at this moment.")
+    ] = False,
+    device: Device = "0",
+    hurt: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="By which what runs may slow, e.g. 0.1; default: 0.05."),
+    ] = None,
     profiles: Profiles = None,
     models: Models = None,
     calibration: Calibration = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the ways to share one GPU among the JOBs; the bundled ones where none is named."""
+    """Rank the ways to share GPUs among the JOBs; the bundled ones where none is named.
+
+    More than 8 jobs, or several GPUs: the best plan found in time. JOB:auto: how many copies of it
+    fit, and how many pay. --running or --now: what may be added to what runs.
+    """
+    from advisor.cli.beyond import Asked, Beside, Shown, left_to_rank
     from advisor.planning.advice import recommend as rank
+    from advisor.planning.beyond import Sources
     from advisor.planning.rules import Conditions
     from advisor.reporting.documents import recommendation_document
     from advisor.reporting.tables import plan_commands, plans_report
     from advisor.running.present import present_machine
 
-    chosen = chosen_jobs(jobs, job_file, gpu, profiles)
+    sources = Sources(
+        gpu=gpu, models=models, power_cap_w=power_cap, calibration=calibration,
+        present=present_machine(gpu),
+    )  # fmt: skip
+    conditions = Conditions(root=root, memory_margin=memory_margin)
+    asked = Asked(
+        words=jobs, job_file=job_file, profiles=profiles, sources=sources, conditions=conditions,
+        objective=objective, gpus=gpus, limit_s=time_limit,
+        beside=Beside(running, running_sharing, now, device, hurt),
+        shown=Shown(as_json, top, commands),
+    )  # fmt: skip
+    if (chosen := left_to_rank(asked, chosen_jobs)) is None:
+        return
     advised = rank(
         chosen,
         gpu,
@@ -66,8 +106,8 @@ def recommend(
         models=models,
         power_cap_w=power_cap,
         calibration=calibration,
-        present=present_machine(gpu),
-        conditions=Conditions(root=root, memory_margin=memory_margin),
+        present=sources.present,
+        conditions=conditions,
         level="p95" if pessimistic else "p50",
     )
     warn(advised.standing.stale)

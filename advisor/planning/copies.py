@@ -11,8 +11,8 @@ from advisor.prediction.answer import MixPrediction
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import MAX_JOBS, Job
 
-PAYS = 0.01
-"""Share by which one more copy must raise the throughput: what two runs of the same jobs with
+PAYS = 0.02
+"""Share by which more copies must raise the throughput: twice what two runs of the same jobs with
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
 # After so many copies that did not pay, none more is looked at.

@@ -21,6 +21,8 @@ def additions_report(found: Additions, top: int) -> "RenderableType":
     from rich.text import Text
 
     table = plain_table("", "add", "then all share", "work added", "slows most", "memory")
+    for column in table.columns:
+        column.overflow = "fold"
     for rank, each in enumerate(found.found[:top], start=1):
         table.add_row(str(rank), *_cells(each))
     answer = Text(_answer(found), style="bold")

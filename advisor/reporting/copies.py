@@ -8,6 +8,7 @@ from advisor.reporting import figures
 from advisor.reporting.answer import calibrated_note
 from advisor.reporting.documents import SCHEMA, standing_document
 from advisor.reporting.listings import plain_table
+from advisor.sharing import Mps, Sharing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,7 +27,7 @@ def copies_report(found: Copies) -> "RenderableType":
         table.add_row(*_cells(row))
     notes = [
         f"More than {found.fit} do not run at once: {found.limited_by}.",
-        f"A copy pays that raises the throughput by more than {PAYS:.0%}.",
+        f"Copies pay that raise the throughput by more than {PAYS:.0%}.",
     ]
     if len(found.rows) > _MEASURED_TOGETHER:
         notes.append(f"More than {_MEASURED_TOGETHER} jobs together were never measured.")
@@ -69,9 +70,9 @@ def _answer(found: Copies) -> str:
         return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
     said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
     done = found.rows[found.pay - 1]
+    way = _way(done.prediction.sharing)
     return (
-        f"{said}, under {done.prediction.sharing}: {done.throughput:.2f} times the work of one "
-        f"alone. {found.fit} fit."
+        f"{said}, under {way}: {done.throughput:.2f} times the work of one alone. {found.fit} fit."
     )
 
 
@@ -80,6 +81,12 @@ def _cells(row: Row) -> tuple[str, ...]:
     more = "" if row.gain is None else f" ({row.gain:+.1%})"
     memory = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
     return (
-        str(row.copies), str(mix.sharing), f"{row.throughput:.2f}{more}",
+        str(row.copies), _way(mix.sharing), f"{row.throughput:.2f}{more}",
         figures.seconds(mix.jobs[0].step_s), memory,
     )  # fmt: skip
+
+
+def _way(sharing: Sharing) -> str:
+    """The sharing of copies, whose limits are equal."""
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    return f"mps={limits[0]:g} each" if limits else str(sharing)

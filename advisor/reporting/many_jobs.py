@@ -33,6 +33,7 @@ def spread_report(found: Spread) -> "RenderableType":
     from rich.text import Text
 
     table = plain_table("GPU", "jobs by number, groups one after another", "all done", "memory")
+    table.columns[1].overflow = "fold"
     for each in found.on:
         table.add_row(*_cells(each))
     return Group(

@@ -126,15 +126,14 @@ class Rough:
             return np.repeat(takes[:, None], teams.shape[1], axis=1)
         work = self._work[teams]
         left, now_s, ends_s = work.copy(), np.zeros(len(teams)), np.zeros(teams.shape)
-        for _ in range(teams.shape[1]):
-            running = left > 0
-            steps_s = self._steps_s(np.where(running, teams, -1), mode)
-            takes_s = np.nanmin(np.where(running, left * steps_s, np.inf), axis=1)
-            takes_s = np.where(running.any(axis=1), takes_s, 0.0)
-            now_s = now_s + takes_s
-            remains = np.where(running, left - takes_s[:, None] / steps_s, 0.0)
-            left = np.where(remains > _DUST * work, remains, 0.0)
-            ends_s = np.where(running & (left == 0), now_s[:, None], ends_s)
+        while (at := np.flatnonzero((left > 0).any(axis=1))).size:
+            running = left[at] > 0
+            steps_s = self._steps_s(np.where(running, teams[at], -1), mode)
+            takes_s = np.nanmin(np.where(running, left[at] * steps_s, np.nan), axis=1)
+            now_s[at] += takes_s
+            remains = np.where(running, left[at] - takes_s[:, None] / steps_s, 0.0)
+            left[at] = np.where(remains > _DUST * work[at], remains, 0.0)
+            ends_s[at] = np.where(running & (left[at] == 0), now_s[at, None], ends_s[at])
         return ends_s
 
     def _steps_s(self, teams: Teams, mode: str) -> Floats:

@@ -1,0 +1,199 @@
+"""``advisor recommend`` beyond one set of jobs on one GPU.
+
+Many jobs or several GPUs, copies of one job, and jobs that join those that run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from advisor.cli.output import show, show_json, warn
+from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.planning.beside import Running
+    from advisor.planning.beyond import Sources
+    from advisor.planning.many_jobs import Terms
+    from advisor.planning.plan import Objective
+    from advisor.planning.rules import Conditions
+    from advisor.workload.job import Job
+
+    ChosenJobs = Callable[[Sequence[str] | None, Path | None, str, Path | None], tuple[Job, ...]]
+
+_AUTO = ":auto"
+_HURT = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a command line says of jobs that run already; None: nothing."""
+
+    running: str | None
+    sharing: str | None
+    now: bool
+    device: str
+    hurt: float | None
+
+    def __post_init__(self) -> None:
+        asked = self.running is not None or self.now
+        if not asked and (self.sharing is not None or self.hurt is not None):
+            raise InvalidInput("--running-sharing and --hurt need --running or --now")
+        if self.now and self.sharing is not None:
+            raise InvalidInput(
+                "--now reads from the driver how the GPU is shared, and --running-sharing says it: "
+                "leave one out"
+            )
+
+    def __bool__(self) -> bool:
+        return self.running is not None or self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How an answer is shown; `commands` is the rank of the plan whose commands are printed."""
+
+    as_json: bool
+    top: int
+    commands: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a command line asks for; `words` name jobs, or nothing does."""
+
+    words: Sequence[str] | None
+    job_file: Path | None
+    profiles: Path | None
+    sources: "Sources"
+    conditions: "Conditions"
+    objective: "Objective"
+    gpus: int
+    limit_s: float
+    beside: Beside
+    shown: Shown
+
+
+def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | None":
+    """Answer what goes beyond one set of jobs on one GPU; else the jobs to rank plans of.
+
+    Args:
+        asked: All that the command line says.
+        chosen_jobs: Finds the jobs.
+    """
+    from advisor.planning.many_jobs import EXACT_JOBS, Terms
+
+    gpu = asked.sources.card.key
+    if name := _copies_of(asked):
+        _show_copies(name, asked)
+        return None
+    chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles)
+    if asked.beside and (running := _what_runs(asked.beside, gpu, asked.profiles)):
+        _show_additions(running, chosen, asked)
+        return None
+    if asked.gpus == 1 and len(chosen) <= EXACT_JOBS:
+        return chosen
+    terms = Terms(
+        objective=asked.objective, gpus=asked.gpus, limit_s=asked.limit_s,
+        conditions=asked.conditions,
+    )  # fmt: skip
+    _show_spread(chosen, terms, asked)
+    return None
+
+
+def _copies_of(asked: Asked) -> str | None:
+    """The job of which the number of copies is asked; None where none is."""
+    words = asked.words or ()
+    auto = [word for word in words if word.endswith(_AUTO)]
+    if not auto:
+        return None
+    if len(words) > 1 or asked.beside or asked.gpus > 1:
+        raise InvalidInput(
+            f"{auto[0]}: how many copies pay is asked of one JOB, without others, on one GPU"
+        )
+    return auto[0].removesuffix(_AUTO)
+
+
+def _show_copies(name: str, asked: Asked) -> None:
+    from advisor.planning.beyond import recommend_copies
+    from advisor.reporting.copies import copies_document, copies_report
+    from advisor.workload.job import parse_jobs
+
+    _refuse_commands(asked.shown)
+    job = parse_jobs([name], asked.sources.card.key, asked.profiles)[0]
+    found = recommend_copies(job, asked.sources, asked.conditions)
+    warn(found.standing.stale)
+    _show(copies_report(found), copies_document(found), asked.shown)
+
+
+def _show_spread(jobs: "Sequence[Job]", terms: "Terms", asked: Asked) -> None:
+    from advisor.planning.beyond import recommend_spread
+    from advisor.reporting.many_jobs import spread_commands, spread_document, spread_report
+
+    found = recommend_spread(jobs, asked.sources, terms)
+    warn(found.standing.stale)
+    if asked.shown.commands is not None:
+        typer.echo(spread_commands(found, asked.shown.commands))
+    else:
+        _show(spread_report(found), spread_document(found), asked.shown)
+
+
+def _show_additions(running: "Running", offered: "Sequence[Job]", asked: Asked) -> None:
+    from advisor.planning.beside import Limits
+    from advisor.planning.beyond import recommend_additions
+    from advisor.reporting.beside import additions_document, additions_report
+
+    _refuse_commands(asked.shown)
+    hurt = _HURT if asked.beside.hurt is None else asked.beside.hurt
+    limits = Limits(most_hurt=hurt, conditions=asked.conditions)
+    found = recommend_additions(running, offered, asked.sources, limits)
+    warn(found.standing.stale)
+    top = asked.shown.top
+    _show(additions_report(found, top), additions_document(found, top), asked.shown)
+
+
+def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | None":
+    """The jobs that run on the GPU; None where nothing does.
+
+    Raises:
+        InvalidInput: What is said of them cannot be.
+        GpuUnavailable: ``--now`` asks a GPU that does not answer.
+    """
+    from advisor.planning.beside import Running
+    from advisor.sharing import parse_sharing
+    from advisor.workload.job import parse_jobs
+
+    words = [word for word in (asked.running or "").split(",") if word]
+    named = parse_jobs(words, gpu, profiles) if words else ()
+    if not asked.now:
+        return Running(jobs=named, sharing=parse_sharing(asked.sharing or "naive"))
+    from advisor.gpu.live import live_gpu
+    from advisor.planning.now import running_now
+    from advisor.workload.store import load_profile, profile_paths
+
+    live = live_gpu(asked.device)
+    if live.catalogue_key != gpu:
+        raise InvalidInput(
+            f"GPU {live.index} here is a {live.product}, and the profiles are of {gpu}. "
+            f"Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
+        )
+    known = (load_profile(name, gpu, profiles) for name in profile_paths(gpu, profiles))
+    held_mib = {each.name: each.memory.device_mib for each in known}
+    found = running_now(live, named, {name: mib for name, mib in held_mib.items() if mib})
+    if found is None:
+        warn([f"nothing runs on GPU {live.index} now: all of it is free"])
+    return found
+
+
+def _refuse_commands(shown: Shown) -> None:
+    if shown.commands is not None:
+        raise InvalidInput("--commands are of plans for jobs that start together on one GPU")
+
+
+def _show(report: Any, document: dict[str, Any], shown: Shown) -> None:
+    if shown.as_json:
+        show_json(document)
+    else:
+        show(report)
