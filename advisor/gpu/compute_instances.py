@@ -7,6 +7,7 @@ MIG User Guide, Concepts). The driver chooses the places: create the largest fir
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu, MigProfile
@@ -98,6 +99,13 @@ def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
         NothingFits: `gpu` has no MIG profile of that name.
     """
     starts = {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
+    return _maximal(tuple(starts.items()))
+
+
+@cache
+def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
+    """As `compute_sets`, of sizes and where each may start."""
+    starts = dict(offered)
     sizes = sorted(starts, reverse=True)
     return tuple(
         each for each in _descending(starts, sizes)

@@ -31,12 +31,14 @@ class Roughly:
     def answers(self, option: Option, sets: Sets) -> Answers:
         """As of every source."""
         tenancy = self._tenancy(option)
-        answered = self.rough.steps(tenancy, sets.places)
-        steps_s = np.ones(sets.counts.shape)
-        rows, columns = np.nonzero(sets.places >= 0)
-        steps_s[rows, sets.places[rows, columns]] = answered[rows, columns]
         fits = self.rough.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
         fits[0] = True
+        steps_s = np.ones(sets.counts.shape)
+        asked = np.flatnonzero(fits)  # with a set that fits, every part of it does
+        places = sets.places[asked]
+        answered = self.rough.steps(tenancy, places)
+        rows, columns = np.nonzero(places >= 0)
+        steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
         return Answers(
             steps_s=steps_s,
             fits=fits,

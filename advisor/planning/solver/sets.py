@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from advisor.workload.job import Job
 
 Indices = NDArray[np.intp]
+Guise = tuple[tuple[str, bool, bool], ...]
 
 # Sets at most; where batch sizes make more of them, jobs are kept at the sizes asked for.
 _MOST_SETS = 20_000
@@ -104,6 +105,13 @@ class Sets:
             tenants = np.repeat(np.arange(len(chosen)), chosen)
             own[: len(tenants)] = tenants
         return rows
+
+    @cached_property
+    def guises(self) -> list[Guise]:
+        """All that rules look at in the jobs of each set: those with equal ones are alike."""
+        seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.variants]
+        return [tuple(sorted(seen[each] for each in self.tenants(chosen)))
+                for chosen in range(len(self.counts))]  # fmt: skip
 
     def state_of(self, chosen: Sequence[int]) -> int:
         """The state of the jobs at the positions `chosen`."""

@@ -12,7 +12,7 @@ from advisor.planning.limits import EQUAL_GRID
 from advisor.planning.plan import Predicts
 from advisor.planning.rules import FitsMemory, Rule, first_broken
 from advisor.planning.solver.rooms import WHOLE, Room
-from advisor.planning.solver.sets import Sets
+from advisor.planning.solver.sets import Guise, Sets
 from advisor.prediction.answer import MixPrediction
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
@@ -174,10 +174,10 @@ def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
 
 def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
     """What the rules say; of a room, jobs in it alone."""
-    known: dict[int, bool] = {0: True}
-    for chosen, state in enumerate(sets.state.tolist()):
-        if state not in known:
+    known: dict[Guise, bool] = {(): True}
+    for chosen, guise in enumerate(sets.guises):
+        if guise not in known:
             jobs = [sets.variants[each] for each in sets.tenants(chosen)]
             sharing = option.room.shared(len(jobs), option.of(len(jobs)))
-            known[state] = first_broken(forbidding, jobs, sharing) is None
-    return np.array([known[state] for state in sets.state.tolist()])
+            known[guise] = first_broken(forbidding, jobs, sharing) is None
+    return np.array([known[guise] for guise in sets.guises])

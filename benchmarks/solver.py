@@ -1,0 +1,92 @@
+"""How fast the plan space of one GPU is searched, as ratios to a plain Python start.
+
+    python benchmarks/solver.py [GPU]
+
+*Searched* is the whole space in rough answers: the ways to share the whole GPU, every set of jobs
+in every room of every MIG layout, and phases over all set partitions. *Recommended* is what
+``advisor recommend`` does beside: limits that differ from job to job, and the best of each kind
+replayed. Profiles and model are of an H200; on another GPU they stand in, to time the search.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from itertools import islice
+from statistics import median
+from time import perf_counter
+
+from advisor.gpu.catalogue import gpu
+from advisor.planning.plan import Objective
+from advisor.planning.ranking import ranked
+from advisor.planning.solver.solve import Solver
+from advisor.planning.solver.space import Question
+from advisor.prediction.model import load_model
+from advisor.prediction.predictor import Predictor
+from advisor.workload.job import Job
+from advisor.workload.store import load_profile, model_path
+
+MEASURED_ON = "h200-141gb"
+EIGHT = (
+    "resnet26-cifar10-bs128",
+    "resnet50-imagenet64-bs128",
+    "resnet152-imagenet-bs32",
+    "cait_xxs24_224-cifar10-bs128",
+    "bert-base-finetune-bs16",
+    "gpt2-small-finetune-bs2",
+    "mobilenetv3_large_100-imagenet64-bs32",
+    "resnet50-cifar10-bs32",
+)
+OBJECTIVES: tuple[Objective, ...] = (
+    "makespan", "throughput", "mean-completion", "energy", "energy-epoch", "fairness",
+)  # fmt: skip
+REPEATS = 5
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """Median of a few, after one that warms up."""
+    call()
+    found = []
+    for _ in range(REPEATS):
+        began = perf_counter()
+        call()
+        found.append(perf_counter() - began)
+    return median(found)
+
+
+def searched(jobs: Sequence[Job], question: Question) -> None:
+    """The best of each kind, from nothing but profiles."""
+    solver, everyone = Solver(jobs, question), range(len(jobs))
+    solver.whole(everyone)
+    list(islice(solver.on_instances(everyone), 3))
+    solver.in_phases(everyone, 3)
+
+
+def main() -> None:
+    model = gpu(sys.argv[1] if len(sys.argv) > 1 else "a100-40gb")
+    predictor = Predictor(model, load_model(model_path(MEASURED_ON)))
+    jobs = [Job(load_profile(name, MEASURED_ON)) for name in EIGHT]
+    start_s = seconds(
+        lambda: subprocess.run([sys.executable, "-c", "pass"], check=True, capture_output=True)
+    )
+    print(f"{model.key}; python -c pass takes {1000 * start_s:.0f} ms")
+
+    def told(what: str, call: Callable[[], object]) -> None:
+        taken = seconds(call)
+        print(f"{what:52} {1000 * taken:9.1f} ms {taken / start_s:8.2f} x python")
+
+    for objective in OBJECTIVES:
+        question = Question(gpu=model, predictor=predictor, objective=objective)
+        told(f"searched, 7 different, {objective}", lambda q=question: searched(jobs[:7], q))
+        told(f"searched, 7 equal, {objective}", lambda q=question: searched(jobs[:1] * 7, q))
+    question = Question(gpu=model, predictor=predictor, objective="makespan")
+    for count in range(2, len(jobs) + 1):
+        told(f"searched, {count} different, makespan", lambda n=count: searched(jobs[:n], question))
+    for what, some in (("different", jobs[:7]), ("equal", jobs[:1] * 7)):
+        told(
+            f"recommended, 7 {what}, makespan",
+            lambda s=some: ranked(s, model, predictor, "makespan"),
+        )
+
+
+if __name__ == "__main__":
+    main()
