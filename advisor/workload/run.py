@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.sharing import parse_sharing
+from advisor.sharing.parts import at_once
 from advisor.workload.completion import Completion
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.spec import STRICT, Workload
@@ -115,9 +117,16 @@ class Run:
                 f"run {self.id}: it says when its tenants were done if and only if its purpose is "
                 f"completion"
             )
-        ended = [tenant.outcome == "ok" for tenant in self.tenants]
-        if done is not None and ended != [each is not None for each in done.ended_s]:
+        if done is None:
+            return
+        if [each.outcome == "ok" for each in self.tenants] != [e is not None for e in done.ended_s]:
             raise InvalidInput(f"run {self.id}: a tenant has an end if and only if it ran to it")
+        groups = len(at_once(parse_sharing(self.sharing), len(self.tenants)))
+        if len(done.pauses_s) != groups - 1:
+            raise InvalidInput(
+                f"run {self.id}: between {groups} groups are {groups - 1} pauses, got "
+                f"{len(done.pauses_s)}"
+            )
 
     @property
     def ok(self) -> bool:

@@ -14,6 +14,7 @@ from advisor.validation.targets import Target
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.validation.campaign import PROFILES, campaign
+from tests.validation.whole_jobs import whole
 
 FOLDER = ROOT / "profiles"
 
@@ -87,10 +88,12 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     for name in ("pair-1-busy", "pair-1-idle"):
         control = replace(synthetic.run(pair, "mps", 1.3, name), purpose="control")
         append_run(tmp_path / "runs/control.jsonl", control)
+    append_run(tmp_path / "runs/whole.jsonl", whole("whole", "mps", (1.0, 2.0), pair))
     found = findings(tmp_path, gpu(GPU))
     purposes = blocks(found)["purposes"]
     assert "| control | 0 | 2 | 0 | 0 |" in purposes
     assert "memory" not in purposes
+    assert "1 more run whole jobs to their ends." in purposes
     text = report_text(found)
     assert "| host-bound | MPS | 2 | 0.0 % |" in text
     assert "7 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
@@ -98,6 +101,9 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     assert "| MPS limits | 2, mixed | 14 |" in text
     assert "| naive, 3 to 8 jobs, MAPE | at most 5.0 % | - | not measured |" in text
     assert "| job sets to choose for | at least 40 | 1 | no |" in text
+    assert "## Whole jobs, from the first step to the last" in text
+    assert "| naive, makespan of whole jobs | at most 5.0 % | - | not measured |" in text
+    assert len(found.unseen_completions) == 1
     assert "| advice-naive | naive | resnet50-imagenet64-bs128 |" in text
     assert "Job sets run under several plans to choose from: 1." in text
     assert "| always MPS | 1 | 0.0 % | 0.0 % | 1 of 1 |" in text
