@@ -102,7 +102,6 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(tmp_pa
     assert "| naive, 3 to 8 jobs, MAPE | at most 5.0 % | - | not measured |" in text
     assert "| job sets to choose for | at least 40 | 1 | no |" in text
     assert "## Whole jobs, from the first step to the last" in text
-    assert "| naive, makespan of whole jobs | at most 5.0 % | - | not measured |" in text
     assert len(found.unseen_completions) == 1
     assert "| advice-naive | naive | resnet50-imagenet64-bs128 |" in text
     assert "Job sets run under several plans to choose from: 1." in text
