@@ -17,9 +17,10 @@ from advisor.gpu.layouts import profile_of
 from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import MPS_CAPACITY, NAIVE_CAPACITY, contended
 from advisor.prediction.rehearsal import Physics, alike, limit_shares
+from advisor.prediction.remembered import once_a_mix, once_a_profile
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.script import Floats, Script, on_part, script
-from advisor.sharing import Compute, Hybrid, Mps, Naive, Place, Slot
+from advisor.sharing import Compute, Hybrid, Mps, Naive, Place
 from advisor.workload.profile import Profile
 
 # Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
@@ -77,7 +78,7 @@ def _on_place(
         slices = part.slices if isinstance(part, Compute) else instance.compute_slices
         room = room_of(gpu, instance, slices)
         tenants = [profiles[job - 1] for job in part.jobs]
-        steps = _steps_in_room(tenants, part, room, gpu, physics)
+        steps = _steps_in_room(tuple(tenants), part.sharing, room, gpu, physics)
         free |= zip(part.jobs, map(float, steps), strict=True)
     if len(free) == 1:
         return free
@@ -87,23 +88,32 @@ def _on_place(
     return dict(zip(free, contended(steps_s, moving_s, 1.0), strict=True))
 
 
+@once_a_mix
 def _steps_in_room(
-    tenants: Sequence[Profile], part: Slot | Compute, room: Room, gpu: Gpu, physics: Physics
+    tenants: Sequence[Profile], sharing: Naive | Mps, room: Room, gpu: Gpu, physics: Physics
 ) -> Floats:
     """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
     wholes = [script(each, gpu.sms, physics.packing) for each in tenants]
     known = [whole for whole in wholes if whole is not None]
     if len(known) < len(wholes):
-        return _by_capacity(tenants, part.sharing, room)
+        return _by_capacity(tenants, sharing, room)
     scripts = [
         on_part(whole, room.share, room.bandwidth, dram_share(profile))
         for whole, profile in zip(known, tenants, strict=True)
     ]
-    alone_s = [replay_mps([each], [1.0], [1.0], 0.0, Effort())[0] for each in known]
-    there_s = _replayed(scripts, part.sharing, replace(gpu, sms=room.sms), physics)
+    alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
+    there_s = _replayed(scripts, sharing, replace(gpu, sms=room.sms), physics)
     solo_s = np.array([each.step_s for each in tenants])
-    limits = part.sharing.limits if isinstance(part.sharing, Mps) else ()
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
     return alike(solo_s * np.maximum(1.0, there_s / np.array(alone_s)), tenants, limits)
+
+
+@once_a_profile
+def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
+    """Seconds of a step on the whole GPU as replay has it; the profile has a trace."""
+    whole = script(profile, gpu.sms, packing)
+    assert whole is not None, "only what has traces is replayed"
+    return float(replay_mps([whole], [1.0], [1.0], 0.0, Effort())[0])
 
 
 def _replayed(

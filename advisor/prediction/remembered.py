@@ -1,6 +1,6 @@
 """What follows from one profile by itself is worked out once: every mix with it asks again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -20,16 +20,35 @@ def once_a_profile(
 
     The object and not its value is the key: hashing a trace takes as long as replaying it.
     """
-    known: dict[tuple[object, ...], tuple[Profile, _Found]] = {}
+
+    def of_one(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
+        return function(profiles[0], *args, **named)
+
+    of_mix = once_a_mix(of_one)
 
     @wraps(function)
     def remembered(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
-        key = (id(profile), args, *named.items())
+        return of_mix((profile,), *args, **named)
+
+    return remembered
+
+
+def once_a_mix(
+    function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
+) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
+    """As `once_a_profile`, of several profiles in their order."""
+    known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
+
+    @wraps(function)
+    def remembered(
+        profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs
+    ) -> _Found:
+        key = (tuple(map(id, profiles)), args, *named.items())
         if key not in known:
             if len(known) >= _MOST:
                 known.clear()
             # Kept beside its answer, a profile's id stays its own.
-            known[key] = profile, function(profile, *args, **named)
+            known[key] = profiles, function(profiles, *args, **named)
         return known[key][1]
 
     return remembered
