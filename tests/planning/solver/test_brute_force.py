@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from advisor.gpu.catalogue import gpu
+from advisor.planning.solver import table
 from advisor.planning.solver.one_gpu import OneGpu
 from advisor.planning.solver.space import Question
 from advisor.workload.job import Job
@@ -69,3 +70,33 @@ def test_no_plan_with_mig_is_better_than_the_one_found(objective, seed):
     found = solved(jobs, A30, objective)
     least, _ = brute_force.best(jobs, A30, objective)
     assert found.cost.p50 <= least * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("objective", "count"),
+    [("makespan", 2), ("energy", 2), ("fairness", 2), ("mean-completion", 2), ("throughput", 3)],
+)
+def test_no_groups_on_instances_one_after_another_are_better(objective, count):
+    random = Random(f"phases {objective}")
+    # So long that which instances stay between two groups is nothing.
+    jobs = [replace(job, epochs=200 * job.epochs) for job in drawn(random, count, 2)]
+    found = solved(jobs, A30, objective)
+    least, _ = brute_force.best(jobs, A30, objective, phases_on_mig=True)
+    assert found.cost.p50 == pytest.approx(least, rel=1e-4)
+
+
+@pytest.mark.parametrize("count", [5, 6])
+@pytest.mark.parametrize("objective", ["makespan", "mean-completion", "fairness", "deadlines"])
+def test_no_groups_of_more_jobs_are_better(monkeypatch, count, objective):
+    for module in (table, brute_force):
+        monkeypatch.setattr(module, "EQUAL_GRID", (57,) if count == 5 else ())
+    jobs = drawn(Random(f"{count} {objective}"), count, 5)
+    least, _ = brute_force.best(jobs, L40S, objective)
+    assert solved(jobs, L40S, objective).cost.p50 == pytest.approx(least, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "energy-epoch"])
+def test_no_rooms_of_more_jobs_are_better(objective):
+    jobs = drawn(Random(objective), 4, 4)
+    _, least = brute_force.best(jobs, A30, objective)
+    assert solved(jobs, A30, objective).cost.p50 <= least * (1 + 1e-6)
