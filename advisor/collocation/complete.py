@@ -5,7 +5,7 @@ no SM. Groups come one after another, each with fresh tenants, which start and l
 of the run stands still; what it takes to start or stop MPS for them counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from time import monotonic, time
@@ -14,18 +14,15 @@ from advisor.collocation.measure import Setting
 from advisor.collocation.plans import FullRun, Heat, Mix
 from advisor.collocation.together import (
     NOTICE_S,
+    all_said,
     check_hosts,
-    last_memory,
-    mean_check_s,
     rehearse,
     seats_for,
     sleep_until,
-    sms_of,
     versions_of,
 )
 from advisor.gpu.snapshot import Activity
 from advisor.running.device import Meter
-from advisor.running.memory import memory_record
 from advisor.running.provenance import Origin
 from advisor.running.tenants import Answer, Ended, Tenant, ask_all, tenants_on
 from advisor.running.windows import Schedule, windows_of
@@ -33,36 +30,12 @@ from advisor.workload.completion import Completion
 from advisor.workload.measured import Provenance, Window
 from advisor.workload.run import Run
 from advisor.workload.run import Tenant as Record
-from advisor.workload.spec import Workload
 
 # A tenant that has not done its steps by then hangs.
 _LONGEST_S = 900.0
 
 # When clocks are read: the GPU works, and no job has ended.
 _UNDER_WAY_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What one tenant answered, and what was seen of it.
-
-    Attributes:
-        answer: To being told to do its steps.
-        start_at: When its group started, seconds of the wall clock.
-    """
-
-    loaded: Answer
-    answer: Answer
-    check_s: float | None
-    on_device_mib: float | None
-    start_at: float
-
-    @property
-    def ended_s(self) -> float | None:
-        """Seconds from the start until its last step ended; None if it ended early."""
-        if isinstance(self.answer, Ended):
-            return None
-        return float(self.answer["completed_at"][-1] - self.start_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +91,18 @@ def _raced(mix: Mix, steps: Sequence[int], tenants: Sequence[Tenant], setting: S
     clients = setting.stage.proved_clients(mix.sharing, alive)
     rehearse(tenants, setting.timing.settle_s)
     device = setting.stage.device
-    meter, before = Meter(device), check_hosts(tenants)
+    meter, checked = Meter(device), check_hosts(tenants)
     start_at = time() + NOTICE_S
     for tenant, each in zip(tenants, steps, strict=True):
         tenant.send("run_steps", start_at=start_at, steps=each)
     answers, activity, clocks_mhz = _watched(tenants, meter, start_at)
-    on_device_mib = meter.memory_mib()
-    checks_s = map(mean_check_s, before, check_hosts(tenants))
-    seen_mib = [on_device_mib.get(tenant.pid) for tenant in tenants]
-    told = zip(loaded, answers, checks_s, seen_mib, strict=True)
-    said = [_Said(*each, start_at) for each in told]
+    said = all_said(tenants, loaded, checked, answers, meter)
+    ended_s = tuple(_ended_s(each, start_at) for each in answers)
+    own = zip(mix.workloads, tenants, said, _windows(answers, start_at, ended_s), strict=True)
     origin = Origin(device, setting.command, len(setting.cores))
     return _Group(
-        tenants=_records(mix, tenants, said),
-        ended_s=tuple(each.ended_s for each in said),
+        tenants=tuple(its.record(workload, one, windows) for workload, one, its, windows in own),
+        ended_s=ended_s,
         pause_s=0.0,
         clients=clients,
         activity=activity,
@@ -152,31 +123,22 @@ def _watched(
     return answers, meter.end(), clocks_mhz
 
 
-def _records(mix: Mix, tenants: Sequence[Tenant], said: Sequence[_Said]) -> tuple[Record, ...]:
-    ends_s = sorted({each.ended_s for each in said if each.ended_s is not None})
-    return tuple(
-        _tenant(workload, tenant, its, ends_s)
-        for workload, tenant, its in zip(mix.workloads, tenants, said, strict=True)
-    )
+def _ended_s(answer: Answer, start_at: float) -> float | None:
+    """Seconds from the start until a tenant's last step ended; None if it ended early."""
+    return None if isinstance(answer, Ended) else float(answer["completed_at"][-1] - start_at)
 
 
-def _tenant(workload: Workload, tenant: Tenant, said: _Said, ends_s: Sequence[float]) -> Record:
-    """The record of one tenant, whose windows are cut at the `ends_s` of all."""
-    memory, answer = last_memory(said.loaded, said.answer), said.answer
-    windows: tuple[Window, ...] = ()
-    if isinstance(answer, dict):
-        own = [each for each in ends_s if each <= (said.ended_s or 0.0)]
-        windows = windows_of(Schedule(said.start_at, (0.0, *own)), answer["completed_at"])
-    return Record(
-        workload=workload,
-        outcome=answer.outcome if isinstance(answer, Ended) else "ok",
-        detail=answer.detail if isinstance(answer, Ended) else None,
-        windows=windows,
-        memory=memory_record(memory, said.on_device_mib) if memory else None,
-        cores=tenant.seat.cores,
-        sms=sms_of(said.loaded),
-        host_check_s=said.check_s,
-    )
+def _windows(
+    answers: Sequence[Answer], start_at: float, ended_s: Sequence[float | None]
+) -> Iterator[tuple[Window, ...]]:
+    """Of each tenant its steps in each stretch of time in which the same tenants ran."""
+    ends_s = sorted({each for each in ended_s if each is not None})
+    for answer, own_s in zip(answers, ended_s, strict=True):
+        if isinstance(answer, Ended) or own_s is None:
+            yield ()
+        else:
+            bounds_s = (0.0, *(each for each in ends_s if each <= own_s))
+            yield windows_of(Schedule(start_at, bounds_s), answer["completed_at"])
 
 
 def _record(full: FullRun, groups: Sequence[_Group], gpu: str) -> Run:

@@ -1,34 +1,32 @@
 """One real shared run: fresh tenants, a rehearsal, then the windows in which all of them run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any
 
 from advisor.collocation.plans import Mix
 from advisor.collocation.together import (
     NOTICE_S,
+    Said,
+    all_said,
     check_hosts,
-    last_memory,
-    mean_check_s,
     patience_s,
     rehearse,
     seats_for,
     sleep_until,
-    sms_of,
     tell,
     versions_of,
 )
 from advisor.gpu.snapshot import Activity
 from advisor.running.ballast import ballast_on
 from advisor.running.device import Meter
-from advisor.running.memory import memory_record
 from advisor.running.provenance import Origin
 from advisor.running.stage import Stage
 from advisor.running.tenants import Ended, Tenant, ask_all, tenants_on
 from advisor.running.windows import Schedule, Timing, schedule, windows_of
 from advisor.workload.run import Run
 from advisor.workload.run import Tenant as Record
+from advisor.workload.spec import Workload
 
 # Of a run that asks only whether its tenants fit: some steps each, so that caches have grown.
 _WHETHER_IT_FITS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
@@ -53,15 +51,15 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """How the measuring went; the columns have shape (tenants,)."""
+    """How the measuring went.
 
-    sms: tuple[int | None, ...]
+    Attributes:
+        said: By each tenant, shape (tenants,).
+    """
+
     clients: int
     plan: Schedule
-    answers: tuple[dict[str, Any] | Ended, ...]
-    memory: tuple[dict[str, float] | None, ...]
-    host_check_s: tuple[float | None, ...]
-    on_device_mib: Mapping[int, float]
+    said: tuple[Said, ...]
     activity: Activity | None
     clocks_mhz: tuple[int | None, int | None]
 
@@ -99,23 +97,13 @@ def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:
     clients = setting.stage.proved_clients(mix.sharing, alive)
     slowest_step_s = rehearse(tenants, setting.timing.settle_s)
     meter = Meter(setting.stage.device)
-    before = check_hosts(tenants)
+    checked = check_hosts(tenants)
     plan = schedule(time() + NOTICE_S, setting.timing, slowest_step_s)
     tell(tenants, plan.start_at, plan.stop_at)
     activity, clocks_mhz = _watch(meter, plan) if alive else (None, (None, None))
-    answers = tuple(tenant.receive(patience_s(plan.stop_at)) for tenant in tenants)
-    after = check_hosts(tenants)
-    return _Course(
-        sms=tuple(map(sms_of, loaded)),
-        clients=clients,
-        plan=plan,
-        answers=answers,
-        memory=tuple(map(last_memory, loaded, answers)),
-        host_check_s=tuple(map(mean_check_s, before, after)),
-        on_device_mib=meter.memory_mib(),
-        activity=activity,
-        clocks_mhz=clocks_mhz,
-    )
+    answers = [tenant.receive(patience_s(plan.stop_at)) for tenant in tenants]
+    said = all_said(tenants, loaded, checked, answers, meter)
+    return _Course(clients, plan, said, activity, clocks_mhz)
 
 
 def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | None, int | None]]:
@@ -143,7 +131,10 @@ def _record(
         sharing=str(mix.sharing),
         purpose=mix.purpose,
         repeats=mix.repeats,
-        tenants=tuple(_tenant(mix, tenants, course, index) for index in range(len(tenants))),
+        tenants=tuple(
+            _tenant(*each, course.plan)
+            for each in zip(mix.workloads, tenants, course.said, strict=True)
+        ),
         mps_clients=course.clients,
         power_w=activity.power_w if activity else None,
         counters=activity.counters if activity else None,
@@ -153,19 +144,7 @@ def _record(
     )
 
 
-def _tenant(mix: Mix, tenants: Sequence[Tenant], course: _Course, index: int) -> Record:
-    tenant, answer = tenants[index], course.answers[index]
-    memory = course.memory[index]
-    ended = answer if isinstance(answer, Ended) else None
-    return Record(
-        workload=mix.workloads[index],
-        outcome=ended.outcome if ended else "ok",
-        detail=ended.detail if ended else None,
-        windows=()
-        if isinstance(answer, Ended)
-        else windows_of(course.plan, answer["completed_at"]),
-        memory=memory_record(memory, course.on_device_mib.get(tenant.pid)) if memory else None,
-        cores=tenant.seat.cores,
-        sms=course.sms[index],
-        host_check_s=course.host_check_s[index],
-    )
+def _tenant(workload: Workload, tenant: Tenant, said: Said, plan: Schedule) -> Record:
+    if isinstance(said.answer, Ended):
+        return said.record(workload, tenant, ())
+    return said.record(workload, tenant, windows_of(plan, said.answer["completed_at"]))

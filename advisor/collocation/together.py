@@ -1,14 +1,20 @@
 """What tenants do together before and after whatever is measured of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from time import sleep, time
 
 from advisor.errors import AdvisorError
+from advisor.running.device import Meter
+from advisor.running.memory import memory_record
 from advisor.running.stage import Stage
 from advisor.running.tenants import GRACE_S, Answer, Ended, Tenant, ask_all
 from advisor.running.windows import step_s_of
 from advisor.running.worker import Seat
 from advisor.sharing import Mps, Naive
+from advisor.workload.measured import Window
+from advisor.workload.run import Tenant as Record
+from advisor.workload.spec import Workload
 
 # From telling tenants when to start to that moment: they must have heard by then.
 NOTICE_S = 0.1
@@ -57,24 +63,64 @@ def check_hosts(tenants: Sequence[Tenant]) -> tuple[Answer, ...]:
     return ask_all(tenants, "check_host", [{} for _ in tenants])
 
 
-def mean_check_s(before: Answer, after: Answer) -> float | None:
-    """What two host checks of one tenant say; None if it ended before it had done both."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one tenant answered, and what was seen of it.
+
+    Attributes:
+        loaded: To being told to load.
+        answer: To being told to train while it was measured.
+        check_s: Mean of its host checks before and after; None if it ended before it had done both.
+        on_device_mib: What the driver saw of its process; None where it would not say.
+    """
+
+    loaded: Answer
+    answer: Answer
+    check_s: float | None
+    on_device_mib: float | None
+
+    def record(self, workload: Workload, tenant: Tenant, windows: tuple[Window, ...]) -> Record:
+        """Of the `tenant` that said so of `workload`, with its steps in `windows`."""
+        ended = self.answer if isinstance(self.answer, Ended) else None
+        told = [each["memory"] for each in (self.answer, self.loaded) if isinstance(each, dict)]
+        return Record(
+            workload=workload,
+            outcome=ended.outcome if ended else "ok",
+            detail=ended.detail if ended else None,
+            windows=windows,
+            memory=memory_record(told[0], self.on_device_mib) if told else None,
+            cores=tenant.seat.cores,
+            sms=None if isinstance(self.loaded, Ended) else self.loaded["sms"],
+            host_check_s=self.check_s,
+        )
+
+
+def all_said(
+    tenants: Sequence[Tenant],
+    loaded: Sequence[Answer],
+    checked: Sequence[Answer],
+    answers: Sequence[Answer],
+    meter: Meter,
+) -> tuple[Said, ...]:
+    """What `tenants` said that have just trained, their hosts checked once more.
+
+    Args:
+        tenants: Idle.
+        loaded: What each said when it had loaded.
+        checked: What each host check said before.
+        answers: What each said when it had trained.
+        meter: Of their device.
+    """
+    checks_s = map(_mean_check_s, checked, check_hosts(tenants))
+    seen_mib = meter.memory_mib()
+    held_mib = (seen_mib.get(tenant.pid) for tenant in tenants)
+    return tuple(map(Said, loaded, answers, checks_s, held_mib))
+
+
+def _mean_check_s(before: Answer, after: Answer) -> float | None:
     if isinstance(before, Ended) or isinstance(after, Ended):
         return None
     return float(before["check_s"] + after["check_s"]) / 2
-
-
-def last_memory(loaded: Answer, answer: Answer) -> dict[str, float] | None:
-    """The last that a tenant said of its memory; None if it ended before it had run."""
-    for each in (answer, loaded):
-        if isinstance(each, dict):
-            return dict(each["memory"])
-    return None
-
-
-def sms_of(loaded: Answer) -> int | None:
-    """SMs that a tenant's context may use, as it said when it had loaded."""
-    return None if isinstance(loaded, Ended) else loaded["sms"]
 
 
 def versions_of(tenants: Sequence[Tenant], run: str) -> Mapping[str, str | None]:
