@@ -12,7 +12,8 @@ from advisor.planning.fleet.estimates import Foretold, Rough
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.fleet.renumbered import groups_of, in_turn
-from advisor.planning.fleet.solve import FleetSolver, Found
+from advisor.planning.fleet.solve import FleetSolver, Found, Sources
+from advisor.planning.fleet.whole_gpu import WholeGpu
 from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import possible
@@ -174,9 +175,12 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
     )  # fmt: skip
     quick = asked.quick([job.profile for job in distinct.jobs])
     forbidding = rules(gpu, terms.conditions)
-    rough = Rough(distinct, quick, gpu, forbidding, ranked_by) if quick else None
-    foretold = Foretold(distinct, OneGpu(jobs, question), ranked_by)
-    found = FleetSolver(distinct, problem, foretold, rough, terms.limit_s).best()
+    sources = Sources(
+        Rough(distinct, quick, gpu, forbidding, ranked_by) if quick else None,
+        Foretold(distinct, WholeGpu(jobs, question), ranked_by),
+        Foretold(distinct, OneGpu(jobs, question), ranked_by),
+    )
+    found = FleetSolver(distinct, problem, sources, terms.limit_s).best()
     return Spread(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
         on=tuple(

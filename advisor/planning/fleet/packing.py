@@ -12,8 +12,8 @@ from advisor.planning.fleet.partition import quick_plans
 
 # Each worker searches in a way of its own, so that more of them than cores are faster too.
 _WORKERS, _SEED = 8, 1
-# Share of the time that each question before the search may take.
-_BEGINNING = 0.1
+# Share of the time that each question beside the search may take, and seconds that it always may.
+_BESIDE, _ALWAYS_S = 0.1, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def packed(
     """
     from ortools.sat.python import cp_model
 
-    began_s = monotonic()
-    starts = [tuple(hint), *quick_plans(columns, problem, limit_s * _BEGINNING)]
+    began_s, beside_s = monotonic(), max(_ALWAYS_S, limit_s * _BESIDE)
+    starts = [tuple(hint), *quick_plans(columns, problem, beside_s)]
     best = min(starts, key=problem.rank)
     search = Search(cp_model.CpModel(), columns, problem)
     search.ask(best)
@@ -65,5 +65,5 @@ def packed(
         best = min(found, best, key=problem.rank)
     cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
     if status != cp_model.OPTIMAL:
-        least = max(least, bound(columns, problem, limit_s * _BEGINNING))
+        least = max(least, bound(columns, problem, beside_s))
     return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)

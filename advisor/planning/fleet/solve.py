@@ -1,7 +1,8 @@
 """The best plan for many jobs on equal GPUs that can be found in a given time.
 
-Thousands of groups are estimated roughly, CP-SAT picks among them, and what it picks is foretold
-by the one-GPU solver, until every group of the plan is foretold or time runs out.
+Thousands of groups are estimated roughly, CP-SAT picks among them, and what it picks is foretold,
+until every group of the plan is foretold or its time is over. In what time is left, the one-GPU
+solver looks for better ways to share within the groups of the plan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,11 @@ from advisor.planning.fleet.growing import beside, gain, grown
 from advisor.planning.fleet.packing import Packing, packed
 
 # Shares of the time: until no more groups are thought of, until the packing of all groups has
-# ended, until none more is foretold; and what each of the packings before that may take.
-_GROWING, _LONGEST, _FORETELLING, _ROUND = 0.5, 0.7, 0.9, 0.1
+# ended, until none more is foretold, until all packing has ended; and what each of the packings
+# before may take.
+_GROWING, _LONGEST, _FORETELLING, _PACKING, _ROUND = 0.4, 0.6, 0.7, 0.8, 0.1
+# What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
+_THOROUGH = 0.25
 # Neighbours of the plan's groups that are added after each packing.
 _NEIGHBOURS = 60
 
@@ -51,23 +55,34 @@ class Found:
         return max(0.0, 1 - self.bound / self.cost) if self.cost > 0 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where columns come from.
+
+    Attributes:
+        rough: For thousands of groups; None: each that is thought of is foretold, as many as
+            there is time for.
+        foretold: For those that are picked.
+        thorough: For those of the plan: the one-GPU solver.
+    """
+
+    rough: Rough | None
+    foretold: Foretold
+    thorough: Foretold
+
+
 class FleetSolver:
     """Thinks of groups, packs them, and foretells what is picked.
 
     Args:
         kinds: Of all jobs.
         problem: What the plan is to be best at.
-        foretold: The one-GPU solver.
-        rough: None: every group that is thought of is foretold, as many as there is time for.
+        sources: Of columns.
         limit_s: Seconds that it may take.
     """
 
-    def __init__(
-        self, kinds: Kinds, problem: Problem, foretold: Foretold, rough: Rough | None,
-        limit_s: float,
-    ) -> None:  # fmt: skip
-        self._kinds, self._problem = kinds, problem
-        self._foretold, self._rough = foretold, rough
+    def __init__(self, kinds: Kinds, problem: Problem, sources: Sources, limit_s: float) -> None:
+        self._kinds, self._problem, self._sources = kinds, problem, sources
         self._began_s, self._limit_s = monotonic(), limit_s
         self._pool: dict[Team, Column] = {}
         self._tried: set[Team] = set()
@@ -91,7 +106,8 @@ class FleetSolver:
         sure = self._foretold_like(whole.plan, sure)
         if self._vague(whole.plan) or not whole.in_time:
             known = [column for column in self._pool.values() if column.foretold]
-            sure = packed(known, self._problem, self._left_s(1), sure).plan
+            sure = packed(known, self._problem, self._left_s(_PACKING), sure).plan
+        sure = self._thorough(sure)
         cost = self._problem.cost(sure)
         return Found(
             sure, cost, min(whole.bound, cost), len(self._pool),
@@ -121,13 +137,13 @@ class FleetSolver:
 
     def _thought_of(self, teams: Sequence[Team]) -> Iterator[Column]:
         new = [team for team in teams if team not in self._pool and team not in self._tried]
-        if self._rough is not None:
-            yield from self._rough.columns(new)
+        if self._sources.rough is not None:
+            yield from self._sources.rough.columns(new)
             return
         for team in new:
             if not self._left_s(_GROWING):
                 return
-            if column := self._foretold.column(team):
+            if column := self._sources.foretold.column(team):
                 yield column
 
     def _grow_beside(self, plan: Sequence[Placed]) -> None:
@@ -155,6 +171,24 @@ class FleetSolver:
         """Put `team` into the pool as it is foretold, or take it out; whether it fits."""
         self._pool.pop(team, None)
         self._tried.add(team)
-        if column := self._foretold.column(team):
+        if column := self._sources.foretold.column(team):
             self._pool[team] = column
         return team in self._pool
+
+    def _thorough(self, plan: tuple[Placed, ...]) -> tuple[Placed, ...]:
+        """`plan` with better ways to share within its groups, the longest first, in time."""
+        longest_s = self._limit_s * _THOROUGH
+        for team in self._longest_first(plan):
+            began_s = monotonic()
+            if self._left_s(1) <= longest_s:
+                break
+            if better := self._sources.thorough.column(team):
+                columns = [better if each.column.team == team else each.column for each in plan]
+                plan = min(plan, dealt(columns, self._problem.gpus), key=self._problem.rank)
+            longest_s = max(longest_s, monotonic() - began_s)
+        return plan
+
+    def _longest_first(self, plan: Sequence[Placed]) -> list[Team]:
+        runs_s = {each.column.team: each.column.runs_s for each in plan}
+        shared = [team for team in runs_s if len(team) > 1]
+        return sorted(shared, key=lambda team: -runs_s[team])

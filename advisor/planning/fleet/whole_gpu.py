@@ -1,0 +1,52 @@
+"""The best way for some jobs to share a whole GPU without limits: soon said, for many groups."""
+
+from collections.abc import Sequence
+
+from advisor.planning.forecast import forecast
+from advisor.planning.mixes import Mixes
+from advisor.planning.objectives import cost
+from advisor.planning.rules import FitsMemory, first_broken, rules
+from advisor.planning.solver.one_gpu import Solved
+from advisor.planning.solver.space import Question
+from advisor.planning.space import Setup
+from advisor.sharing import Mps, Naive, Serial
+from advisor.workload.job import Job
+
+
+class WholeGpu:
+    """Time-sliced or under MPS; a job alone has the GPU.
+
+    Args:
+        jobs: All that may be asked about.
+        question: What is asked of each set.
+    """
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self._jobs, self._question = tuple(jobs), question
+        self._rules = rules(question.gpu, question.conditions)
+        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
+
+    def best(self, chosen: Sequence[int]) -> Solved | None:
+        """The better of the ways that the rules allow and that fit; None where there is none.
+
+        Args:
+            chosen: Positions of jobs, increasing, from 0.
+        """
+        found = [
+            solved
+            for sharing in ((Naive(), Mps()) if len(chosen) > 1 else (Serial(),))
+            if (solved := self._solved(chosen, sharing)) is not None
+        ]
+        return min(found, key=lambda each: each.cost.p50, default=None)
+
+    def _solved(self, chosen: Sequence[int], sharing: Serial | Naive | Mps) -> Solved | None:
+        jobs = [self._jobs[at] for at in chosen]
+        if first_broken(self._rules, jobs, sharing):
+            return None
+        mixes = Mixes(jobs, self._question.predictor)
+        if self._fits.broken(mixes.whole(sharing)):
+            return None
+        foreseen = forecast(mixes, sharing)
+        price = cost(foreseen, self._question.objective)
+        setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
+        return None if price is None else Solved(setup, foreseen, price)
