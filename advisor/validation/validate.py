@@ -42,7 +42,7 @@ def compared(
     """Each of `runs` predicted from its tenants' profiles, beside what was measured.
 
     A run in which a tenant ended early has nothing to compare and is passed over; `check` names
-    it.
+    it. So is one that shows no pace.
 
     Raises:
         InvalidInput: A run is of another GPU, or a tenant has no profile.
@@ -52,7 +52,7 @@ def compared(
             f"the runs are of {', '.join(strangers)}, but {gpu.key} was asked for. "
             f"Use --gpu {strangers[0]}."
         )
-    return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.ok)
+    return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.shows_pace)
 
 
 def check(validation: Validation) -> None:

@@ -21,6 +21,7 @@ from advisor.validation.completion_score import (
     section,
 )
 from advisor.validation.selection import of_pace
+from advisor.validation.validate import compared as compared_by_pace
 from advisor.workload.completion import Completion
 from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
@@ -120,6 +121,7 @@ def test_whole_jobs_teach_no_pace_and_are_not_scored_by_it():
     assert not NAIVE.shows_pace
     assert shared_runs(PROFILES, [NAIVE]) == ()
     assert of_pace([NAIVE]) == []
+    assert compared_by_pace([NAIVE, PHASES], PROFILES, StandIn(), gpu("h200-141gb")) == ()
 
 
 def test_a_run_older_than_whole_jobs_reads_as_before():
