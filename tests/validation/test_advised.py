@@ -9,7 +9,7 @@ from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import recommend
 from advisor.reporting.documents import recommendation_document
-from advisor.sharing import Mig
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
 from advisor.validation.advised import (
     choose,
     keep,
@@ -47,14 +47,18 @@ def advised(shelved):
 
 def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
     chosen = choose(advised, 3, "v")
-    runnable = [str(plan.sharing) for plan in advised.plans if not isinstance(plan.sharing, Mig)]
+    runnable = [
+        str(plan.sharing)
+        for plan in advised.plans
+        if isinstance(plan.sharing, Serial | Naive | Mps)
+    ]
     assert [plan.sharing for plan in chosen.plans] == runnable[:3]
     assert {plan.purpose for plan in chosen.plans} == {"validation"}
 
 
 def test_a_better_plan_on_mig_is_left_out_in_words(advised):
     first, *others = advised.plans
-    mig = next(plan for plan in others if isinstance(plan.sharing, Mig))
+    mig = next(plan for plan in others if isinstance(plan.sharing, Mig | Hybrid))
     chosen = choose(replace(advised, plans=(replace(mig, rank=1), first)), 1, "v")
     assert chosen.left_out == (f"plan 1, {mig.sharing}: nothing here makes MIG instances",)
     assert [plan.sharing for plan in chosen.plans] == [str(first.sharing)]
