@@ -7,8 +7,9 @@ from advisor.planning.fleet.goals import Problem
 
 # Jobs in a group at most: what was ever measured together.
 MOST_TOGETHER = 8
-# Of each size, the best groups of each kind of job that are kept; pairs are more.
-_PAIRS_KEPT, _KEPT = 8, 3
+# Of each size, the best groups of each kind of job that are kept, pairs and others: so many up to
+# so many kinds, and fewer of more.
+_PAIRS_KEPT, _KEPT, _KINDS = 8, 3, 24
 
 Estimates = Callable[[Sequence[Team]], Iterable[Column]]
 """What comes of teams; those of which nothing comes are left out. It may stop early."""
@@ -23,7 +24,9 @@ def grown(kinds: Kinds, problem: Problem, estimates: Estimates) -> list[Column]:
     best: list[Team] = [(kind,) for kind in range(len(kinds.jobs))]
     for size in range(2, min(MOST_TOGETHER, sum(kinds.counts)) + 1):
         found = list(estimates(_larger(best, kinds)))
-        chosen = _best_of_each(found, problem, _PAIRS_KEPT if size == 2 else _KEPT)
+        most = _PAIRS_KEPT if size == 2 else _KEPT
+        most = max(1, most * _KINDS // max(_KINDS, len(kinds.jobs)))
+        chosen = _best_of_each(found, problem, most)
         if not chosen:
             break
         kept += chosen

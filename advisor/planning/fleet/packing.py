@@ -13,7 +13,7 @@ from advisor.planning.fleet.partition import quick_plans
 # Each worker searches in a way of its own, so that more of them than cores are faster too.
 _WORKERS, _SEED = 8, 1
 # Share of the time that each question beside the search may take, and seconds that it always may.
-_BESIDE, _ALWAYS_S = 0.1, 0.3
+_BESIDE, _ALWAYS_S = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from advisor.planning.fleet.packing import Packing, packed
 # Shares of the time: until no more groups are thought of, until the packing of all groups has
 # ended, until none more is foretold, until all packing has ended; and what each of the packings
 # before may take.
-_GROWING, _LONGEST, _FORETELLING, _PACKING, _ROUND = 0.4, 0.6, 0.7, 0.8, 0.1
+_GROWING, _LONGEST, _FORETELLING, _PACKING, _ROUND = 0.4, 0.55, 0.9, 1.0, 0.08
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
 _THOROUGH = 0.25
 # Neighbours of the plan's groups that are added after each packing.
@@ -152,7 +152,8 @@ class FleetSolver:
         self._pool.update((column.team, column) for column in found[:_NEIGHBOURS])
 
     def _vague(self, plan: Sequence[Placed]) -> list[Team]:
-        return sorted({each.column.team for each in plan if not each.column.foretold})
+        teams = {each.column.team for each in plan if not each.column.foretold}
+        return sorted(teams, key=lambda team: (len(team), team))
 
     def _foretold_like(
         self, plan: Sequence[Placed], sure: tuple[Placed, ...]

@@ -27,25 +27,23 @@ class WholeGpu:
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def best(self, chosen: Sequence[int]) -> Solved | None:
-        """The better of the ways that the rules allow and that fit; None where there is none.
+        """The way that the rules allow, that fits, and in which most is done while all run.
 
         Args:
             chosen: Positions of jobs, increasing, from 0.
         """
-        found = [
-            solved
-            for sharing in ((Naive(), Mps()) if len(chosen) > 1 else (Serial(),))
-            if (solved := self._solved(chosen, sharing)) is not None
-        ]
-        return min(found, key=lambda each: each.cost.p50, default=None)
-
-    def _solved(self, chosen: Sequence[int], sharing: Serial | Naive | Mps) -> Solved | None:
         jobs = [self._jobs[at] for at in chosen]
-        if first_broken(self._rules, jobs, sharing):
-            return None
         mixes = Mixes(jobs, self._question.predictor)
-        if self._fits.broken(mixes.whole(sharing)):
+        ways: Sequence[Serial | Naive | Mps] = (Naive(), Mps()) if len(jobs) > 1 else (Serial(),)
+        allowed = [
+            each
+            for each in ways
+            if first_broken(self._rules, jobs, each) is None
+            and self._fits.broken(mixes.whole(each)) is None
+        ]
+        if not allowed:
             return None
+        sharing = max(allowed, key=lambda each: mixes.whole(each).weighted_speedup)
         foreseen = forecast(mixes, sharing)
         price = cost(foreseen, self._question.objective)
         setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
