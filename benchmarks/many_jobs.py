@@ -7,14 +7,13 @@ everything is compiled and imported before the first time is taken. Nothing here
 """
 
 import random
-from dataclasses import replace
 from time import perf_counter
 
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import predictor_of
 from advisor.planning.copies import copies_that_pay
 from advisor.planning.many_jobs import Spread, Terms, spread
-from advisor.planning.plan import Objective
+from advisor.planning.plan import Objective, Predicts
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths
 
@@ -40,28 +39,30 @@ def drawn(jobs: int, different: int) -> list[Job]:
     return (found * jobs)[:jobs]
 
 
-def timed(jobs: list[Job], terms: Terms) -> tuple[float, Spread]:
-    """Seconds of a search with nothing remembered from the one before."""
-    predictor = predictor_of(GPU)
+def timed(jobs: list[Job], terms: Terms, predictor: Predicts) -> tuple[float, Spread]:
+    """Seconds of a search with no prediction remembered from the one before."""
     began_s = perf_counter()
     found = spread(jobs, gpu(GPU), predictor, terms)
     return perf_counter() - began_s, found
 
 
 def main() -> None:
-    timed(drawn(3, 3), Terms(limit_s=1.0))  # compiles, and imports the solver
+    predictor = predictor_of(GPU)
+    timed(drawn(3, 3), Terms(), predictor)  # compiles, and imports the solver
     print("jobs  different  GPUs  objective        seconds  gap    faster  groups  predicted")
     for jobs, different, gpus in SIZES:
         for aim in AIMS if (jobs, different) == (24, 24) else AIMS[:1]:
-            seconds, found = timed(drawn(jobs, different), Terms(objective=aim, gpus=gpus))
+            seconds, found = timed(
+                drawn(jobs, different), Terms(objective=aim, gpus=gpus), predictor
+            )
             faster = (found.serial_s or 0.0) / found.makespan_s.p50 if found.makespan_s else 0.0
             search = found.found
             print(f"{jobs:4}  {different:9}  {gpus:4}  {aim:15}  {seconds:7.1f}  "
                   f"{search.gap:5.1%}  {faster:5.2f}x  {search.groups:6}  {search.foretold:9}",
                   flush=True)  # fmt: skip
-    job = replace(drawn(1, 1)[0])
+    job = drawn(1, 1)[0]
     began_s = perf_counter()
-    copies = copies_that_pay(job, gpu(GPU), predictor_of(GPU))
+    copies = copies_that_pay(job, gpu(GPU), predictor)
     print(f"{job.name}:auto  {perf_counter() - began_s:.1f} s, {copies.pay} of {copies.fit} pay")
 
 
