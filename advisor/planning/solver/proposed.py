@@ -9,6 +9,7 @@ from advisor.planning.plan import LeftOut
 from advisor.planning.solver.solve import Proposal, Solver
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
+from advisor.sharing import Hybrid
 from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
@@ -41,10 +42,16 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     everyone = range(len(jobs))
     solver = Solver(jobs, question)
     found: list[Proposal] = [each for each in solver.whole(everyone) if each.setup.batches]
-    found = [*found[:FORECAST], *islice(solver.on_instances(everyone), FORECAST)]
+    found = [*found[:FORECAST], *islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)]
     found += solver.in_phases(everyone, FORECAST)
     left_out = []
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
         left_out.append(LeftOut("other batch sizes", why))
     return Proposed(tuple(each.setup for each in found), tuple(left_out))
+
+
+def _cut_up(plan: Proposal) -> bool:
+    """Whether the jobs have more than one instance, all in one being the GPU with fewer SMs."""
+    hybrid = plan.setup.sharing
+    return not isinstance(hybrid, Hybrid) or len(hybrid.rooms) > 1
