@@ -65,7 +65,7 @@ def test_serial_is_always_shown_and_the_rest_is_counted():
 
 def test_every_number_that_is_predicted_has_its_interval():
     text = printed(plans_report(advised(SMALL, LARGE), 99), 100)
-    rows = [line for line in text.splitlines() if re.match(r"\d ", line)]
+    rows = [line for line in text.splitlines() if re.match(r"\d+ {2}", line)]
     for row in rows:
         assert re.search(r"A +[\d.]+ \w+ \([\d.,]+-[\d.,]+\)", row)
 
