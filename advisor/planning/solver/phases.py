@@ -9,7 +9,6 @@ itself: of two such ways that cost nearly the same, another might be cheaper to 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,45 +17,10 @@ from advisor.planning.solver.rooms import WHOLE
 from advisor.planning.solver.seating import seating
 from advisor.planning.solver.space import Space
 from advisor.planning.solver.table import Option, options
+from advisor.planning.solver.teams import Label, Team, keep, keep_team
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.simulation.energy import idle_power_w
 from advisor.simulation.repartition import repartition_s
-
-# Of plans that no other beats in everything, so many are kept for each set of jobs that are done.
-_MOST_KEPT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Team:
-    """Jobs that share the GPU until the last of them ends.
-
-    Attributes:
-        state: Which.
-        jobs: How many.
-        how: A set on the whole GPU, or sets on instances.
-        setup: How the GPU is set up for them; of jobs that are numbered anyhow.
-        time_s: Until the last ends.
-        cost: As `Steps` counts it.
-        worst: Likewise.
-        due: Until the last job of each kind that has a deadline ends, and its deadline.
-    """
-
-    state: int
-    jobs: int
-    how: Choice | Cutting
-    setup: Group | Hybrid
-    time_s: float
-    cost: float
-    worst: float = 0.0
-    due: tuple[tuple[float, float], ...] = ()
-
-
-class Label(NamedTuple):
-    """What all teams until now cost; teams in the order in which they run."""
-
-    cost: float
-    worst: float
-    teams: tuple[Team, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +64,7 @@ class _Phases:
                     own = reached.setdefault(done + team.state, {})
                     kept = own.setdefault(self._mark(team), [])
                     for label in labels:
-                        _keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
+                        keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
         found = [Phased(self._price(each), each.teams) for each in ends]
         return sorted(found, key=lambda each: each.cost)[:most]
@@ -168,7 +132,7 @@ class _Phases:
             for option in options(WHOLE)[: None if jobs > 1 else 1]:
                 team = self._team(state, jobs, Choice(option, chosen), [(option, chosen)])
                 if np.isfinite(team.cost):
-                    _keep_team(ways.setdefault(option.sharing == Naive(), []), team)
+                    keep_team(ways.setdefault(option.sharing == Naive(), []), team)
         kept = [team for same in ways.values() for team in same]
         yield from kept
         yield from self._on_instances(state, jobs, kept)
@@ -228,28 +192,3 @@ class _Phases:
                     before_s, _ = found.get(kind, (0.0, 0.0))
                     found[kind] = max(before_s, float(ends_s[variant])), deadline_s
         return tuple(found[kind] for kind in sorted(found))
-
-
-def _keep(kept: list[Label], label: Label) -> None:
-    """Add `label` unless another is no worse in anything, and drop those that it beats."""
-    if any(each.cost <= label.cost and each.worst <= label.worst for each in kept):
-        return
-    kept[:] = [each for each in kept if each.cost < label.cost or each.worst < label.worst]
-    kept.append(label)
-    if len(kept) > _MOST_KEPT:
-        kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
-        kept.pop()
-
-
-def _keep_team(kept: list[Team], team: Team) -> None:
-    def beats(one: Team, other: Team) -> bool:
-        return (
-            one.time_s <= other.time_s
-            and one.cost <= other.cost
-            and one.worst <= other.worst
-            and all(mine[0] <= yours[0] for mine, yours in zip(one.due, other.due, strict=True))
-        )
-
-    if not any(beats(each, team) for each in kept):
-        kept[:] = [each for each in kept if not beats(team, each)]
-        kept.append(team)
