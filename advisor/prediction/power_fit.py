@@ -125,7 +125,8 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
     smact = _factor([row for row in rows if not row.apart], "sm_active", 1.0)
     return replace(
         _fitted(rows, awake_w), gract=gract, gract_least=least, smact=smact,
-        smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact), low=-bound, high=bound,
+        smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact),
+        low=-bound, high=bound,
     )  # fmt: skip
 
 

@@ -68,6 +68,9 @@ def _horizon_s(scripts: Sequence[Script], effort: Effort) -> float:
     return effort.steps * max(alone) * len(scripts)
 
 
+# Steps may be much shorter than slices: everybody has the GPU at least so often.
+_ROUNDS = 12
+
 # Where nobody asks what ran when.
 UNLOGGED = np.zeros((0, 4))
 
@@ -108,8 +111,10 @@ def replay_naive(
 ) -> Floats:
     """Seconds of a step of each tenant under time slicing, shape (tenants,); `log` as above."""
     _, naive = _compiled()
+    turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
+    horizon_s = max(_horizon_s(scripts, effort), turns_s)
     steps: Floats = naive(
         *_columns(scripts), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
-        _horizon_s(scripts, effort), effort.events, log,
+        horizon_s, effort.events, log,
     )  # fmt: skip
     return steps

@@ -121,3 +121,9 @@ def test_equal_jobs_slow_down_equally(tenants):
     one = tenants[0]
     first, second = replay_mps([one, one], [1, 1], [1, 1], 0, LONG)
     assert first == pytest.approx(second, rel=0.1)
+
+
+def test_steps_much_shorter_than_a_slice_get_their_turns_too():
+    brief = [script([50], [1], 10)] * 4
+    steps_s = replay_naive(brief, TimeSlicing(slice_s=1e-3, patience_s=3e-5, switch_s=1e-4), LONG)
+    assert steps_s == pytest.approx(4 * 50e-6 * 1.1, rel=0.15)
