@@ -164,6 +164,8 @@ def test_the_report_names_what_was_missed_and_what_would_be_needed():
         evaluation=_mixed({"host": True}, 0.4),
         memory=SimpleNamespace(rows=(), never_run=None),
         power=(),
+        completions=(),
+        profiles={},
     )
     text = section(found)
     assert "| host sets the pace | 9" in text
