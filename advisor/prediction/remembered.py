@@ -48,7 +48,7 @@ def once_a_mix(
             if len(known) >= _MOST:
                 known.clear()
             # Kept beside its answer, a profile's id stays its own.
-            known[key] = profiles, function(profiles, *args, **named)
+            known[key] = tuple(profiles), function(profiles, *args, **named)
         return known[key][1]
 
     return remembered

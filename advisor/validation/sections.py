@@ -171,7 +171,8 @@ def _came_true(found: Findings) -> str:
     inside = sum(job.inside for job in jobs)
     off = mean(abs(run.predicted_speedup / run.measured_speedup - 1) for run in shared)
     return (
-        f"{len(shared)} runs of advice: {percent(off)} mean error of the throughput; {inside} of "
+        f"{len(shared)} runs of job sets under several plans: {percent(off)} mean error of the "
+        f"throughput; {inside} of "
         f"{len(jobs)} measured steps ({percent(inside / len(jobs))}) lie inside their 90 % "
         "intervals."
     )
@@ -179,7 +180,7 @@ def _came_true(found: Findings) -> str:
 
 def advice(found: Findings) -> str:
     """One line a plan that was run, then one for each job that its interval did not hold."""
-    said = ["## Advice that was run", _came_true(found)]
+    said = ["## Job sets run under several plans", _came_true(found)]
     if found.validation:
         said += [markdown(PANEL_HEADINGS, panel_rows(found.validation))]
     runs = [(run, job) for run in found.validation for job in run.jobs if not job.inside]
