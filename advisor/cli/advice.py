@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.options import (
+    AUTO,
     DEFAULT_GPU,
     AsJson,
     By,
     Calibration,
+    CapOrAuto,
     Device,
     GpuKey,
     JobFile,
@@ -19,6 +21,7 @@ from advisor.cli.options import (
     PowerCap,
     Profiles,
     Top,
+    cap_w,
 )
 from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
@@ -35,7 +38,7 @@ def recommend(
     pessimistic: Annotated[
         bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
     ] = False,
-    power_cap: PowerCap = None,
+    power_cap: CapOrAuto = None,
     root: Annotated[
         bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
     ] = True,
@@ -87,10 +90,12 @@ def recommend(
     from advisor.running.present import present_machine
 
     sources = Sources(
-        gpu=gpu, models=models, power_cap_w=power_cap, calibration=calibration,
+        gpu=gpu, models=models, power_cap_w=cap_w(power_cap), calibration=calibration,
         present=present_machine(gpu),
     )  # fmt: skip
-    conditions = Conditions(root=root, memory_margin=memory_margin)
+    conditions = Conditions(
+        root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO,
+    )  # fmt: skip
     asked = Asked(
         words=jobs, job_file=job_file, profiles=profiles, sources=sources, conditions=conditions,
         objective=objective, gpus=gpus, limit_s=time_limit,
@@ -104,7 +109,7 @@ def recommend(
         gpu,
         objective,
         models=models,
-        power_cap_w=power_cap,
+        power_cap_w=sources.power_cap_w,
         calibration=calibration,
         present=sources.present,
         conditions=conditions,

@@ -87,14 +87,17 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
 
     gpu = asked.sources.card.key
     if name := _copies_of(asked):
+        _refuse_auto_cap(asked)
         _show_copies(name, asked)
         return None
     chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles)
     if asked.beside and (running := _what_runs(asked.beside, gpu, asked.profiles)):
+        _refuse_auto_cap(asked)
         _show_additions(running, chosen, asked)
         return None
     if asked.gpus == 1 and len(chosen) <= EXACT_JOBS:
         return chosen
+    _refuse_auto_cap(asked)
     terms = Terms(
         objective=asked.objective, gpus=asked.gpus, limit_s=asked.limit_s,
         conditions=asked.conditions,
@@ -185,6 +188,13 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
     if found is None:
         warn([f"nothing runs on GPU {live.index} now: all of it is free"])
     return found
+
+
+def _refuse_auto_cap(asked: Asked) -> None:
+    if asked.conditions.power_caps:
+        raise InvalidInput(
+            "--power-cap auto is for up to 8 jobs that start together on one GPU. Give watts."
+        )
 
 
 def _refuse_commands(shown: Shown) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from advisor.errors import InvalidInput
+
 DEFAULT_GPU = "h200-141gb"
 
 Jobs = Annotated[
@@ -61,5 +63,29 @@ PowerCap = Annotated[
     float | None,
     typer.Option("--power-cap", metavar="W", help="Watts that the GPU may draw at most."),
 ]
+CapOrAuto = Annotated[
+    str | None,
+    typer.Option(
+        "--power-cap",
+        metavar="W|auto",
+        help="Watts that the GPU may draw at most; auto: a plan may choose 90, 80, 70 or 60 % of "
+        "the GPU's limit.",
+    ),
+]
+AUTO = "auto"
 Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
+
+
+def cap_w(word: str | None) -> float | None:
+    """Watts that ``--power-cap`` says; None where it says none, or leaves them to the plans.
+
+    Raises:
+        InvalidInput: It says something else.
+    """
+    if word in (None, AUTO):
+        return None
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInput(f"--power-cap takes watts, or {AUTO}; got {word!r}") from None

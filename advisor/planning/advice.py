@@ -55,9 +55,12 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
         level: What counts of a cost: its median, or ``"p95"``, the upper end of its interval.
 
     Raises:
-        InvalidInput: A name, count or file is wrong, or the GPU cannot be set to that cap.
+        InvalidInput: A name, count or file is wrong, the GPU cannot be set to that cap, or a cap is
+            given and left to the plans too.
         NothingFits: A job is too big for the GPU.
     """
+    if power_cap_w is not None and conditions.power_caps:
+        raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
     here = machine(known_gpu(gpu).key, calibration, present)
     predictor = predictor_of(gpu, models, power_cap_w, here)
     found = _jobs(jobs, gpu, profiles)

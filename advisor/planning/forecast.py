@@ -30,13 +30,13 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
             lambda seats: mixes.part(sharing, _running(seats)).power_w,
             idle_power_w([job.profile for job in mixes.jobs]),
         ),
-        speedup_vs_serial=_serial_s(mixes) / makespan_s.p50,
+        speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
         deadlines_s=deadlines_s,
     )
 
 
-def _serial_s(mixes: Mixes) -> float:
+def serial_s(mixes: Mixes) -> float:
     """Seconds of all jobs in turn; every job's length is known."""
     return sum(
         (job.work_steps or 0.0) * answer.step_s.p50

@@ -7,6 +7,7 @@ from itertools import islice
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.binding import binding
+from advisor.planning.capping import under_caps
 from advisor.planning.commands import commands
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
@@ -61,6 +62,10 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     judged = [judge.foreseen(each) for each in setups]
     left_out += [each for each in judged if isinstance(each, LeftOut)]
     shared = [each for each in judged if isinstance(each, Forecast)]
+    if conditions.power_caps:
+        capped, uncapped = under_caps([as_asked(len(jobs), Serial()), *setups], jobs, question)
+        shared += capped
+        left_out += uncapped
     plans = _in_order(jobs, [serial, *shared], question, left_out)
     return Recommendation(
         gpu=gpu,
@@ -68,9 +73,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         objective=objective,
         ranked_by=ranked_by,
         note=note,
-        serial=next(
-            plan for plan in plans if isinstance(plan.sharing, Serial) and not plan.batches
-        ),
+        serial=next(plan for plan in plans if plan.prediction is serial.prediction),
         plans=plans,
         left_out=tuple(left_out),
         considered=1 + len(shared) + len(left_out) + passed_over,
@@ -151,9 +154,10 @@ def _surest(ordered: Sequence[tuple[Forecast, Interval]]) -> int:
 def _kinds(
     priced: Sequence[tuple[Forecast, Interval]],
 ) -> list[list[tuple[Forecast, Interval]]]:
-    kinds: dict[tuple[type[Sharing], bool, bool], list[tuple[Forecast, Interval]]] = {}
+    kinds: dict[tuple[type[Sharing], bool, bool, bool], list[tuple[Forecast, Interval]]] = {}
     for each, price in priced:
         limited = isinstance(each.sharing, Mps) and bool(each.sharing.limits)
-        kind = type(each.sharing), limited, bool(each.batches)
+        capped = each.prediction.power_cap_w is not None
+        kind = type(each.sharing), limited, bool(each.batches), capped
         kinds.setdefault(kind, []).append((each, price))
     return list(kinds.values())

@@ -57,6 +57,8 @@ def what_binds(mix: MixPrediction, bound: Binding) -> str:
         parts.append(mix.wide_because)
     if bound.cut == "own instances":
         parts.append("estimated, not confirmed on hardware")
+    if mix.power_cap_w is not None:
+        parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")
     return ", ".join(parts)
 
 

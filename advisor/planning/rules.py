@@ -182,11 +182,13 @@ class Conditions:
         root: Whether MIG may be switched on and cut.
         cuda: Version that the driver has, e.g. ``"13.0"``; None: not known.
         memory_margin: As of `FitsMemory`.
+        power_caps: Whether a plan may choose a power cap.
     """
 
     root: bool = True
     cuda: str | None = None
     memory_margin: float = 0.0
+    power_caps: bool = False
 
 
 UNCONDITIONAL = Conditions()

@@ -43,13 +43,13 @@ def _others(advised: Recommendation, found: Verdict) -> list[str]:
     ties = [plan for plan in advised.plans[1:] if plan.ties_best]
     if ties:
         shown = [plan for plan in ties if plan in ties[:3] or plan is advised.serial]
-        named = ", ".join(f"{plan.rank} ({kind(plan.sharing)})" for plan in shown)
+        named = ", ".join(f"{plan.rank} ({_kind(advised, plan)})" for plan in shown)
         more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
         return [f"Equal within our error: {named}{more}."]
     if (rival := found.runner_up) is None:
         return []
     name = "Sharing at its best" if "dont-share" in found.answers else "The next"
-    said = f"{name}, {rival.plan.rank} ({kind(rival.plan.sharing)}), is {rival.behind:.0%} behind"
+    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is {rival.behind:.0%} behind"
     return [f"{said}, more than our error."]
 
 
@@ -96,12 +96,23 @@ def bounds_note(advised: Recommendation) -> str:
 
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
     """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
-    if isinstance(plan.sharing, Serial):
+    if plan.prediction is advised.serial.prediction:
         return Interval(1.0, 1.0, 1.0)
     serial, own = (cost(each, advised.ranked_by) for each in (advised.serial, plan))
     if serial is None or own is None:
         raise ValueError("a plan that was ranked has a cost")
     return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
+
+
+def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
+    """The power cap that is the plan's own choice; None where it has none, or all have it."""
+    cap_w = plan.prediction.power_cap_w
+    return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
+
+
+def _kind(advised: Recommendation, plan: Plan) -> str:
+    cap_w = chosen_cap_w(advised, plan)
+    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
 
 
 def kind(sharing: Sharing) -> str:

@@ -8,7 +8,14 @@ from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import answer, bounds_note, calibrated_note, cap_note, gain
+from advisor.reporting.answer import (
+    answer,
+    bounds_note,
+    calibrated_note,
+    cap_note,
+    chosen_cap_w,
+    gain,
+)
 from advisor.sharing import Hybrid, Mig, Phases, Sharing
 from advisor.sharing.parts import at_once
 from advisor.workload.job import Job
@@ -128,8 +135,10 @@ def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> tuple[str,
         for same in _equal(mix.jobs)
     ]
     better = figures.times(gain(advised, plan)).replace(" (", "\n(", 1)
+    cap_w = chosen_cap_w(advised, plan)
+    capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
     return (
-        str(plan.rank), _folded(mix.sharing), "\n".join(epochs),
+        str(plan.rank), _folded(mix.sharing) + capped, "\n".join(epochs),
         _memory(plan).replace(" of ", "\nof ", 1).replace(" (", "\n(", 1), better,
     )  # fmt: skip
 

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -116,3 +117,18 @@ def test_jobs_of_different_users_are_not_put_under_mps(advisor, tmp_path):
     assert not [plan for plan in document["plans"] if plan["sharing"].startswith("mps")]
     left_out = {each["sharing"]: each["why"] for each in document["left_out"]}
     assert "jobs are of ada and ben" in left_out["mps"]
+
+
+def test_a_plan_may_choose_a_power_cap(advisor):
+    words = ("--objective", "energy", "--power-cap", "auto", "--top", 99)
+    document = json.loads(advisor("recommend", f"{RESNET}:3", *words, "--json").out)
+    caps = {plan["power_cap_w"] for plan in document["plans"]}
+    assert None in caps
+    assert caps & {630.0, 560.0, 490.0, 420.0}
+    assert re.search(r"at most \d+ W", advisor("recommend", f"{RESNET}:3", *words).out)
+
+
+def test_what_is_no_power_cap_is_refused(advisor):
+    said = advisor("recommend", "--power-cap", "some")
+    assert said.code == 2
+    assert "watts, or auto" in said.err

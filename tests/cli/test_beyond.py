@@ -132,6 +132,8 @@ def test_now_lists_the_processes_that_nobody_named_and_what_they_look_like(advis
         ([BERT, "--running", RESNET, "--commands", 1], "start together on one GPU"),
         ([BERT, "--gpus", 0], "--gpus"),
         ([BERT, "--gpus", 2, "--time-limit", 0], "more than 0 s"),
+        ([BERT, "--gpus", 2, "--power-cap", "auto"], "Give watts"),
+        ([f"{BERT}:auto", "--power-cap", "auto"], "Give watts"),
         ([BERT, "--gpus", 2, "--objective", "energy-epoch"], "--objective energy"),
         ([BERT, "--gpus", 2, *QUICK, "--commands", 1], "commands are for one GPU"),
         ([*MANY, *QUICK, "--commands", 2], "there is no plan 2"),

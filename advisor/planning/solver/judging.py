@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.planning.forecast import forecast
+from advisor.planning.forecast import forecast, serial_s
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast, LeftOut
+from advisor.planning.power_cap import UnderCap
 from advisor.planning.rules import FitsMemory, first_broken, rules
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
@@ -18,16 +19,20 @@ class Judge:
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
-        self._predictor = question.predictor
-        self._mixes: dict[tuple[int, ...], Mixes] = {}
+        self._question = question
+        self._mixes: dict[tuple[tuple[int, ...], float | None], Mixes] = {}
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def mixes(self, setup: Setup) -> Mixes:
-        """Of the jobs at the batch sizes of `setup`."""
-        if setup.batches not in self._mixes:
-            self._mixes[setup.batches] = Mixes(setup.chosen(self.jobs), self._predictor)
-        return self._mixes[setup.batches]
+        """Of the jobs at the batch sizes of `setup`, and under its power cap."""
+        key = setup.batches, setup.power_cap_w
+        if key not in self._mixes:
+            predictor, gpu = self._question.predictor, self._question.gpu
+            if setup.power_cap_w is not None:
+                predictor = UnderCap(predictor, gpu, setup.power_cap_w)
+            self._mixes[key] = Mixes(setup.chosen(self.jobs), predictor)
+        return self._mixes[key]
 
     def foreseen(self, setup: Setup) -> Forecast | LeftOut:
         """What comes of `setup`, which is of all jobs."""
@@ -36,7 +41,12 @@ class Judge:
         problem = problem or self._fits.broken(mixes.whole(setup.sharing))
         if problem:
             return LeftOut(str(setup.sharing), problem)
-        return replace(forecast(mixes, setup.sharing), batches=setup.batches)
+        found = replace(forecast(mixes, setup.sharing), batches=setup.batches)
+        if setup.power_cap_w is None or found.makespan_s is None:
+            return found
+        # A cap that a plan chooses is part of what it gains over serial, which has none.
+        free_s = serial_s(self.mixes(replace(setup, power_cap_w=None)))
+        return replace(found, speedup_vs_serial=free_s / found.makespan_s)
 
 
 def as_asked(jobs: int, sharing: Sharing) -> Setup:
