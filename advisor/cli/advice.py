@@ -27,6 +27,7 @@ from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from advisor.simulation.energy import Level
     from advisor.workload.job import Job
 
 
@@ -96,9 +97,10 @@ def recommend(
     conditions = Conditions(
         root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO,
     )  # fmt: skip
+    level: Level = "p95" if pessimistic else "p50"
     asked = Asked(
         words=jobs, job_file=job_file, profiles=profiles, sources=sources, conditions=conditions,
-        objective=objective, gpus=gpus, limit_s=time_limit,
+        objective=objective, level=level, gpus=gpus, limit_s=time_limit,
         beside=Beside(running, running_sharing, now, device, hurt),
         shown=Shown(as_json, top, commands),
     )  # fmt: skip
@@ -113,7 +115,7 @@ def recommend(
         calibration=calibration,
         present=sources.present,
         conditions=conditions,
-        level="p95" if pessimistic else "p50",
+        level=level,
     )
     warn(advised.standing.stale)
     if commands is not None:

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from advisor.planning.many_jobs import Terms
     from advisor.planning.plan import Objective
     from advisor.planning.rules import Conditions
+    from advisor.simulation.energy import Level
     from advisor.workload.job import Job
 
     ChosenJobs = Callable[[Sequence[str] | None, Path | None, str, Path | None], tuple[Job, ...]]
 
 _AUTO = ":auto"
 _HURT = 0.05
+# Objectives that mean most throughput where nobody asks when all is done; the first is the default.
+_BY_THROUGHPUT = ("makespan", "throughput")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Asked:
     sources: "Sources"
     conditions: "Conditions"
     objective: "Objective"
+    level: "Level"
     gpus: int
     limit_s: float
     beside: Beside
@@ -88,11 +92,14 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
     gpu = asked.sources.card.key
     if name := _copies_of(asked):
         _refuse_auto_cap(asked)
+        _refuse_objective(asked)
         _show_copies(name, asked)
         return None
     chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles)
     if asked.beside and (running := _what_runs(asked.beside, gpu, asked.profiles)):
         _refuse_auto_cap(asked)
+        _refuse_objective(asked)
+        _refuse_pessimism(asked)
         _show_additions(running, chosen, asked)
         return None
     if asked.gpus == 1 and len(chosen) <= EXACT_JOBS:
@@ -100,7 +107,7 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
     _refuse_auto_cap(asked)
     terms = Terms(
         objective=asked.objective, gpus=asked.gpus, limit_s=asked.limit_s,
-        conditions=asked.conditions,
+        conditions=asked.conditions, level=asked.level,
     )  # fmt: skip
     _show_spread(chosen, terms, asked)
     return None
@@ -126,7 +133,7 @@ def _show_copies(name: str, asked: Asked) -> None:
 
     _refuse_commands(asked.shown)
     job = parse_jobs([name], asked.sources.card.key, asked.profiles)[0]
-    found = recommend_copies(job, asked.sources, asked.conditions)
+    found = recommend_copies(job, asked.sources, asked.conditions, asked.level)
     warn(found.standing.stale)
     _show(copies_report(found), copies_document(found), asked.shown)
 
@@ -194,6 +201,23 @@ def _refuse_auto_cap(asked: Asked) -> None:
     if asked.conditions.power_caps:
         raise InvalidInput(
             "--power-cap auto is for up to 8 jobs that start together on one GPU. Give watts."
+        )
+
+
+def _refuse_objective(asked: Asked) -> None:
+    if asked.objective not in _BY_THROUGHPUT:
+        raise InvalidInput(
+            f"copies, and jobs that join others, are chosen by the throughput, not by "
+            f"{asked.objective}. Leave --objective out, or name all jobs without :auto and "
+            f"--running."
+        )
+
+
+def _refuse_pessimism(asked: Asked) -> None:
+    if asked.level != "p50":
+        raise InvalidInput(
+            "--pessimistic ranks plans by the upper ends of their times, and what joins a GPU is "
+            "judged by how much it slows what runs there. Allow less of that with --hurt."
         )
 
 

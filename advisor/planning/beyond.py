@@ -13,6 +13,7 @@ from advisor.planning.machine import Machine, machine
 from advisor.planning.many_jobs import Spread, Terms, spread
 from advisor.planning.plan import Predicts
 from advisor.planning.rules import UNCONDITIONAL, Conditions
+from advisor.simulation.energy import Level
 from advisor.workload.job import Job
 from advisor.workload.staleness import Present
 
@@ -51,10 +52,12 @@ def recommend_spread(jobs: Sequence[Job], sources: Sources, terms: Terms) -> Spr
     return replace(found, standing=here.standing(jobs))
 
 
-def recommend_copies(job: Job, sources: Sources, conditions: Conditions = UNCONDITIONAL) -> Copies:
+def recommend_copies(
+    job: Job, sources: Sources, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
+) -> Copies:
     """As `copies_that_pay`, from a model on file."""
     here = sources.machine
-    found = copies_that_pay(job, sources.card, sources.predictor(here), conditions)
+    found = copies_that_pay(job, sources.card, sources.predictor(here), conditions, level)
     return replace(found, standing=here.standing([job]))
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.objectives import throughput
 from advisor.planning.plan import Predicts, Standing
 from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.answer import MixPrediction
 from advisor.sharing import Mps, Naive, Serial
+from advisor.simulation.energy import Level
 from advisor.workload.job import MAX_JOBS, Job
 
 PAYS = 0.02
@@ -30,17 +32,14 @@ class Row:
 
     Attributes:
         prediction: Of the way to share that gives most throughput.
+        throughput: Work done in the time in which one copy alone does 1.
         gain: Share by which the throughput is above that of one copy less; None: of the first.
     """
 
     copies: int
     prediction: MixPrediction
+    throughput: float
     gain: float | None
-
-    @property
-    def throughput(self) -> float:
-        """Work done in the time in which one copy alone does 1."""
-        return self.prediction.weighted_speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,26 +63,37 @@ class Copies:
 
 
 def copies_that_pay(
-    job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions = UNCONDITIONAL
+    job: Job,
+    gpu: Gpu,
+    predictor: Predicts,
+    conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
 ) -> Copies:
     """How many copies of `job` fit on `gpu` at once, and how many pay.
+
+    Args:
+        job: One of them.
+        gpu: Theirs.
+        predictor: That answers for it.
+        conditions: What machine and user allow.
+        level: What counts of a step beside other copies: its median, or ``"p95"``, the upper end.
 
     Raises:
         NothingFits: Not even one does.
     """
-    table = _Table(job, gpu, predictor, conditions)
+    table = _Table(job, gpu, predictor, conditions, level)
     first = table.best(1)
     if isinstance(first, str):
         raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
-    rows, pay = [Row(1, first, None)], 1
+    rows, pay = [Row(1, first, table.throughput(first), None)], 1
     fit, limited_by = table.most()
     while len(rows) < min(fit, pay + _PATIENCE):
         found = table.best(len(rows) + 1)
         if isinstance(found, str):  # memory is not all that a rule looks at
             fit, limited_by = len(rows), found
             break
-        gain = found.weighted_speedup / rows[-1].throughput - 1
-        rows.append(Row(len(rows) + 1, found, gain))
+        done = table.throughput(found)
+        rows.append(Row(len(rows) + 1, found, done, done / rows[-1].throughput - 1))
         if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
             pay = len(rows)
     return Copies(
@@ -97,6 +107,10 @@ class _Table:
     gpu: Gpu
     predictor: Predicts
     conditions: Conditions
+    level: Level
+
+    def throughput(self, mix: MixPrediction) -> float:
+        return throughput(mix, self.level)
 
     def most(self) -> tuple[int, str]:
         """Copies that fit at most, and why no more do."""
@@ -115,7 +129,7 @@ class _Table:
         asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
         answers = [each for each in asked if isinstance(each, MixPrediction)]
         problems = [each for each in asked if isinstance(each, str)]
-        return max(answers, key=lambda each: each.weighted_speedup) if answers else problems[0]
+        return max(answers, key=self.throughput) if answers else problems[0]
 
     def _problem(self, copies: int) -> str | None:
         """Why so many do not run at once, limits or not; None where they do."""

@@ -24,7 +24,7 @@ from advisor.planning.solver.space import Question
 from advisor.planning.space import Deployment, Setup
 from advisor.prediction.answer import Interval
 from advisor.sharing import Serial
-from advisor.simulation.energy import LEVELS, idle_power_w
+from advisor.simulation.energy import LEVELS, Level, idle_power_w
 from advisor.workload.job import Job
 
 EXACT_JOBS = 8
@@ -44,6 +44,7 @@ class Terms:
     Attributes:
         gpus: Equal GPUs that there are.
         limit_s: Seconds that the search may take.
+        level: What counts of times and joules: medians, or the upper ends of their intervals.
 
     Raises:
         InvalidInput: There is no GPU, no time, or no plan can be best at that.
@@ -53,6 +54,7 @@ class Terms:
     gpus: int = 1
     limit_s: float = 8.0
     conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
@@ -134,12 +136,12 @@ class Spread:
 
     @property
     def late(self) -> tuple[int, ...]:
-        """Numbers of the jobs that miss their deadlines, by the median."""
+        """Numbers of the jobs that miss their deadlines, by the level that was asked for."""
         pairs = zip(self.jobs, self.ends_s or (), strict=self.ends_s is not None)
         return tuple(
             number
             for number, (job, end_s) in enumerate(pairs, start=1)
-            if job.deadline_s is not None and end_s.p50 > job.deadline_s
+            if job.deadline_s is not None and getattr(end_s, self.terms.level) > job.deadline_s
         )
 
     @property
@@ -171,14 +173,14 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
     problem = _problem(distinct, ranked_by, terms.gpus)
     question = Question(
         gpu=gpu, predictor=asked, objective=_OF_A_GROUP.get(ranked_by, ranked_by),
-        conditions=terms.conditions,
+        conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
     quick = asked.quick([job.profile for job in distinct.jobs])
     forbidding = rules(gpu, terms.conditions)
     sources = Sources(
         Rough(distinct, quick, gpu, forbidding, ranked_by) if quick else None,
-        Foretold(distinct, WholeGpu(jobs, question), ranked_by),
-        Foretold(distinct, OneGpu(jobs, question), ranked_by),
+        Foretold(distinct, WholeGpu(jobs, question), ranked_by, terms.level),
+        Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
     )
     found = FleetSolver(distinct, problem, sources, terms.limit_s).best()
     return Spread(

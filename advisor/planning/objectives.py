@@ -5,9 +5,10 @@ from statistics import fmean
 from typing import Literal
 
 from advisor.planning.plan import Forecast, Objective
-from advisor.prediction.answer import Interval, JobPrediction
+from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Phases, Serial
 from advisor.sharing.parts import at_once
+from advisor.simulation.energy import Level
 
 _LEVELS = ("p05", "p50", "p95")
 
@@ -35,7 +36,7 @@ def cost(forecast: Forecast, objective: Objective) -> Interval | None:
             jobs = forecast.prediction.jobs
             return _summed([job.energy_epoch_j if whole else job.energy_example_j for job in jobs])
         case "throughput" | "fairness":
-            return _of_paces(forecast, objective)
+            return _of_paces(forecast.prediction, objective)
 
 
 def tied(one: Interval, other: Interval) -> bool:
@@ -60,16 +61,21 @@ def possible(forecasts: Sequence[Forecast], objective: Objective) -> tuple[Objec
     return "throughput", f"{objective} needs to know how long an epoch of every job is"
 
 
-def _of_paces(forecast: Forecast, objective: Literal["throughput", "fairness"]) -> Interval:
+def throughput(mix: MixPrediction, level: Level) -> float:
+    """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
+    return 1 / float(getattr(_of_paces(mix, "throughput"), level))
+
+
+def _of_paces(mix: MixPrediction, objective: Literal["throughput", "fairness"]) -> Interval:
     """Of how fast the jobs run, whatever is to run of each."""
-    if isinstance(forecast.sharing, Serial) and forecast.prediction.power_cap_w is None:
+    if isinstance(mix.sharing, Serial) and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
-    jobs = forecast.prediction.jobs
+    jobs = mix.jobs
     slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
-    if isinstance(forecast.sharing, Phases):
-        slowdowns = [_with_waiting(forecast.sharing, each) for each in slowdowns]
+    if isinstance(mix.sharing, Phases):
+        slowdowns = [_with_waiting(mix.sharing, each) for each in slowdowns]
     # In turn, each job has its whole speed for its part of the time.
-    turns = len(jobs) if isinstance(forecast.sharing, Serial) else 1
+    turns = len(jobs) if isinstance(mix.sharing, Serial) else 1
     if objective == "throughput":
         return Interval(*(turns / sum(1 / each for each in level) for level in slowdowns))
     return Interval(*(turns * max(level) / len(jobs) for level in slowdowns))

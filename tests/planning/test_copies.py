@@ -56,6 +56,16 @@ def test_an_isolated_job_shares_with_no_copy_of_itself():
     assert "isolated" in found.limited_by
 
 
+def test_copies_that_may_slow_each_other_do_not_pay_by_the_upper_ends():
+    job = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.01, gpu_s=0.008))
+    # By medians MPS wins a fifth: 1.25 times; by the upper ends a step takes 1.6 times as long.
+    found = copies_that_pay(job, H200, StandIn(wide=0.6), level="p95")
+    assert copies(job).pay == 2
+    assert found.pay == 1
+    assert found.rows[0].throughput == 1
+    assert found.rows[1].throughput == pytest.approx(2 / 1.28 / 1.6)
+
+
 def test_a_job_of_which_not_one_fits_is_refused():
     with pytest.raises(NothingFits, match="smaller batch"):
         copies(Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000)))

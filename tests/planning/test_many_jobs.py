@@ -11,6 +11,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.planning.many_jobs import Terms, spread
 from advisor.planning.rules import UNCONDITIONAL, rules
 from advisor.planning.space import forbidden
+from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import H200, StandIn
@@ -87,6 +88,40 @@ def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
     assert found.ranked_by == "throughput"
     assert "how long an epoch" in found.note
     assert found.makespan_s is None
+
+
+class DoubtfulMps(StandIn):
+    """Under MPS a step may take three times as long as its median, and is sure otherwise."""
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        if not isinstance(sharing, Mps):
+            return mix
+        slow = (
+            replace(job, step_s=replace(job.step_s, p95=3 * job.step_s.p50)) for job in mix.jobs
+        )
+        return replace(mix, jobs=tuple(slow))
+
+
+@pytest.mark.parametrize("aim", ["makespan", "throughput"])
+def test_whoever_is_pessimistic_gets_no_plan_that_may_take_long(aim):
+    hopeful, careful = (
+        spread(
+            [GPU_BOUND, HOST_BOUND] * 2, NO_MIG, DoubtfulMps(),
+            Terms(gpus=2, limit_s=0.5, objective=aim, level=level),
+        )
+        for level in ("p50", "p95")
+    )  # fmt: skip
+    assert any("mps" in str(each.setup.sharing) for each in hopeful.on)
+    assert not any("mps" in str(each.setup.sharing) for each in careful.on)
+    assert careful.makespan_s.p95 < hopeful.makespan_s.p95
+
+
+def test_whoever_is_pessimistic_is_told_of_deadlines_that_may_be_missed():
+    alone_s = LARGE.work_steps * LARGE.profile.step_s
+    jobs = [replace(LARGE, deadline_s=1.05 * alone_s)]  # a step takes up to 1.1 times its median
+    assert planned(jobs, level="p50").late == ()
+    assert planned(jobs, level="p95").late == (1,)
 
 
 def test_a_job_that_fits_nowhere_is_named():

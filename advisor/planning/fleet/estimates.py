@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.fleet.columns import Column, Kinds, Team
+from advisor.planning.objectives import throughput
 from advisor.planning.plan import Objective
 from advisor.planning.rules import Rule, first_broken
 from advisor.planning.solver.one_gpu import Solved
@@ -16,6 +17,7 @@ from advisor.prediction.distilled import Crowds
 from advisor.prediction.quick import Quick
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
+from advisor.simulation.energy import Level
 
 _ROUGH: dict[str, Naive | Mps] = {"naive": Naive(), "mps": Mps()}
 Teams = NDArray[np.intp]
@@ -38,10 +40,13 @@ class Foretold:
         kinds: Of jobs.
         solver: Of all jobs of `kinds`.
         aim: Of a throughput, jobs are taken to be equally long alone.
+        level: What counts of times and joules: medians, or upper ends.
     """
 
-    def __init__(self, kinds: Kinds, solver: SolvesOneGpu, aim: Objective) -> None:
-        self._kinds, self._solver, self._aim = kinds, solver, aim
+    def __init__(
+        self, kinds: Kinds, solver: SolvesOneGpu, aim: Objective, level: Level = "p50"
+    ) -> None:
+        self._kinds, self._solver, self._aim, self._level = kinds, solver, aim, level
 
     def column(self, team: Team) -> Column | None:
         """The best of `team`; None where nothing that is allowed fits."""
@@ -52,19 +57,19 @@ class Foretold:
             return None
         forecast = solved.forecast
         if self._aim == "throughput" or forecast.ends_s is None:
-            takes = len(team) / forecast.prediction.weighted_speedup
+            takes = len(team) / throughput(forecast.prediction, self._level)
             ends_s = (takes,) * len(team)
         else:
-            ends_s = tuple(end_s.p50 for end_s in forecast.ends_s)
+            ends_s = tuple(getattr(end_s, self._level) for end_s in forecast.ends_s)
         return Column(
             team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
             ends_s=ends_s, foretold=True, batches=solved.setup.batches,
-            energy_j=None if forecast.energy_j is None else forecast.energy_j.p50,
+            energy_j=getattr(forecast.energy_j, self._level, None),
         )  # fmt: skip
 
 
 class Rough:
-    """Columns by the distilled predictor, time-sliced and under MPS: for screening only.
+    """Columns by the distilled predictor, time-sliced and under MPS: medians, for screening only.
 
     Args:
         kinds: Of jobs.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
-from advisor.planning.objectives import cost
+from advisor.planning.objectives import cost, throughput
 from advisor.planning.rules import FitsMemory, first_broken, rules
 from advisor.planning.solver.one_gpu import Solved
 from advisor.planning.solver.space import Question
@@ -43,7 +43,8 @@ class WholeGpu:
         ]
         if not allowed:
             return None
-        sharing = max(allowed, key=lambda each: mixes.whole(each).weighted_speedup)
+        level = self._question.level
+        sharing = max(allowed, key=lambda each: throughput(mixes.whole(each), level))
         foreseen = forecast(mixes, sharing)
         price = cost(foreseen, self._question.objective)
         setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
