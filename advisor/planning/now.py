@@ -59,7 +59,8 @@ def _miscounted(
     listed = "; ".join(_described(each, held_mib) for each in processes) or "none"
     return (
         f"{len(processes)} processes run on GPU {live.index} ({listed}), and --running names "
-        f"{len(named)} jobs. Name the job of each process: --running JOB,JOB."
+        f"{len(named)} jobs. A driver knows processes, not what they train, and jobs that hold as "
+        f"much memory differ in all else. Name the job of each process: --running JOB,JOB."
     )
 
 

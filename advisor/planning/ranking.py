@@ -17,6 +17,7 @@ from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, 
 from advisor.planning.reasons import standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions
 from advisor.planning.solver.judging import Judge, as_asked
+from advisor.planning.solver.proposed import unsearched
 from advisor.planning.solver.space import Question
 from advisor.planning.tried import tried
 from advisor.prediction.answer import Interval, MixPrediction
@@ -75,7 +76,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         note=note,
         serial=next(plan for plan in plans if plan.prediction is serial.prediction),
         plans=plans,
-        left_out=tuple(left_out),
+        left_out=(*left_out, *unsearched(jobs)),
         considered=1 + len(shared) + len(left_out) + passed_over,
     )
 

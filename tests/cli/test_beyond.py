@@ -114,6 +114,7 @@ def test_now_lists_the_processes_that_nobody_named_and_what_they_look_like(advis
     said = advisor("recommend", SMALL, "--now")
     assert said.code == 2
     assert "pid 11 with 90,100 MiB, as much as dlrm-29gb-bs128; pid 12)" in said.err
+    assert "knows processes, not what they train" in said.err
     assert "--running JOB,JOB" in said.err
 
 

@@ -56,6 +56,13 @@ def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
     assert advised.considered > len(advised.plans)
 
 
+def test_limits_that_the_search_never_tries_are_named_last():
+    three, two = advice([HOST_BOUND, GPU_BOUND, GPU_BOUND]), advice([HOST_BOUND, GPU_BOUND])
+    assert "unequal limits in phases" in three.left_out[-1].sharing
+    assert "unequal limits" not in three.best.why
+    assert not any("unequal limits" in each.sharing for each in two.left_out)
+
+
 def test_a_single_job_has_nothing_to_share():
     advised = advice([HOST_BOUND])
     assert [str(plan.sharing) for plan in advised.plans] == ["serial"]

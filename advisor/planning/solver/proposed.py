@@ -26,6 +26,14 @@ class Proposed:
     left_out: tuple[LeftOut, ...]
 
 
+def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
+    """What a ranking of plans for `jobs` never looks at; two jobs have nothing of it."""
+    if len(jobs) < 3:
+        return ()
+    why = "limits are equal within a phase, and there are none on instances"
+    return (LeftOut("unequal limits in phases and limits on MIG instances", why),)
+
+
 def affordable(jobs: Sequence[Job]) -> bool:
     """Whether every set of `jobs` can be looked at; copies of a job are one with a count."""
     first = [jobs.index(job) for job in jobs]
