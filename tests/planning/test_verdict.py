@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
@@ -129,6 +129,7 @@ def test_variants_are_found_beside_the_profile_by_their_names(tmp_path, monkeypa
         variants_of([HOST_BOUND], "h200-141gb", tmp_path / "profiles")
 
 
+@settings(deadline=None)
 @given(st.floats(min_value=0.0, max_value=0.9), st.sampled_from([StandIn, Hurting, Plain, Apart]))
 def test_the_answer_claims_no_difference_that_the_intervals_do_not_support(wide, predictor):
     found = advised([HOST_BOUND, GPU_BOUND], predictor(wide=wide))
