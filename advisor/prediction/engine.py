@@ -20,12 +20,17 @@ _NEVER = 1e30
 _DUST = 1e-12
 
 
-def _compiled(function):
+def _compiled(function, **options):
     """`function` in machine code, kept on disk where numba finds a folder to write to."""
     try:
-        return njit(cache=True)(function)
+        return njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # installed read-only and no home: compile in each process anew
-        return njit(function)
+        return njit(nogil=True, **options)(function)
+
+
+def _lean(function):
+    """As `_compiled`, of what makes no array: counting references to arrays doubles its time."""
+    return _compiled(function, _nrt=False)
 
 
 @_compiled
@@ -41,7 +46,7 @@ def _begin(starts, kernels):
     return at, state
 
 
-@_compiled
+@_lean
 def _advance(i, now, starts, kernels, paces, at, state):
     """Tenant `i` has finished its kernel: point it at the next one."""
     at[i] += 1
@@ -56,24 +61,19 @@ def _advance(i, now, starts, kernels, paces, at, state):
     state[_READY, i] = max(now + paces[GAP, i], launched)
 
 
-@_compiled
-def _done(starts, kernels, at, state):
-    """Steps done so far, the started one by the share of its kernels' time, shape (tenants,)."""
-    done = state[_STEPS].copy()
+@_lean
+def _count(starts, kernels, at, state, done):
+    """Fill `done`: steps until now, the started one by the share of its kernels' time."""
     for i in range(len(done)):
-        duration = kernels[DURATION, starts[i] : starts[i + 1]]
-        before = duration[: at[i] - starts[i] + 1].sum() - state[_LEFT, i]
-        done[i] += before / duration.sum()
-    return done
+        before, whole = 0.0, 0.0
+        for kernel in range(starts[i], starts[i + 1]):
+            whole += kernels[DURATION, kernel]
+            if kernel <= at[i]:
+                before += kernels[DURATION, kernel]
+        done[i] = state[_STEPS, i] + (before - state[_LEFT, i]) / whole
 
 
-@_compiled
-def _pace(elapsed, done):
-    """Seconds a step; endless where a tenant never got on."""
-    return elapsed / np.maximum(done, _DUST)
-
-
-@_compiled
+@_lean
 def _note(log, row, i, kernel, start, end):
     """Write down that a kernel ran; returns the next free row."""
     if row == len(log):
@@ -82,9 +82,12 @@ def _note(log, row, i, kernel, start, end):
     return row + 1
 
 
-@_compiled
-def _share_out(left, demand, limits, exponents, ceded, queue, active, rate):
-    """Give the SMs out along the queue: fills `rate`, returns seconds until one is done."""
+@_lean
+def _share_out(left, demand, limits, exponents, ceded, queue, active, rate, known):
+    """Give the SMs out along the queue: fills `rate`, returns seconds until one is done.
+
+    The last power that each tenant asked for is in `known`: most ask for the same again.
+    """
     waiting = 0.0
     for place in range(active):
         i = queue[place]
@@ -100,14 +103,17 @@ def _share_out(left, demand, limits, exponents, ceded, queue, active, rate):
         if share < demand[i]:
             pace = max(share, _DUST) / demand[i]
             if exponents[i] != 1.0:
-                pace **= exponents[i]
+                if known[0, i] != pace:
+                    known[0, i] = pace
+                    known[1, i] = pace ** exponents[i]
+                pace = known[1, i]
         rate[i] = pace
         if left[i] < pause * pace:
             pause = left[i] / pace
     return pause
 
 
-@_compiled
+@_lean
 def _wake(now, ready, queue, active, asleep, sleeping):
     """Let those that are ready join the queue's end; returns both lengths and when one is next."""
     next_ready, still = _NEVER, 0
@@ -132,16 +138,38 @@ def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events,
     """
     at, state = _begin(starts, kernels)
     tenants = len(at)
+    queues = np.zeros((2, tenants), dtype=np.uint64)
+    queues[1] = np.arange(tenants)
+    current = np.zeros((3, tenants))
+    current[0], current[2] = kernels[DEMAND, at], _NEVER
+    done = np.zeros((2, tenants))
+    elapsed = _side_by_side(
+        starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log,
+        at, state, queues, current, np.ones((2, tenants)), done,
+    )  # fmt: skip
+    return elapsed / np.maximum(done[1] - done[0], _DUST)  # endless for who never got on
+
+
+@_lean
+def _side_by_side(
+    starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log,
+    at, state, queues, current, known, done,
+):  # fmt: skip
+    """The loop of `mps`: the seconds between its two counts, the rows of `done`.
+
+    `queues` has who runs, in order, and who sleeps; `current` what each tenant's kernel can use,
+    its rate, and since when it runs.
+    """
     left, ready = state[_LEFT], state[_READY]
-    queue, asleep = np.zeros(tenants, dtype=np.uint64), np.arange(tenants).astype(np.uint64)
-    rate, demand = np.zeros(tenants), kernels[DEMAND, at]
-    now, began, events, active, sleeping = 0.0, -1.0, 0, 0, tenants
-    before, row, since = state[_STEPS].copy(), 0, np.full(tenants, _NEVER)
+    queue, asleep = queues[0], queues[1]
+    demand, rate, since = current[0], current[1], current[2]
+    now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
-            began, before = now, _done(starts, kernels, at, state)
+            began = now
+            _count(starts, kernels, at, state, done[0])
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
-        pause = _share_out(left, demand, limits, exponents, ceded, queue, active, rate)
+        pause = _share_out(left, demand, limits, exponents, ceded, queue, active, rate, known)
         pause = min(pause, next_ready - now)
         running = 0
         for place in range(active):
@@ -162,10 +190,11 @@ def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events,
         now += pause
         events += active - running
         active = running
-    return _pace(now - began, _done(starts, kernels, at, state) - before)
+    _count(starts, kernels, at, state, done[1])
+    return now - began
 
 
-@_compiled
+@_lean
 def _next_owner(owner, now, state):
     """The next tenant in turn that can run now, or else the one that can run first."""
     tenants = state.shape[1]
@@ -185,14 +214,22 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
 
     `slicing` holds the seconds of a slice, of an idle owner's patience, and of a switch.
     """
-    slice_s, patience_s, switch_s = slicing
     at, state = _begin(starts, kernels)
+    done = np.zeros((2, len(at)))
+    elapsed = _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done)
+    return elapsed / np.maximum(done[1] - done[0], _DUST)  # endless for who never got on
+
+
+@_lean
+def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
+    """The loop of `naive`: the seconds between its two counts, the rows of `done`."""
+    slice_s, patience_s, switch_s = slicing
     tenants = len(at)
     now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
-    before = state[_STEPS].copy()
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
-            began, before = now, _done(starts, kernels, at, state)
+            began = now
+            _count(starts, kernels, at, state, done[0])
         events += 1
         waiting = _NEVER  # when the first of the others can run
         for i in range(tenants):
@@ -212,4 +249,5 @@ def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
             owner = _next_owner(owner, evicted, state)
             now = evicted if idle else evicted + switch_s
             slice_end = now + slice_s
-    return _pace(now - began, _done(starts, kernels, at, state) - before)
+    _count(starts, kernels, at, state, done[1])
+    return now - began
