@@ -15,7 +15,7 @@ from advisor.sharing import Instance, Serial
 
 
 def commands(plan: Handover) -> tuple[str, ...]:
-    """Lines for GPU 0, in order; each job is pinned to host cores of its own.
+    """Lines for the plan's GPU, in order; each job is pinned to host cores of its own.
 
     Variables go from line to line, so all of them belong in one shell.
     """
@@ -32,10 +32,11 @@ def _under_cap(lines: Sequence[str], plan: Handover) -> Sequence[str]:
     """`lines` between those that set a power cap and take it back, where there is one."""
     if plan.power_cap_w is None:
         return lines
+    limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
     return (
-        f"sudo nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}",
+        f"{limit}={plan.power_cap_w:g}",
         *lines,
-        f"sudo nvidia-smi -i 0 --power-limit={plan.gpu.power_limit_w:g}  # the GPU's own limit",
+        f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit",
     )
 
 
@@ -47,10 +48,10 @@ def _lines(plan: Handover) -> Iterator[str]:
             yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
         if stage.on_mig != on_mig:
             on_mig = stage.on_mig
-            yield f"sudo nvidia-smi -i 0 -mig {on_mig:d}"
+            yield f"sudo nvidia-smi -i {plan.device} -mig {on_mig:d}"
         yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.rooms)
     if on_mig:
-        yield "sudo nvidia-smi -i 0 -mig 0"
+        yield f"sudo nvidia-smi -i {plan.device} -mig 0"
 
 
 def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
@@ -60,30 +61,31 @@ def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
         jobs = ", ".join(str(start.number) for start in room.starts)
         yield f': "${{MIG_{room.number}:?set it to the UUID of {room}, for job {jobs}}}"'
     yield from run(stage.rooms)
-    yield "sudo nvidia-smi mig -i 0 -dci && sudo nvidia-smi mig -i 0 -dgi"
+    mig = f"sudo nvidia-smi mig -i {stage.device}"
+    yield f"{mig} -dci && {mig} -dgi"
 
 
 def created(stage: Stage, gpu: Gpu) -> Iterator[str]:
     """Lines that make the stage's GPU instances at their places, and all compute instances."""
     whole = [room.instance for room in stage.rooms if room.instance and room.slices is None]
     if whole:
-        yield f"sudo nvidia-smi mig -i 0 -cgi {_cuts(whole, gpu)} -C"
+        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts(whole, gpu)} -C"
     divided: dict[Instance, list[Room]] = {}
     for room in stage.rooms:
         if room.instance and room.slices is not None:
             divided.setdefault(room.instance, []).append(room)
     for instance, rooms in divided.items():
-        yield f"sudo nvidia-smi mig -i 0 -cgi {_cuts([instance], gpu)}"
+        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts([instance], gpu)}"
         yield from _compute_instances(instance, rooms)
 
 
 def _compute_instances(instance: Instance, rooms: Sequence[Room]) -> Iterator[str]:
-    variable = f"GI_{rooms[0].number}"
+    variable, mig = f"GI_{rooms[0].number}", f"nvidia-smi mig -i {rooms[0].device}"
     largest_first = sorted(rooms, key=lambda room: -(room.slices or 0))
     names = ",".join(str(room.profile) for room in largest_first)
-    yield "nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below likewise"
+    yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below likewise"
     yield f': "${{{variable}:?set it to the ID of {instance}}}"'
-    yield f'sudo nvidia-smi mig -i 0 -cci {names} -gi "${variable}"'
+    yield f'sudo {mig} -cci {names} -gi "${variable}"'
 
 
 def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
@@ -108,7 +110,7 @@ def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
     one_by_one = isinstance(rooms[0].sharing, Serial)
     for room in rooms:
         for start in room.starts:
-            where = [] if by_scheduler else [shell.device(room)]
+            where = [] if by_scheduler else [shell.device_of_job(room)]
             cores = [] if by_scheduler else [shell.pinned(start)]
             line = " ".join([*where, *shell.client(room, start), *cores, shell.command(start)])
             yield line if one_by_one else f"{line} &"

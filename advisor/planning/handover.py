@@ -58,6 +58,7 @@ class Room:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: What MIG calls it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
+        device: Index of the GPU, as ``nvidia-smi -i`` takes it.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Room:
     instance: Instance | None = None
     slices: int | None = None
     profile: str | None = None
+    device: int = 0
 
     @property
     def under_mps(self) -> bool:
@@ -88,6 +90,11 @@ class Stage:
         return self.rooms[0].instance is not None
 
     @property
+    def device(self) -> int:
+        """Index of the GPU."""
+        return self.rooms[0].device
+
+    @property
     def starts(self) -> tuple[Start, ...]:
         """Of all rooms, in the jobs' order."""
         every = (start for room in self.rooms for start in room.starts)
@@ -107,6 +114,11 @@ class Handover:
     sharing: Sharing
     stages: tuple[Stage, ...]
     power_cap_w: float | None
+
+    @property
+    def device(self) -> int:
+        """Index of the GPU."""
+        return self.stages[0].device
 
     @property
     def rooms(self) -> tuple[Room, ...]:

@@ -12,12 +12,19 @@ _CONTROL = "nvidia-cuda-mps-control"
 
 
 def device(room: Room) -> str:
-    """The setting that lets a process see this room alone.
+    """The setting that lets a process, or an MPS daemon, see this room alone.
 
     UUIDs of MIG devices are known only once these exist, so a variable stands for each.
     """
-    name = "0" if room.instance is None else f'"$MIG_{room.number}"'
+    name = str(room.device) if room.instance is None else f'"$MIG_{room.number}"'
     return f"CUDA_VISIBLE_DEVICES={name}"
+
+
+def device_of_job(room: Room) -> str:
+    """As `device`, for a job: to clients of an MPS daemon that sees one GPU, that is device 0."""
+    if room.under_mps and room.instance is None:
+        return "CUDA_VISIBLE_DEVICES=0"
+    return device(room)
 
 
 def folder(room: Room) -> str:

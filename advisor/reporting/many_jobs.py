@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import InvalidInput
 from advisor.planning.commands import commands
 from advisor.planning.fleet.renumbered import groups_of
-from advisor.planning.handover import hand_over
+from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
+from advisor.planning.side_by_side import commands_at_once, side_by_side
 from advisor.reporting import figures
 from advisor.reporting.answer import calibrated_note
 from advisor.reporting.documents import (
@@ -60,18 +61,14 @@ def spread_document(found: Spread) -> dict[str, Any]:
 
 
 def spread_commands(found: Spread, rank: int) -> str:
-    """The shell lines of the only plan, where it is for one GPU.
+    """The shell lines of the only plan.
 
     Raises:
-        InvalidInput: There is no such plan, or it is for several GPUs.
+        InvalidInput: There is no such plan.
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    if found.terms.gpus > 1:
-        raise InvalidInput(
-            "commands are for one GPU. --json says which jobs each GPU runs: ask for those alone."
-        )
-    return "\n".join(_commands(found))
+    return "\n".join(_commands(_handed_over(found)))
 
 
 def search_line(found: Spread) -> str:
@@ -93,11 +90,12 @@ def _plan(found: Spread) -> dict[str, Any]:
         for job, answer in zip(each.setup.jobs, each.forecast.prediction.jobs, strict=True)
     }
     makespan_s, search = found.makespan_s, found.found
+    plans = _handed_over(found)
     return {
         "rank": 1,
         "ties_best": True,
         "sharing": " | ".join(_words(each) for each in found.on),
-        "commands": _commands(found) if found.terms.gpus == 1 else [],
+        "commands": _commands(plans),
         "why": search_line(found),
         "jobs": [
             asdict(predicted[job])
@@ -112,8 +110,9 @@ def _plan(found: Spread) -> dict[str, Any]:
         "late": list(found.late),
         "gpus": [
             {"number": each.number, "job_numbers": list(each.setup.jobs)}
+            | {"commands": list(commands(plan))}
             | forecast_document(each.forecast)
-            for each in found.on
+            for each, plan in zip(found.on, plans, strict=True)
         ],
         "search": {
             "groups": search.groups, "predicted": search.foretold, "seconds": search.seconds,
@@ -123,10 +122,17 @@ def _plan(found: Spread) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _commands(found: Spread) -> list[str]:
-    only = found.on[0]
-    plan = hand_over(only.setup.chosen(found.jobs), found.gpu, only.forecast.prediction)
-    return list(commands(plan))
+def _handed_over(found: Spread) -> tuple[Handover, ...]:
+    """What each GPU runs, in the order of `Spread.on`."""
+    plans = {
+        each.number: hand_over(each.setup.chosen(found.jobs), found.gpu, each.forecast.prediction)
+        for each in found.on
+    }
+    return side_by_side(plans, {each.number: each.setup.jobs for each in found.on})
+
+
+def _commands(plans: Sequence[Handover]) -> list[str]:
+    return list(commands(plans[0]) if len(plans) == 1 else commands_at_once(plans))
 
 
 def _answer(found: Spread) -> str:

@@ -10,6 +10,7 @@ from advisor.gpu.catalogue import catalogue
 from advisor.gpu.layouts import layouts, profile_of
 from advisor.planning.commands import commands
 from advisor.planning.handover import hand_over
+from advisor.planning.side_by_side import commands_at_once, side_by_side
 from advisor.reporting.exports import EXPORTS
 from advisor.sharing import Mig
 from tests.handed import JOBS, RESNET, handed, predicted
@@ -153,6 +154,61 @@ def test_cores_of_jobs_at_once_are_never_shared():
             assert len(taken) == len(set(taken)) == sum(
                 start.job.profile.workload.cores for start in stage.starts
             )  # fmt: skip
+
+
+SEVERAL = {
+    0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
+    1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
+    3: (handed("naive", JOBS[:1]), (3,)),
+}
+
+
+def beside():
+    plans, jobs = ({at: pair[which] for at, pair in SEVERAL.items()} for which in (0, 1))
+    return side_by_side(plans, jobs)
+
+
+def test_on_several_gpus_each_job_sees_its_own_and_all_are_waited_for(shell):
+    text = "\n".join(commands_at_once(beside()))
+    ended, lines = shell(text, MIG_2="MIG-a", MIG_3="MIG-b")
+    assert ended.returncode == 0
+    # To clients of a daemon that sees GPU 0 alone, and to others of GPU 3, by its number.
+    assert sorted(line.split()[1] for line in job_lines(lines)) == [
+        "device=0", "device=0", "device=3", "device=MIG-a", "device=MIG-b", "device=MIG-b",
+    ]  # fmt: skip
+    assert sorted({line.split(" device=")[0] for line in lines if "smi" in line}) == [
+        "nvidia-smi -L",
+        "nvidia-smi -i 0 --power-limit=350",
+        "nvidia-smi -i 0 --power-limit=700",
+        "nvidia-smi -i 1 -mig 0",
+        "nvidia-smi -i 1 -mig 1",
+        "nvidia-smi mig -i 1 -cgi 5:0,9:4 -C",
+        "nvidia-smi mig -i 1 -dci",
+        "nvidia-smi mig -i 1 -dgi",
+    ]
+
+
+def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
+    (plan,) = side_by_side({2: handed("mps")}, {2: (1, 2)})
+    _, lines = shell(script(plan))
+    assert lines[0].startswith("nvidia-cuda-mps-control -d device=2 ")
+    assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
+
+
+def test_a_gpu_without_its_uuids_stops_alone(shell):
+    ended, lines = shell("\n".join(commands_at_once(beside())))
+    assert "MIG_2: set it to the UUID" in ended.stderr
+    assert len(job_lines(lines)) == 3
+
+
+def test_several_gpus_share_neither_cores_nor_numbers():
+    plans = beside()
+    taken = [core for plan in plans for s in plan.starts for core in range(*s.cores)]
+    ends = [start.cores[1] for plan in plans for start in plan.starts]
+    assert len(taken) + len(ends) == len({*taken, *ends})
+    assert sorted(s.number for plan in plans for s in plan.starts) == [1, 2, 3, 4, 5, 6]
+    rooms = [room.number for plan in plans for room in plan.rooms]
+    assert rooms == list(range(1, len(rooms) + 1))
 
 
 def test_an_impossible_cut_is_refused():

@@ -68,7 +68,7 @@ def _jobs(rooms: Sequence[Room]) -> Iterator[str]:
     yield "  case $job in"
     for room in rooms:
         for start in room.starts:
-            settings = " ".join([shell.device(room), *shell.client(room, start)])
+            settings = " ".join([shell.device_of_job(room), *shell.client(room, start)])
             yield f"  {start.number})  # {start.job.name}"
             yield f'    exec env {settings} {shell.pinned(start)} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'

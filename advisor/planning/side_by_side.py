@@ -1,0 +1,71 @@
+"""Plans for several GPUs of one host, applied at once: each in a shell of its own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from advisor.planning.commands import commands
+from advisor.planning.handover import Handover, Room, Stage, Start
+
+
+def side_by_side(
+    plans: Mapping[int, Handover], jobs: Mapping[int, Sequence[int]]
+) -> tuple[Handover, ...]:
+    """`plans` with devices, and with host cores and room numbers that no two of them share.
+
+    Args:
+        plans: By the index of the GPU; each alone on its host, with its jobs numbered from 1.
+        jobs: Numbers of the jobs of each plan among all, by the same index.
+    """
+    moved: list[Handover] = []
+    shift = _Shift(0, 0, 0, ())
+    for device, plan in plans.items():
+        shift = replace(shift, device=device, jobs=tuple(jobs[device]))
+        moved.append(replace(plan, stages=tuple(map(shift.stage, plan.stages))))
+        last = max(start.cores[1] for start in moved[-1].starts)
+        shift = replace(shift, rooms=shift.rooms + len(plan.rooms), cores=last + 1)
+    return tuple(moved)
+
+
+def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
+    """Lines that apply `plans`, as `side_by_side` has them, and wait for all.
+
+    Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to.
+    """
+    shells = (line for plan in plans for line in _in_own_shell(plan))
+    return ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", *shells, "wait")
+
+
+def _in_own_shell(plan: Handover) -> Iterator[str]:
+    numbers = ", ".join(str(start.number) for start in plan.starts)
+    yield f"(  # GPU {plan.device}: job {numbers}"
+    yield from (f"  {line}" for line in commands(plan))
+    yield ") &"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """Where a plan comes to lie: how many rooms and cores others have, and what it is called."""
+
+    device: int
+    rooms: int
+    cores: int
+    jobs: tuple[int, ...]
+
+    def stage(self, stage: Stage) -> Stage:
+        return Stage(tuple(map(self._room, stage.rooms)))
+
+    def _room(self, room: Room) -> Room:
+        return replace(
+            room,
+            number=self.rooms + room.number,
+            starts=tuple(map(self._start, room.starts)),
+            device=self.device,
+        )
+
+    def _start(self, start: Start) -> Start:
+        first, last = start.cores
+        return replace(
+            start,
+            number=self.jobs[start.number - 1],
+            cores=(self.cores + first, self.cores + last),
+        )
