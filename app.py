@@ -4,19 +4,34 @@ Started by ``advisor app`` or ``streamlit run app.py``. It holds widgets only: w
 comes from the library.
 """
 
+import json
+from dataclasses import dataclass
+
 import pandas as pd
 import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.gpu.catalogue import catalogue
 from advisor.planning.advice import DEFAULT_GPU, example_jobs, recommend
+from advisor.planning.over_time import simulate
 from advisor.planning.plan import Objective, Plan, Recommendation
+from advisor.planning.rules import Conditions
+from advisor.planning.verdict import verdict
 from advisor.prediction.power_cap import CAP_NOTE
-from advisor.reporting.answer import answer, bounds_note, calibrated_note
-from advisor.reporting.charts import memory_chart, plans_chart, sm_chart
+from advisor.reporting import charts
+from advisor.reporting.answer import answer, basis, bounds_note, calibrated_note
+from advisor.reporting.documents import recommendation_document
 from advisor.reporting.drawing import drawing
-from advisor.reporting.page import caution, job_rows, plan_rows
+from advisor.reporting.exports import EXPORTS, SUFFIXES, exported
+from advisor.reporting.figures import NOT_MEASURED
+from advisor.reporting.over_time import simulation_facts
+from advisor.reporting.page import ORIGINS, caution, headline, job_rows, plan_rows
+from advisor.reporting.slices import blocks
+from advisor.reporting.timeline import timeline
 from advisor.running.present import present_machine
+from advisor.simulation.energy import Level
+from advisor.simulation.simulate import Fleet
+from advisor.workload.arrivals import Arrival
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.store import load_profile, profile_paths, profiled_gpus
 
@@ -30,7 +45,29 @@ _OBJECTIVES: dict[Objective, str] = {
     "mean-completion": "each done soon",
     "deadlines": "deadlines kept",
 }
-_Chosen = tuple[tuple[str, int, float], ...]
+_BOXES = {"share": st.success, "fix-host-first": st.warning}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A job as it is typed."""
+
+    name: str
+    copies: int
+    epochs: float
+    deadline_min: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """All that the sidebar says."""
+
+    gpu: str
+    jobs: tuple[_Wanted, ...]
+    objective: Objective
+    cap_w: float | None
+    conditions: Conditions
+    level: Level
 
 
 def main() -> None:
@@ -38,48 +75,49 @@ def main() -> None:
     st.title("How should these jobs share one GPU?")
     try:
         with st.sidebar:
-            gpu, chosen, objective, cap_w = _question()
-        if chosen:
-            _show(_advice(gpu, chosen, objective, cap_w))
+            asked = _question()
+        if asked.jobs:
+            _show(_advice(asked))
     except AdvisorError as error:
         st.error(str(error))
 
 
-def _question() -> tuple[str, _Chosen, Objective, float | None]:
-    """What the user asks: the GPU, each job's name, copies and epochs, objective, power cap."""
+def _question() -> _Question:
     measured = [key for key in profiled_gpus() if key in catalogue()]
     if not measured:
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
-        return DEFAULT_GPU, (), "makespan", None
+        return _Question(DEFAULT_GPU, (), "makespan", None, Conditions(), "p50")
     first = measured.index(DEFAULT_GPU) if DEFAULT_GPU in measured else 0
     gpu = st.selectbox("GPU", measured, index=first, key="gpu")
     objective = st.radio(
         "Best means", list(_OBJECTIVES), format_func=_OBJECTIVES.__getitem__, key="objective"
     )
-    cap_w = _power_cap_w()
-    return gpu, _chosen_jobs(gpu), objective, cap_w
+    jobs = _wanted(gpu, with_deadlines=objective == "deadlines")
+    return _Question(gpu, jobs, objective, *_conditions())
 
 
-def _power_cap_w() -> float | None:
-    """Watts as typed, which the library judges; None where nothing is."""
-    return st.number_input(
-        "Power cap, W",
-        value=None,
-        step=10.0,
-        format="%g",
-        placeholder="the GPU's own limit",
-        help=f"What the GPU may draw at most. What a cap does was {CAP_NOTE}.",
-        key="power cap",
-    )
+def _conditions() -> tuple[float | None, Conditions, Level]:
+    """Power cap, conditions and what counts of a range, as typed; the library judges them."""
+    with st.expander("Conditions"):
+        cap_w = st.number_input(
+            "Power cap, W", value=None, step=10.0, format="%g", key="power cap",
+            placeholder="the GPU's own limit",
+            help=f"What the GPU may draw at most. What a cap does was {CAP_NOTE}.",
+        )  # fmt: skip
+        free = st.number_input("Memory to keep free, %", value=0.0, format="%g", key="memory")
+        root = st.checkbox("MIG may be switched on, which takes root", value=True, key="root")
+        upper = st.checkbox("Rank by the upper ends of the ranges", key="pessimistic")
+    conditions = Conditions(root=root, memory_margin=free / 100)
+    return cap_w, conditions, "p95" if upper else "p50"
 
 
-def _chosen_jobs(gpu: str) -> _Chosen:
+def _wanted(gpu: str, *, with_deadlines: bool) -> tuple[_Wanted, ...]:
     known = sorted(profile_paths(gpu))
     epochs = _example_epochs(gpu, known)
     names = st.multiselect("Jobs", known, default=list(epochs), key=f"jobs {gpu}")
     if not names:
         st.info("Choose at least one job.")
-    return tuple(_copies_and_epochs(name, epochs.get(name, 1.0)) for name in names)
+    return tuple(_job(name, epochs.get(name, 1.0), with_deadlines) for name in names)
 
 
 def _example_epochs(gpu: str, known: list[str]) -> dict[str, float]:
@@ -90,7 +128,7 @@ def _example_epochs(gpu: str, known: list[str]) -> dict[str, float]:
         return dict.fromkeys(known[:1], 1.0)
 
 
-def _copies_and_epochs(name: str, epochs: float) -> tuple[str, int, float]:
+def _job(name: str, epochs: float, with_deadline: bool) -> _Wanted:
     st.caption(name)
     left, right = st.columns(2)
     copies = left.number_input(
@@ -99,31 +137,41 @@ def _copies_and_epochs(name: str, epochs: float) -> tuple[str, int, float]:
     passes = right.number_input(
         "epochs", min_value=0.1, max_value=1e6, value=epochs, format="%g", key=f"epochs {name}"
     )
-    return name, copies, passes
+    deadline_min = None
+    if with_deadline:
+        deadline_min = st.number_input(
+            "done within, min", value=None, format="%g", placeholder="no deadline",
+            key=f"deadline {name}",
+        )  # fmt: skip
+    return _Wanted(name, copies, passes, deadline_min)
 
 
 @st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")
-def _advice(gpu: str, chosen: _Chosen, objective: Objective, cap_w: float | None) -> Recommendation:
-    jobs = [
-        job
-        for name, copies, epochs in chosen
-        for job in [Job(load_profile(name, gpu), epochs)] * copies
-    ]
-    return recommend(jobs, gpu, objective, power_cap_w=cap_w, present=present_machine(gpu))
+def _advice(asked: _Question) -> Recommendation:
+    jobs: list[Job] = []
+    for each in asked.jobs:
+        deadline_s = None if each.deadline_min is None else 60 * each.deadline_min
+        profile = load_profile(each.name, asked.gpu)
+        jobs += [Job(profile, each.epochs, deadline_s=deadline_s)] * each.copies
+    return recommend(
+        jobs, asked.gpu, asked.objective, power_cap_w=asked.cap_w, conditions=asked.conditions,
+        present=present_machine(asked.gpu), level=asked.level,
+    )  # fmt: skip
 
 
 def _show(advised: Recommendation) -> None:
-    st.success(answer(advised))
+    found = verdict(advised)
+    _BOXES.get(found.answers[0], st.info)(f"**{headline(found)}** {answer(advised)}")
     for stale in advised.standing.stale:
         st.warning(str(stale))
     if note := calibrated_note(advised.standing):
         st.caption(note)
     names = {f"{plan.rank}  {plan.sharing}": plan for plan in advised.plans}
-    st.subheader(f"The jobs on the {advised.gpu.key}, to scale")
     _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")
     _ranking(advised)
-    st.caption(f"{bounds_note(advised)} {advised.considered} ways to share were considered.")
+    with st.expander("What is measured, what is predicted, what is estimated"):
+        st.markdown(ORIGINS)
     if advised.left_out:
         with st.expander("Considered and left out"):
             for each in advised.left_out:
@@ -131,24 +179,73 @@ def _show(advised: Recommendation) -> None:
 
 
 def _plan(advised: Recommendation, plan: Plan) -> None:
+    st.markdown(f"**Why:** {plan.why}.")
     if warning := caution(plan.prediction):
         st.warning(warning)
+    else:
+        st.caption(f"All times are {basis(plan.prediction)}.")
+    parts = {
+        f"On the {advised.gpu.key}, to scale": _on_the_gpu,
+        "Over time": _over_time,
+        "Apply it": _apply,
+    }
+    for tab, part in zip(st.tabs(list(parts)), parts.values(), strict=True):
+        with tab:
+            try:
+                part(advised, plan)
+            except AdvisorError as error:
+                st.info(str(error))
+
+
+def _on_the_gpu(advised: Recommendation, plan: Plan) -> None:
+    if cut := blocks(plan.sharing, advised.gpu):
+        st.altair_chart(charts.slices_chart(cut, advised.gpu.memory_slices), width="stretch")
     drawn = drawing(plan.prediction, advised.gpu)
     left, right = st.columns([5, 2])
-    left.altair_chart(memory_chart(drawn), width="stretch")
-    right.altair_chart(sm_chart(drawn), width="stretch")
+    left.altair_chart(charts.memory_chart(drawn), width="stretch")
+    right.altair_chart(charts.sm_chart(drawn), width="stretch")
     st.caption(drawn.caption)
-    st.dataframe(pd.DataFrame(job_rows(plan.prediction)), hide_index=True, width="stretch")
-    with st.expander("Commands that apply it"):
-        st.code("\n".join(plan.commands), language="bash")
+    rows = job_rows(advised.jobs, plan.prediction)
+    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+
+
+def _over_time(advised: Recommendation, plan: Plan) -> None:
+    found = simulate(
+        tuple(map(Arrival, advised.jobs)),
+        plan.sharing,
+        Fleet(advised.gpu.key, 1, "first-come"),
+        power_cap_w=plan.prediction.power_cap_w,
+        present=present_machine(advised.gpu.key),
+    ).simulation
+    line = timeline(found, advised.gpu)
+    st.altair_chart(charts.lanes_chart(line), width="stretch")
+    st.caption("The thin line is where nine of ten ends should fall; below are medians.")
+    for column, curve in zip(st.columns(2) * 2, line.curves, strict=True):
+        if curve.measured:
+            column.altair_chart(charts.curve_chart(line, curve), width="stretch")
+        else:
+            column.caption(f"{curve.name}: {NOT_MEASURED}")
+    st.table([{"over time": name, "": said} for name, said in simulation_facts(found)])
+
+
+def _apply(advised: Recommendation, plan: Plan) -> None:
+    form = st.selectbox("As", list(EXPORTS), key="format")
+    file = exported(advised.jobs, advised.gpu, plan.prediction, form)
+    if file.note:
+        st.warning(file.note)
+    st.code(file.text, language="bash" if SUFFIXES[form].endswith("sh") else None)
+    st.download_button("Download", file.text, f"plan.{SUFFIXES[form]}", "text/plain")
 
 
 def _ranking(advised: Recommendation) -> None:
-    st.altair_chart(plans_chart(advised), width="stretch")
+    st.altair_chart(charts.plans_chart(advised), width="stretch")
     rows = plan_rows(advised)
     st.table([{**row, "plan": row["plan"].replace(",", ", ")} for row in rows], hide_index=True)
+    st.caption(f"{bounds_note(advised)} {advised.considered} ways to share were considered.")
     csv = pd.DataFrame(rows).to_csv(index=False)
     st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
+    document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
+    st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
 main()

@@ -43,12 +43,10 @@ def export(
     """Write the plan for the JOBs as a file: shell lines, MPS, MIG, Slurm, radT, or JSON."""
     from advisor.gpu.catalogue import gpu as known
     from advisor.planning.advice import predict, recommend
-    from advisor.planning.handover import NOT_RUN, check_memory, hand_over
-    from advisor.reporting.exports import EXPORTS
+    from advisor.reporting.exports import exported
     from advisor.running.present import present_machine
     from advisor.workload.writing import write_whole
 
-    card = known(gpu)
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     present = present_machine(gpu)
     if sharing is None:
@@ -61,12 +59,10 @@ def export(
             chosen, sharing, gpu, models=models, power_cap_w=power_cap,
             calibration=calibration, present=present,
         ).prediction  # fmt: skip
-    plan = hand_over(chosen, card, prediction)
-    check_memory(plan, prediction)
-    text = EXPORTS[form](plan)
-    if plan.on_mig:
-        warn([NOT_RUN])
+    file = exported(chosen, known(gpu), prediction, form)
+    if file.note:
+        warn([file.note])
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(file.text, nl=False)
     else:
-        write_whole(out, text)
+        write_whole(out, file.text)

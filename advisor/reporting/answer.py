@@ -7,7 +7,7 @@ from advisor.planning.host_path import HostBound
 from advisor.planning.objectives import cost
 from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
 from advisor.planning.verdict import Verdict, verdict
-from advisor.prediction.answer import Interval
+from advisor.prediction.answer import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.reporting import figures
 from advisor.sharing import Hybrid, Mig, Mps, Phases, Serial, Sharing
@@ -126,6 +126,15 @@ def kind(sharing: Sharing) -> str:
             return "phases"
         case _:
             return str(sharing)
+
+
+def basis(mix: MixPrediction) -> str:
+    """What stands behind the figures of a plan."""
+    if mix.estimated_from:
+        return f"estimated from {mix.estimated_from}"
+    if mix.confirmed_on_hardware:
+        return "predicted, from real runs of this kind"
+    return "estimated, not confirmed on hardware"
 
 
 def _instruction(sharing: Sharing, jobs: int) -> str:

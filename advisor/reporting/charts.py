@@ -4,17 +4,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.planning.plan import Recommendation
-from advisor.reporting.answer import gain, kind
+from advisor.planning.plan import Plan, Recommendation
+from advisor.reporting.answer import basis, gain, kind
 from advisor.reporting.drawing import Bar, Drawing
+from advisor.reporting.slices import Block
+from advisor.reporting.timeline import Curve, Span, Timeline
 
 if TYPE_CHECKING:
     import altair as alt
 
 _ROW_PX = 32
 _FRAME_COLOUR = "#808080"
-_BASES = {True: "real runs of this kind", False: "estimated, not confirmed on hardware"}
-_BASIS_COLOURS = ("#1f77b4", "#b0b0b0")
+_SURE_COLOUR, _ESTIMATE_COLOUR, _FREE_COLOUR = "#1f77b4", "#b0b0b0", "#eeeeee"
+_CURVE_PX = 150
 
 
 def memory_chart(drawn: Drawing) -> "alt.LayerChart | alt.FacetChart":
@@ -38,12 +40,7 @@ def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
     base = _chart(rows).encode(
         y=_rows([row["plan"] for row in rows], "plan", labelled=True),
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
-        color=alt.Color(
-            "basis:N",
-            title=None,
-            scale=alt.Scale(domain=list(_BASES.values()), range=list(_BASIS_COLOURS)),
-            legend=alt.Legend(orient="bottom", labelLimit=400),
-        ),
+        color=_by_basis(advised.plans),
         tooltip=["plan:N", "sharing:N", "why:N"],
     )
     spread = base.mark_bar(height=3).encode(x2="high:Q")
@@ -53,6 +50,70 @@ def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
     equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], opacity=0.5)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=axis))
     return alt.layer(equal, spread, middle).properties(height=alt.Step(_ROW_PX))
+
+
+def slices_chart(cut: Sequence[Block], memory_slices: int) -> "alt.LayerChart | alt.FacetChart":
+    """How MIG cuts up a GPU of so many memory slices; what is free is pale."""
+    import altair as alt
+
+    title = f"memory slices of the GPU, {memory_slices} in all"
+    rows = [asdict(each) | {"middle": (each.start + each.end) / 2} for each in cut]
+    base = _chart(rows).encode(
+        y=_rows(list(dict.fromkeys(each.row for each in cut)), "row", labelled=True),
+        tooltip=["label:N", "kind:N"],
+    )
+    boxes = base.mark_bar(stroke=_FRAME_COLOUR, height={"band": 0.9}).encode(
+        x=_axis("start:Q", title, memory_slices, memory_slices),
+        x2="end:Q",
+        color=alt.condition(
+            "datum.kind == 'free'", alt.value(_FREE_COLOUR), alt.value(_ESTIMATE_COLOUR)
+        ),
+    )
+    names = base.mark_text().encode(x="middle:Q", text="label:N")
+    return alt.layer(boxes, names).properties(height=alt.Step(_ROW_PX))
+
+
+def lanes_chart(line: Timeline) -> "alt.LayerChart | alt.FacetChart":
+    """When each job waits (pale), runs and ends; the thin line is where its end may lie."""
+    import altair as alt
+
+    title = f"time, {line.unit}"
+
+    def chart(kind: str) -> alt.Chart:
+        return _chart([asdict(each) for each in line.spans if each.kind == kind]).encode(
+            y=_rows(line.rows, "row", labelled=True),
+            x=_axis("start:Q", title, line.end),
+            x2="end:Q",
+            tooltip=["row:N", "hint:N"],
+        )
+
+    layers = [
+        chart("waits").mark_bar(height={"band": 0.6}, color=_FREE_COLOUR),
+        chart("runs").mark_bar(height={"band": 0.6}).encode(color=_by_job(line.spans)),
+        chart("runs")
+        .mark_bar(height=2, color=_FRAME_COLOUR)
+        .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
+    ]
+    return alt.layer(*layers).properties(height=alt.Step(_ROW_PX))
+
+
+def curve_chart(line: Timeline, curve: Curve) -> "alt.Chart":
+    """One of the curves of `line`, a step for each set of jobs that run."""
+    import altair as alt
+
+    drawn: alt.Chart = (
+        _chart([asdict(each) for each in curve.readings])
+        .mark_rect(color=_SURE_COLOUR, opacity=0.7)
+        .encode(
+            x=_axis("start:Q", f"time, {line.unit}", line.end),
+            x2="end:Q",
+            y2=alt.datum(0),
+            y=alt.Y("value:Q", title=curve.name, scale=alt.Scale(domain=[0, curve.most])),
+            tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
+        )
+        .properties(height=_CURVE_PX)
+    )
+    return drawn
 
 
 def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
@@ -65,7 +126,7 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
         "low": better.p05,
         "middle": better.p50,
         "high": better.p95,
-        "basis": _BASES[plan.prediction.confirmed_on_hardware],
+        "basis": basis(plan.prediction),
     }
 
 
@@ -74,12 +135,7 @@ def _panel(
 ) -> "alt.LayerChart | alt.FacetChart":
     import altair as alt
 
-    x = alt.X(
-        "start:Q",
-        title=title,
-        scale=alt.Scale(domain=[0, most], nice=False),
-        axis=alt.Axis(tickCount=7),
-    )
+    x = _axis("start:Q", title, most)
     y = _rows(drawn.rows, "row", labelled=labelled)
 
     def chart(shown: Sequence[Bar]) -> alt.Chart:
@@ -89,18 +145,44 @@ def _panel(
         )
 
     jobs = [bar for bar in bars if bar.kind == "job"]
-    names = list(dict.fromkeys(bar.job for bar in jobs))
-    colour = alt.Color("job:N", sort=names, legend=None)
     layers = [
         chart([bar for bar in bars if bar.kind == "instance"]).mark_bar(
             filled=False, stroke=_FRAME_COLOUR, strokeWidth=1.5, height={"band": 0.95}
         ),
-        chart(jobs).mark_bar(height={"band": 0.6}).encode(color=colour),
+        chart(jobs).mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
         chart([bar for bar in jobs if bar.end_low is not None])
         .mark_bar(height=2, color=_FRAME_COLOUR)
         .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
     ]
     return alt.layer(*layers).properties(height=alt.Step(_ROW_PX))
+
+
+def _axis(field: str, title: str, most: float, ticks: int = 7) -> "alt.X":
+    import altair as alt
+
+    scale = alt.Scale(domain=[0, most], nice=False)
+    return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
+
+
+def _by_job(drawn: Sequence[Bar] | Sequence[Span]) -> "alt.Color":
+    """A colour for each job, the same for copies."""
+    import altair as alt
+
+    return alt.Color("job:N", sort=list(dict.fromkeys(each.job for each in drawn)), legend=None)
+
+
+def _by_basis(plans: Sequence[Plan]) -> "alt.Color":
+    """What real runs stand behind has a colour; all others are grey."""
+    import altair as alt
+
+    sure = {basis(each.prediction): each.prediction.confirmed_on_hardware for each in plans}
+    colours = [_SURE_COLOUR if confirmed else _ESTIMATE_COLOUR for confirmed in sure.values()]
+    return alt.Color(
+        "basis:N",
+        title=None,
+        scale=alt.Scale(domain=list(sure), range=colours),
+        legend=alt.Legend(orient="bottom", labelLimit=400),
+    )
 
 
 def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":

@@ -80,7 +80,7 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     Raises:
         NothingFits: A MIG instance has no place on `gpu`.
     """
-    rows = tuple(f"{number} · {job.job}" for number, job in enumerate(mix.jobs, start=1))
+    rows = row_names([job.job for job in mix.jobs])
     memory, sms = _instance_bars(mix, gpu, rows)
     starts = _of_each_job(mix, lambda sharing, jobs: _memory_starts(sharing, jobs, gpu))
     return Drawing(
@@ -91,6 +91,11 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
         sm_count=gpu.sms,
         caption=_caption(mix.sharing),
     )
+
+
+def row_names(jobs: Sequence[str]) -> tuple[str, ...]:
+    """What the row of each of `jobs` is called, which tells copies apart."""
+    return tuple(f"{number} · {job}" for number, job in enumerate(jobs, start=1))
 
 
 _Said = TypeVar("_Said")

@@ -24,7 +24,8 @@ def simulation_report(found: OverTime) -> "RenderableType":
     from rich.text import Text
 
     note = calibrated_note(found.standing)
-    lines = [*_lines(found.simulation), *([note] if note else [])]
+    facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
+    lines = [*facts, *([note] if note else [])]
     chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
     return Group(Text(_heading(found.simulation), style="bold"), *map(Text, lines), Text(), *chart)
 
@@ -38,19 +39,22 @@ def _heading(simulation: Simulation) -> str:
     )
 
 
-def _lines(simulation: Simulation) -> Iterator[str]:
+def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """What it comes down to: the name of each figure, and the figure in words."""
     mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
-    yield f"until all are done  {figures.seconds(simulation.makespan_s)}"
+    yield "until all are done", figures.seconds(simulation.makespan_s)
     yield (
-        f"from coming to end  {_seconds(mean_s)} on average, {_seconds(wait_s)} of it waiting; "
-        f"{figures.number(simulation.jobs_per_hour)} jobs an hour"
+        "from coming to end",
+        f"{_seconds(mean_s)} on average, {_seconds(wait_s)} of it waiting; "
+        f"{figures.number(simulation.jobs_per_hour)} jobs an hour",
     )
     yield (
-        f"GPU busy            {figures.share(simulation.mean_gract)} of all time; memory at most "
-        f"{figures.number(simulation.peak_memory_mib / _MIB_PER_GIB)} GiB a GPU"
+        "GPU busy",
+        f"{figures.share(simulation.mean_gract)} of all time; memory at most "
+        f"{figures.number(simulation.peak_memory_mib / _MIB_PER_GIB)} GiB a GPU",
     )
-    yield f"energy              {figures.joules(simulation.energy_j)}"
-    yield f"GPU-hours           {_gpu_hours(simulation)}"
+    yield "energy", figures.joules(simulation.energy_j)
+    yield "GPU-hours", _gpu_hours(simulation)
 
 
 def _gpu_hours(simulation: Simulation) -> str:

@@ -1,11 +1,34 @@
-"""The tables of the page: what each row says, in words and with units."""
+"""What the page says around its charts: a headline, and tables in words and with units."""
+
+from collections.abc import Sequence
 
 from advisor.planning.plan import Plan, Recommendation
+from advisor.planning.verdict import Answer, Verdict
 from advisor.prediction.answer import JobPrediction, MixPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import cap_note, gain
+from advisor.reporting.answer import basis, cap_note, gain
+from advisor.workload.job import Job
+
+ORIGINS = """\
+**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
+when jobs share, by a model that learnt from real runs of that kind of sharing. **Estimated** is
+what no run stands behind here: MIG, power caps, and whatever another GPU's runs say. Times until
+jobs end follow from these by simulation."""
+"""Where the figures of the page come from."""
 
 _MIB_PER_GIB = 1024
+_HEADLINES: dict[Answer, str] = {
+    "fix-host-first": "Fix the host path first.",
+    "nothing-to-share": "There is nothing to share.",
+    "share": "Share.",
+    "dont-share": "Don't share.",
+    "equal": "Several plans are equal within our error.",
+}
+
+
+def headline(found: Verdict) -> str:
+    """All that holds, in a few words, the first the one to act on."""
+    return " ".join(_HEADLINES[each] for each in found.answers)
 
 
 def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
@@ -23,22 +46,23 @@ def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
         "memory": f"{figures.number(mix.memory_total_mib / _MIB_PER_GIB)} of "
         f"{figures.number(mix.memory_capacity_mib / _MIB_PER_GIB)} GiB",
         "energy": figures.joules(plan.energy_j),
-        "stands on": "real runs" if mix.confirmed_on_hardware else "an estimate",
+        "stands on": basis(mix),
         "why": plan.why,
     }
 
 
-def job_rows(mix: MixPrediction) -> list[dict[str, str]]:
-    """A row for each job of a plan, in order."""
-    return [_job_row(job) for job in mix.jobs]
+def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
+    """A row for each of `jobs` under the plan that `mix` speaks of, in order."""
+    return [_job_row(job, answer) for job, answer in zip(jobs, mix.jobs, strict=True)]
 
 
-def _job_row(job: JobPrediction) -> dict[str, str]:
+def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
     epoch = "length unknown" if job.epoch_s is None else figures.seconds(job.epoch_s)
     return {
         "job": job.job,
-        "an epoch": epoch,
+        "a step alone, measured": figures.duration(asked.profile.step_s),
         "a step": figures.seconds(job.step_s),
+        "an epoch": epoch,
         "slower than alone": f"{figures.number(job.slowdown)}x",
         "memory": figures.gib(job.memory_interval_mib),
         "risk to run out": figures.share(job.oom_probability),

@@ -6,18 +6,10 @@
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.reporting.exports import EXPORTS
+from advisor.reporting.exports import EXPORTS, SUFFIXES
 from tests.handed import JOBS, handed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
-SUFFIXES = {
-    "commands": "commands.sh",
-    "mps": "mps.sh",
-    "mig-parted": "mig-parted.yaml",
-    "slurm": "slurm.sh",
-    "radt": "radt.csv",
-    "json": "json",
-}
 
 PLANS = {
     "serial": handed("serial"),

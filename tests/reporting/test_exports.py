@@ -11,9 +11,9 @@ import yaml
 from advisor.collocation.plan_file import read_plans
 from advisor.errors import InvalidInput, NothingFits
 from advisor.planning.handover import NOT_RUN, check_memory
-from advisor.reporting.exports import EXPORTS
+from advisor.reporting.exports import EXPORTS, SUFFIXES
 from tests.handed import BERT, JOBS, RESNET, handed, predicted
-from tests.reporting.golden_exports import GOLDEN, PLANS, SUFFIXES, written
+from tests.reporting.golden_exports import GOLDEN, PLANS, written
 
 WRITTEN = written()
 

@@ -1,14 +1,18 @@
 """Plans as files for the tools that apply them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from advisor.gpu.catalogue import Gpu
 from advisor.planning.commands import commands
-from advisor.planning.handover import Handover
+from advisor.planning.handover import NOT_RUN, Handover, check_memory, hand_over
 from advisor.planning.plan_file import plan_text
+from advisor.prediction.answer import MixPrediction
 from advisor.reporting.exports.mig_parted import mig_parted_text
 from advisor.reporting.exports.mps import mps_text
 from advisor.reporting.exports.radt import radt_text
 from advisor.reporting.exports.slurm import slurm_text
+from advisor.workload.job import Job
 
 
 def commands_text(plan: Handover) -> str:
@@ -25,3 +29,38 @@ EXPORTS: dict[str, Callable[[Handover], str]] = {
     "json": plan_text,
 }
 """What writes each format; raises InvalidInput where the format cannot say a plan."""
+
+SUFFIXES = {
+    "commands": "commands.sh",
+    "mps": "mps.sh",
+    "mig-parted": "mig-parted.yaml",
+    "slurm": "slurm.sh",
+    "radt": "radt.csv",
+    "json": "json",
+}
+"""What the name of a file of each format ends in, after a dot."""
+
+
+class Exported(NamedTuple):
+    """A plan as a file; `note` is what to know before it is applied, None where nothing is."""
+
+    text: str
+    note: str | None
+
+
+def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> Exported:
+    """The plan that `prediction` speaks of, in one of the formats of `EXPORTS`.
+
+    Args:
+        jobs: In the order of `prediction`.
+        gpu: Theirs.
+        prediction: Of them all, under the plan's sharing.
+        form: A key of `EXPORTS`.
+
+    Raises:
+        InvalidInput: The format cannot say this plan.
+        NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
+    """
+    plan = hand_over(jobs, gpu, prediction)
+    check_memory(plan, prediction)
+    return Exported(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)

@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from tests import shelf
+
+PAGE = Path(__file__).parents[2] / "app.py"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    return folder
+
+
+@pytest.fixture
+def page(filled, monkeypatch, tmp_path):
+    monkeypatch.setenv("ADVISOR_PROFILES", str(filled / "profiles"))
+    monkeypatch.setenv("ADVISOR_MODELS", str(filled / "models"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return AppTest.from_file(str(PAGE), default_timeout=60)
+
+
+@pytest.fixture
+def unremembered():
+    """No answer from before is shown, nor this one after: what is not asked on the page differs."""
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
+
+
+@pytest.fixture
+def elsewhere(page, unremembered, monkeypatch, tmp_path):  # noqa: ARG001
+    """A folder whose profiles `page` reads instead."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.setenv("ADVISOR_PROFILES", str(folder))
+    return folder

@@ -1,0 +1,117 @@
+"""The plans on the page: drawn, over time, to be applied, and what each figure stands on."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.reporting.exports import EXPORTS
+from advisor.workload.writing import profile_text, write_whole
+from tests import shelf
+from tests.page.seen import charts, choose, choose_plan, ends, ranking
+
+
+def test_the_first_paint_answers_for_the_bundled_jobs(page):
+    page.run()
+    assert not page.exception
+    assert "3" in page.success[0].value
+    assert page.selectbox(key="plan").value.startswith("1  ")
+    assert list(page.dataframe[0].value["job"]) == [
+        "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128", "bert-base-finetune-bs16",
+    ]  # fmt: skip
+    assert page.number_input(key="epochs resnet26-cifar10-bs128").value == 150
+    assert len(charts(page)) == 3 + 1 + 4, "the GPU, the plans; jobs over time, and four curves"
+
+
+def test_every_predicted_time_is_shown_with_its_interval(page):
+    page.run()
+    times = [*ranking(page)["until all are done"], *page.dataframe[0].value["a step"]]
+    assert times
+    assert all("(" in text and "-" in text for text in times)
+
+
+def test_a_mig_plan_is_labelled_as_estimated(page):
+    page.run()
+    choose_plan(page, "mig=")
+    assert not page.exception
+    assert "not confirmed on hardware" in page.warning[0].value
+    labels = dict(zip(ranking(page)["plan"], ranking(page)["stands on"], strict=True))
+    of_mig = {label for plan, label in labels.items() if "mig=" in plan}
+    assert of_mig == {"estimated, not confirmed on hardware"}
+    assert labels["mps"] == "predicted, from real runs of this kind"
+
+
+def test_how_mig_cuts_up_the_gpu_is_drawn(page):
+    page.run()
+    without = len(charts(page))
+    choose_plan(page, "mig=")
+    assert len(charts(page)) == without + 1
+
+
+def test_a_step_alone_is_measured_and_a_shared_one_predicted(page):
+    page.run()
+    (alone, *_) = page.dataframe[0].value["a step alone, measured"]
+    (shared, *_) = page.dataframe[0].value["a step"]
+    assert alone == "30.0 ms"
+    assert "(" in shared
+    assert any(said.value.startswith("**Measured** is each job alone") for said in page.markdown)
+
+
+@pytest.mark.parametrize("plan", ["serial", "mps=", "mig=", ";"])
+def test_over_time_the_jobs_end_when_the_plan_says(page, plan):
+    page.run()
+    choose_plan(page, plan)
+    assert not page.exception
+    rank = page.selectbox(key="plan").value.split()[0]
+    (row,) = [row for _, row in ranking(page).iterrows() if row["rank"] == rank]
+    assert ends(page)["until all are done"] == row["until all are done"]
+    assert ends(page)["energy"] == row["energy"]
+
+
+def test_a_job_of_unknown_length_is_ranked_and_what_comes_of_it_over_time_is_asked_for(
+    page, elsewhere
+):
+    known = shelf.PROFILES["resnet26-cifar10-bs128"]
+    endless = replace(known, workload=replace(known.workload, examples_per_epoch=None))
+    write_whole(elsewhere / shelf.GPU / f"{endless.name}.json", profile_text(endless))
+    page.run()
+    assert not page.exception
+    assert not page.error
+    assert any("how long an epoch of" in said.value for said in page.info)
+
+
+def test_commands_of_the_plan_in_view_can_be_copied(page):
+    page.run()
+    choose_plan(page, "mps=")
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in page.code[0].value
+
+
+def test_plans_can_be_downloaded_as_csv_as_json_and_one_as_any_tool_reads_it(page):
+    page.run()
+    labels = [each.proto.label for each in page.get("download_button")]
+    assert labels == ["Download", "Download as CSV", "Download as JSON"]
+    choose_plan(page, "mig=")
+    assert page.selectbox(key="format").options == list(EXPORTS)
+    for form in EXPORTS:
+        page.selectbox(key="format").set_value(form).run()
+        assert not page.exception
+        assert bool(page.code) == any("Not run on MIG" in said.value for said in page.warning)
+        assert page.code or page.info, "the file, or why there is none"
+
+
+def test_a_format_that_cannot_say_a_plan_says_so(page):
+    page.run()
+    choose_plan(page, "mps=")
+    page.selectbox(key="format").set_value("radt").run()
+    assert not page.exception
+    assert not page.code
+    assert any("radT" in said.value for said in page.info)
+
+
+def test_jobs_that_do_not_fit_together_are_listed_as_left_out(page):
+    page.run()
+    choose(page, "dlrm-29gb-bs32", "resnet50-imagenet64-bs128")
+    page.number_input(key="copies dlrm-29gb-bs32").set_value(2).run()
+    assert not page.exception
+    assert page.info[0].value.startswith("**Don't share.")
+    assert "one after another" in page.info[0].value
+    assert any("does not fit" in each.value for each in page.markdown)

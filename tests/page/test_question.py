@@ -1,0 +1,173 @@
+"""What is asked on the page, and the answer: from the first paint to a wrong choice."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from advisor.planning.plan import Objective
+from advisor.workload.writing import calibration_text, profile_text, write_whole
+from tests import shelf
+from tests.calibration.recorded import calibration
+from tests.page.seen import cap, choose, ranking
+
+
+@pytest.mark.usefixtures("unremembered")
+def test_a_calibrated_machine_is_said_to_be_one(page, tmp_path):
+    own = tmp_path / "advisor" / "calibrations"
+    own.mkdir(parents=True)
+    (own / f"{shelf.GPU}.json").write_text(calibration_text(calibration()))
+    page.run()
+    assert not page.exception
+    assert any(said.value.startswith("Calibrated") for said in page.caption)
+
+
+def test_a_changed_count_changes_the_answer(page):
+    page.run()
+    before = page.success[0].value
+    page.number_input(key="copies resnet26-cifar10-bs128").set_value(3).run()
+    assert not page.exception
+    assert page.success[0].value != before
+    assert len(page.dataframe[0].value) == 5
+
+
+def test_another_objective_ranks_by_it(page):
+    page.run()
+    page.radio(key="objective").set_value("throughput").run()
+    assert not page.exception
+    assert "throughput" in page.success[0].value
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [("energy-epoch", "for an epoch of"), ("energy-example", "an example of")],
+)
+def test_energy_per_epoch_and_per_example_are_objectives_too(page, objective, said):
+    page.run()
+    page.radio(key="objective").set_value(objective).run()
+    assert not page.exception
+    assert not page.error
+    assert said in page.success[0].value
+
+
+def test_the_page_offers_every_objective_that_there_is(page):
+    page.run()
+    assert len(page.radio(key="objective").options) == len(get_args(Objective))
+
+
+def test_under_a_power_cap_all_says_that_its_effect_was_not_measured_here(page):
+    page.run()
+    before = ranking(page)["energy"][0]
+    cap(page, 250)
+    assert not page.exception
+    assert ranking(page)["energy"][0] != before
+    assert "power cap of 250 W: not measured on this GPU" in page.success[0].value
+    assert "power cap of 250 W: not measured on this GPU" in page.warning[0].value
+    assert set(ranking(page)["stands on"]) == {"estimated, not confirmed on hardware"}
+    cap(page, None)
+    assert ranking(page)["energy"][0] == before
+
+
+@pytest.mark.parametrize("watts", [-300, 0, 701, 1e300])
+def test_a_power_cap_that_cannot_be_set_is_refused_in_words(page, watts):
+    page.run()
+    cap(page, watts)
+    assert not page.exception
+    assert "at most 700 W" in page.error[0].value
+    assert not page.success
+
+
+def test_a_power_cap_over_jobs_whose_power_nobody_measured_is_refused_in_words(page, elsewhere):
+    dark = replace(shelf.PROFILES["resnet26-cifar10-bs128"], power_w=None, energy_j=None)
+    write_whole(elsewhere / shelf.GPU / f"{dark.name}.json", profile_text(dark))
+    page.run()
+    assert page.warning[0].value.startswith("**Fix the host path first. There is nothing to share")
+    assert any(said.value == "power, W: not measured" for said in page.caption)
+    cap(page, 300)
+    assert not page.exception
+    assert "needs the power of every job" in page.error[0].value
+
+
+def test_without_root_no_plan_needs_mig(page):
+    page.run()
+    page.checkbox(key="root").uncheck().run()
+    assert not page.exception
+    assert not any("mig=" in plan for plan in ranking(page)["plan"])
+    assert any("takes root" in said.value for said in page.markdown)
+
+
+@pytest.mark.parametrize("free", [-1, 100, 1e9])
+def test_memory_that_cannot_be_kept_free_is_refused_in_words(page, free):
+    page.run()
+    page.number_input(key="memory").set_value(free).run()
+    assert not page.exception
+    assert "a memory margin is a share" in page.error[0].value
+
+
+def test_ranked_by_upper_ends_the_first_plan_gains_most_at_worst(page):
+    page.run()
+    page.checkbox(key="pessimistic").check().run()
+    assert not page.exception
+    sure = ranking(page)[ranking(page)["stands on"].str.startswith("predicted")]
+    at_worst = [float(text.partition("(")[2].partition("-")[0]) for text in sure["gain over serial"]
+                if "(" in text]  # fmt: skip
+    assert len(at_worst) > 1
+    assert max(at_worst) == at_worst[0]
+
+
+def test_deadlines_are_asked_for_where_they_matter(page):
+    page.run()
+    name = "deadline resnet26-cifar10-bs128"
+    assert name not in {each.key for each in page.number_input}
+    page.radio(key="objective").set_value("deadlines").run()
+    page.number_input(key=name).set_value(1000.0).run()
+    assert not page.exception
+    assert "every deadline is kept" in page.success[0].value
+    page.number_input(key=name).set_value(-1.0).run()
+    assert "deadline_s must be above 0" in page.error[0].value
+
+
+def test_a_job_that_fits_nowhere_is_explained_without_a_traceback(page):
+    page.run()
+    choose(page, "dlrm-29gb-bs128")
+    assert not page.exception
+    assert "does not fit" in page.error[0].value
+    assert "missing" in page.error[0].value
+    assert not page.success
+
+
+def test_no_job_chosen_asks_for_one(page):
+    page.run()
+    choose(page)
+    assert not page.exception
+    assert [each.value for each in page.info] == ["Choose at least one job."]
+    assert not page.success
+
+
+def test_more_jobs_than_a_gpu_serves_are_refused_in_words(page):
+    page.run()
+    page.number_input(key="copies resnet26-cifar10-bs128").set_value(47).run()
+    assert not page.exception
+    assert "48 at most" in page.error[0].value
+
+
+def test_a_damaged_profile_is_named(page, elsewhere):
+    (elsewhere / shelf.GPU).mkdir()
+    (elsewhere / shelf.GPU / "broken.json").write_text('{"workload": 3}')
+    page.run()
+    assert not page.exception
+    assert "broken.json" in page.error[0].value
+
+
+def test_an_empty_shelf_says_how_to_fill_it(page, elsewhere):
+    page.run()
+    assert not page.exception
+    assert "advisor profile" in page.info[0].value
+    assert not any(elsewhere.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(page, elsewhere, monkeypatch):
+    monkeypatch.setenv("ADVISOR_PROFILES", str(elsewhere / "nowhere"))
+    page.run()
+    assert not page.exception
+    assert "no such folder" in page.error[0].value
