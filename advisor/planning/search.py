@@ -64,9 +64,8 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     if quick is None or not fits or "mps-limits" not in quick.distilled.nets:
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
-    vectors = search.combined()
-    vectors = np.unique(np.concatenate([vectors, search.refined(vectors)]), axis=0)
-    best = vectors[search.order(vectors)[:REPLAYED]]
+    vectors, costs = search.compared()
+    best = vectors[np.argsort(costs, kind="stable")[:REPLAYED]]
     sharings = list(dict.fromkeys([*usual, *(Mps(tuple(map(float, row))) for row in best)]))
     return Found(tuple(search.replayed(sharings)[:FORECAST]), len(vectors) + len(usual))
 
@@ -91,21 +90,26 @@ class _Search:
         rows = [sum(each, ()) for each in product(*kinds)]
         return np.array(rows, dtype=np.float64)[:, order]
 
-    def refined(self, vectors: Floats) -> Floats:
-        """The best of `vectors`, with each limit in turn at each of the grid."""
-        jobs, grid = vectors.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
-        best = vectors[self.order(vectors)[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]]
+    def compared(self) -> tuple[Floats, Floats]:
+        """The vectors that are looked at, shape (vectors, jobs), and what each costs."""
+        coarse = self.combined()
+        costs = self._costs(coarse, None)
+        fine = self._varied(coarse[np.argsort(costs, kind="stable")])
+        kept, _ = _distinct(np.concatenate([coarse, fine]))
+        fine = fine[kept[kept >= len(coarse)] - len(coarse)]
+        return np.concatenate([coarse, fine]), np.concatenate([costs, self._costs(fine, None)])
+
+    def _varied(self, ordered: Floats) -> Floats:
+        """The first few of `ordered`, with each limit in turn at each of the grid."""
+        jobs, grid = ordered.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
+        best = ordered[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]
         varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
         for job in range(jobs):
             varied[:, job, :, job] = grid
         rows = varied.reshape(-1, jobs)
         for copies in self.mixes.copies():  # which of them has which limit says nothing
             rows[:, copies] = np.sort(rows[:, copies], axis=1)
-        return np.unique(rows, axis=0)
-
-    def order(self, vectors: Floats) -> list[int]:
-        """Positions of `vectors`, the best first."""
-        return list(map(int, np.argsort(self._costs(vectors, None), kind="stable")))
+        return rows
 
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
         """`sharings`, the best first by replay of all jobs together."""
@@ -126,35 +130,50 @@ class _Search:
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
             case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
-                return np.asarray(self._ends_s(vectors, steps_s / rough_s).max(axis=1))
+                return np.asarray(self._ends_s(vectors, rough_s, steps_s).max(axis=1))
             case "mean-completion":
-                return np.asarray(self._ends_s(vectors, steps_s / rough_s).mean(axis=1))
+                return np.asarray(self._ends_s(vectors, rough_s, steps_s).mean(axis=1))
             case "deadlines":
                 due_s = [job.deadline_s or np.inf for job in self.mixes.jobs]
-                return np.asarray((self._ends_s(vectors, steps_s / rough_s) / due_s).max(axis=1))
+                ends_s = self._ends_s(vectors, rough_s, steps_s)
+                return np.asarray((ends_s / due_s).max(axis=1))
             case "throughput":
                 return np.asarray(-(1 / slowdowns).sum(axis=1))
             case "energy-epoch" | "energy-example" | "fairness":
                 return np.asarray(slowdowns.max(axis=1))
 
-    def _ends_s(self, vectors: Floats, longer: Floats) -> Floats:
-        """Seconds until each job ends, where steps take `longer` times what they seem to."""
-        work = [job.work_steps or 0.0 for job in self.mixes.jobs]
-        left = np.broadcast_to(np.array(work), vectors.shape).copy()
+    def _ends_s(self, vectors: Floats, rough_s: Floats, together_s: Floats) -> Floats:
+        """Seconds until each job ends, where steps take `together_s` while all jobs run.
+
+        By how much these are longer than `rough_s`, later steps are longer than they seem too.
+        """
+        work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
+        left = np.broadcast_to(work, vectors.shape).copy()
         ends = np.zeros(vectors.shape)
-        while (running := left > 0).any():
-            at = running.any(axis=1)
-            steps = self._steps(vectors[at], running[at]) * longer[at]
+        at, steps, longer = np.arange(len(vectors)), together_s, together_s / rough_s
+        while len(at):
             seconds = np.nanmin(left[at] * steps, axis=1)
-            ends[at] += seconds[:, None] * running[at]
+            ends[at] += seconds[:, None] * (left[at] > 0)
             remains = left[at] - seconds[:, None] / steps
-            left[at] = np.where(remains > _DUST * np.array(work), remains, 0.0)
+            left[at] = np.where(remains > _DUST * work, remains, 0.0)
+            at = np.flatnonzero(left.any(axis=1))
+            steps = self._steps(vectors[at], left[at] > 0) * longer[at]
         return ends
 
     def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
         """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
-        kept, which = np.unique(np.where(running, vectors, 0.0), axis=0, return_inverse=True)
-        return self.quick.limited(np.maximum(kept, 1.0), kept > 0)[which.reshape(-1)]
+        rows = np.where(running, vectors, 0.0)
+        kept, which = _distinct(rows)
+        return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
+
+
+def _distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each different vector comes first, and which of these each vector is."""
+    rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
+    _, kept, which = np.unique(
+        rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True
+    )
+    return kept, which
 
 
 def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:

@@ -6,13 +6,13 @@ H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
 NAIVE_CAPACITY = 0.80
 MPS_CAPACITY = 0.85
-_BISECTIONS = 60
 
 
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
@@ -72,17 +72,15 @@ def contended(
         busy_s: What a step keeps of it busy, likewise; at most the step.
         capacity: How much of it all together can keep busy, as a share of the time.
     """
-
-    def steps(stretch: float) -> list[float]:
-        return [max(h, stretch * g) for h, g in zip(free_s, busy_s, strict=True)]
-
-    def load(stretch: float) -> float:
-        return sum(g / step for g, step in zip(busy_s, steps(stretch), strict=True))
-
-    low, high = 1.0, 1.0 + 2 * len(busy_s) / capacity
-    if load(low) <= capacity:
-        return tuple(steps(low))
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if load(middle) <= capacity else (middle, high)
-    return tuple(steps(high))
+    loads = [busy / max(free, busy) for free, busy in zip(free_s, busy_s, strict=True)]
+    if sum(loads) <= capacity:
+        return tuple(map(max, free_s, busy_s))
+    # The work of who is at it all the time comes to 1 / stretch each, that of the others stays.
+    bound = [free / busy if busy else inf for free, busy in zip(free_s, busy_s, strict=True)]
+    order = sorted(range(len(loads)), key=bound.__getitem__)
+    for stretched in range(1, len(order) + 1):
+        others = sum(loads[at] for at in order[stretched:])
+        stretch = stretched / (capacity - others) if others < capacity else inf
+        if stretched == len(order) or stretch <= bound[order[stretched]]:
+            break
+    return tuple(max(free, stretch * busy) for free, busy in zip(free_s, busy_s, strict=True))

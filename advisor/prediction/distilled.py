@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.prediction.one_thread import one_thread
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import FIXED, LIMIT_GRID, LIMITED, Summaries
 from advisor.workload.spec import STRICT
@@ -121,10 +122,12 @@ class Distilled:
             KeyError: Nothing was learnt of `mode`.
         """
         layers = self.nets[mode].layers
-        parts = [_slowdowns(layers, jobs, part, mode == "mps-limits") for part in _parts(crowds)]
+        limited = mode == "mps-limits"
+        with one_thread():
+            parts = [_slowdowns(layers, jobs, part, limited) for part in _parts(crowds)]
         there = crowds.jobs >= 0
         steps = np.full(there.shape, np.nan)
-        steps[there] = np.exp(np.concatenate(parts)) * jobs.step_s[crowds.jobs[there]]
+        steps[there] = np.exp(np.concatenate([[], *parts])) * jobs.step_s[crowds.jobs[there]]
         return steps
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.rehearsal import Replayed, limit_shares
+from advisor.prediction.remembered import once_a_profile
 from advisor.prediction.script import Floats
 from advisor.prediction.traits import TRAITS, log_slowdown_alone, traits
 from advisor.sharing import Mps, Naive
@@ -124,6 +125,7 @@ def _counter(profile: Profile, name: str) -> float:
     return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
 
+@once_a_profile
 def _kernel_us(profile: Profile) -> float:
     """Duration of the kernel that is running at a random busy moment."""
     if profile.trace is None:

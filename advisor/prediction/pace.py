@@ -10,6 +10,7 @@ from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.instances import on_instances
 from advisor.prediction.model import Model, mode_of
+from advisor.prediction.one_thread import one_thread
 from advisor.prediction.plain import columns, seen_by_driver
 from advisor.prediction.rehearsal import rehearse, with_doubts
 from advisor.prediction.script import Floats
@@ -57,8 +58,9 @@ def _shared(
         return _by_capacity(profiles, sharing, gpu, model)
     rows = features(profiles, sharing, gpu, replayed)
     alone_s = np.array([each.step_s for each in profiles])
-    middle = corrected(replayed.steps_s, correction.log_correction(rows), alone_s)
-    low, high = correction.log_bounds(profiles, rows)
+    with one_thread():
+        middle = corrected(replayed.steps_s, correction.log_correction(rows), alone_s)
+        low, high = correction.log_bounds(profiles, rows)
     ends = zip(middle * np.exp(low), middle, middle * np.exp(high), strict=True)
     return [Interval(*map(float, each)) for each in ends]
 

@@ -81,11 +81,19 @@ def log_slowdown_alone(profile: Profile, share: float, gpu: Gpu) -> float:
     """
     if profile.mps is None or not profile.mps.limited:
         return max(0.0, float(np.log(_TYPICAL_DEMAND / share)))
+    log_shares, logs = _probed(profile, gpu)
+    return max(0.0, float(np.interp(np.log(share), log_shares, logs)))
+
+
+@once_a_profile
+def _probed(profile: Profile, gpu: Gpu) -> tuple[Floats, Floats]:
+    """Log of the share and of the slowdown at each point of the probe, and unlimited."""
+    assert profile.mps is not None
     whole_s = profile.mps.unlimited.step_s
     points = sorted((_share(run, gpu), float(np.log(run.step_s / whole_s)))
                     for run in profile.mps.limited)  # fmt: skip
     shares, logs = np.array([*points, (1.0, 0.0)]).T
-    return max(0.0, float(np.interp(np.log(share), np.log(shares), logs)))
+    return np.log(shares), logs
 
 
 def _share(run: LimitedRun, gpu: Gpu) -> float:

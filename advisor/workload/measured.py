@@ -31,7 +31,7 @@ class Window:
 
 def median_step_s(windows: tuple[Window, ...]) -> float:
     """Seconds of a step at the median window's pace; robust to one stalled window."""
-    return median(window.step_s for window in windows)
+    return median([window.seconds / window.steps for window in windows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
