@@ -54,6 +54,14 @@ def test_a_count_that_makes_no_sense_is_refused_with_the_range(folder, count, sa
     assert f"1 to {MAX_JOBS}" in str(refusal.value)
 
 
+def test_more_gpus_take_more_jobs_up_to_what_a_search_holds(folder):
+    assert len(parse_jobs([f"{RESNET}:90", f"{BERT}:90"], GPU, folder, gpus=4)) == 180
+    with pytest.raises(InvalidInput, match="clients on 4 GPUs"):
+        parse_jobs([f"{RESNET}:100", f"{BERT}:100"], GPU, folder, gpus=4)
+    with pytest.raises(InvalidInput, match="more than a search can hold"):
+        parse_jobs([f"{RESNET}:769"], GPU, folder, gpus=64)
+
+
 def test_many_small_counts_cannot_exceed_the_limit_together(folder):
     with pytest.raises(InvalidInput, match="Use 48 at most in all"):
         parse_jobs([f"{RESNET}:30", f"{BERT}:30"], GPU, folder)

@@ -167,7 +167,11 @@ def predict(
 
 
 def chosen_jobs(
-    jobs: Sequence[str] | None, job_file: Path | None, gpu: str, profiles: Path | None
+    jobs: Sequence[str] | None,
+    job_file: Path | None,
+    gpu: str,
+    profiles: Path | None,
+    gpus: int = 1,
 ) -> "tuple[Job, ...]":
     """The jobs that a command line asks for: named, in a file, or else the bundled ones.
 
@@ -183,5 +187,5 @@ def chosen_jobs(
     if jobs and job_file:
         raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
     if job_file:
-        return read_jobs(job_file, key, profiles)
-    return parse_jobs(jobs, key, profiles) if jobs else example_jobs(key, profiles)
+        return read_jobs(job_file, key, profiles, gpus)
+    return parse_jobs(jobs, key, profiles, gpus) if jobs else example_jobs(key, profiles)

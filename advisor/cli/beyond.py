@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from advisor.simulation.energy import Level
     from advisor.workload.job import Job
 
-    ChosenJobs = Callable[[Sequence[str] | None, Path | None, str, Path | None], tuple[Job, ...]]
+    ChosenJobs = Callable[
+        [Sequence[str] | None, Path | None, str, Path | None, int], tuple[Job, ...]
+    ]
 
 _AUTO = ":auto"
 _HURT = 0.05
@@ -95,7 +97,7 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
         _refuse_objective(asked)
         _show_copies(name, asked)
         return None
-    chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles)
+    chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles, asked.gpus)
     if asked.beside and (running := _what_runs(asked.beside, gpu, asked.profiles)):
         _refuse_auto_cap(asked)
         _refuse_objective(asked)

@@ -16,6 +16,8 @@ from advisor.workload.store import load_profile
 
 # MPS serves 48 clients up to CUDA 13.0; more jobs than that have no business on one GPU.
 MAX_JOBS = 48
+# Of many GPUs: a search for more jobs takes longer than it is given.
+_MAX_SPREAD = 16 * MAX_JOBS
 
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -98,20 +100,28 @@ class Job:
         return self.epochs * (steps + pauses_s / self.profile.step_s)
 
 
-def parse_jobs(words: Iterable[str], gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
+def most_jobs(gpus: int) -> int:
+    """Jobs that may be asked about where there are so many equal GPUs."""
+    return min(MAX_JOBS * gpus, _MAX_SPREAD)
+
+
+def parse_jobs(
+    words: Iterable[str], gpu: str, profiles: Path | None = None, gpus: int = 1
+) -> tuple[Job, ...]:
     """The jobs that `words` of the form ``NAME[:COPIES]`` name, copies next to each other.
 
     Args:
         words: As given on the command line.
         gpu: Catalogue key; the profiles must have been measured on it.
         profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+        gpus: Equal GPUs that there are.
 
     Raises:
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
     load = loader(gpu, profiles)
-    named = [_split(word) for word in words]
-    return job_set([job for name, copies in named for job in [Job(load(name))] * copies])
+    named = [_split(word, gpus) for word in words]
+    return job_set([job for name, copies in named for job in [Job(load(name))] * copies], gpus)
 
 
 def loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
@@ -119,46 +129,49 @@ def loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
     return cache(lambda name: load_profile(name, gpu, profiles))
 
 
-def _split(word: str) -> tuple[str, int]:
+def _split(word: str, gpus: int) -> tuple[str, int]:
     name, colon, count = word.rpartition(":")
     if not colon or word.endswith(".json"):
         return word, 1
     if not name:
         raise InvalidInput(f"{word!r} names no job. Write NAME or NAME:COPIES.")
     if not _COUNT.fullmatch(count):
-        raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {MAX_JOBS}.")
-    return name, checked_copies(int(count), word)
+        raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
+    return name, checked_copies(int(count), word, gpus)
 
 
-def checked_copies(copies: int, where: str) -> int:
-    """`copies`, which is a number of jobs.
+def checked_copies(copies: int, where: str, gpus: int) -> int:
+    """`copies`, which is a number of jobs that so many GPUs can be asked to run.
 
     Raises:
         InvalidInput: It is none.
     """
-    allowed = f"Use 1 to {MAX_JOBS}."
+    allowed = f"Use 1 to {most_jobs(gpus)}."
     if copies < 0:
         raise InvalidInput(f"{where}: there cannot be {copies} copies of a job. {allowed}")
     if copies == 0:
         raise InvalidInput(f"{where}: with 0 copies there is no job; leave it out. {allowed}")
-    if copies > MAX_JOBS:
-        raise InvalidInput(
-            f"{where}: {copies:,} copies are more than MPS has clients on one GPU. {allowed}"
-        )
+    if copies > most_jobs(gpus):
+        raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}. {allowed}")
     return copies
 
 
-def job_set(jobs: Sequence[Job]) -> tuple[Job, ...]:
-    """`jobs`, which are as many as one GPU can be asked to run.
+def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
+    """`jobs`, which are as many as so many equal GPUs can be asked to run.
 
     Raises:
         InvalidInput: They are none, or too many.
     """
     if not jobs:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
-    if len(jobs) > MAX_JOBS:
+    if len(jobs) > most_jobs(gpus):
         raise InvalidInput(
-            f"{len(jobs)} jobs are more than MPS has clients on one GPU. "
-            f"Use {MAX_JOBS} at most in all."
+            f"{len(jobs)} jobs are {_too_many(gpus)}. Use {most_jobs(gpus)} at most in all."
         )
     return tuple(jobs)
+
+
+def _too_many(gpus: int) -> str:
+    if most_jobs(gpus) < MAX_JOBS * gpus:
+        return "more than a search can hold"
+    return f"more than MPS has clients on {'one GPU' if gpus == 1 else f'{gpus} GPUs'}"

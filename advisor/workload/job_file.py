@@ -52,7 +52,7 @@ class _JobFile:
     job: tuple[_Entry, ...]
 
 
-def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, ...]:
+def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1) -> tuple[Job, ...]:
     """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
 
     A profile given by its path is looked for from the file's folder.
@@ -62,24 +62,29 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Job, 
     entries = parse_record(_JobFile, text, str(path), remedy).job
     load = loader(gpu, profiles)
     try:
-        return job_set([job for entry in entries for job in _jobs_of(entry, path.parent, load)])
+        found = [
+            job
+            for entry in entries
+            for job in [_job(entry, path.parent, load)]
+            * checked_copies(entry.copies, entry.profile, gpus)
+        ]
+        return job_set(found, gpus)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
 
 
-def _jobs_of(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> list[Job]:
+def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
     is_path = "/" in entry.profile or entry.profile.endswith(".json")
     name = str(folder / entry.profile) if is_path else entry.profile
     first = load(name)
     profile, *choices = (
         _asked(each, entry) for each in (first, *(load(_at(name, first, n)) for n in entry.batches))
     )
-    job = Job(
+    return Job(
         profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
         user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
         deadline_s=entry.deadline_s, choices=tuple(choices),
     )  # fmt: skip
-    return [job] * checked_copies(entry.copies, entry.profile)
 
 
 def _asked(profile: Profile, entry: _Entry) -> Profile:

@@ -142,6 +142,7 @@ def test_now_lists_the_processes_that_nobody_named_and_what_they_look_like(advis
         ([BERT, "--running", RESNET, "--hurt", -1], "--hurt is a share"),
         ([BERT, "--running", RESNET, "--commands", 1], "start together on one GPU"),
         ([BERT, "--gpus", 0], "--gpus"),
+        ([f"{BERT}:97", "--gpus", 2], "Use 1 to 96"),
         ([BERT, "--gpus", 2, "--time-limit", 0], "more than 0 s"),
         ([f"{BERT}:auto", "--objective", "energy"], "by the throughput, not by energy"),
         ([BERT, "--running", RESNET, "--objective", "fairness"], "by the throughput"),
