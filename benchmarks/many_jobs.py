@@ -12,8 +12,9 @@ from time import perf_counter
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import predictor_of
 from advisor.planning.copies import copies_that_pay
-from advisor.planning.many_jobs import Spread, Terms, spread
+from advisor.planning.many_jobs import Spread, spread
 from advisor.planning.plan import Objective, Predicts
+from advisor.planning.terms import Terms
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths
 

@@ -16,9 +16,9 @@ from advisor.errors import InvalidInput
 if TYPE_CHECKING:
     from advisor.planning.beside import Running
     from advisor.planning.beyond import Sources
-    from advisor.planning.many_jobs import Terms
     from advisor.planning.plan import Objective
     from advisor.planning.rules import Conditions
+    from advisor.planning.terms import Terms
     from advisor.simulation.energy import Level
     from advisor.workload.job import Job
 
@@ -89,7 +89,7 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
         asked: All that the command line says.
         chosen_jobs: Finds the jobs.
     """
-    from advisor.planning.many_jobs import EXACT_JOBS, Terms
+    from advisor.planning.terms import EXACT_JOBS, Terms
 
     gpu = asked.sources.card.key
     if name := _copies_of(asked):
@@ -106,7 +106,6 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
         return None
     if asked.gpus == 1 and len(chosen) <= EXACT_JOBS:
         return chosen
-    _refuse_auto_cap(asked)
     terms = Terms(
         objective=asked.objective, gpus=asked.gpus, limit_s=asked.limit_s,
         conditions=asked.conditions, level=asked.level,
@@ -202,7 +201,8 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
 def _refuse_auto_cap(asked: Asked) -> None:
     if asked.conditions.power_caps:
         raise InvalidInput(
-            "--power-cap auto is for up to 8 jobs that start together on one GPU. Give watts."
+            "--power-cap auto is for jobs that start together. Of copies, and of jobs that join "
+            "others, give watts."
         )
 
 

@@ -10,9 +10,10 @@ from advisor.planning.advice import predictor_of
 from advisor.planning.beside import Additions, Limits, Running, additions
 from advisor.planning.copies import Copies, copies_that_pay
 from advisor.planning.machine import Machine, machine
-from advisor.planning.many_jobs import Spread, Terms, spread
+from advisor.planning.many_jobs import Spread, spread
 from advisor.planning.plan import Predicts
 from advisor.planning.rules import UNCONDITIONAL, Conditions
+from advisor.planning.terms import Terms
 from advisor.simulation.energy import Level
 from advisor.workload.job import Job
 from advisor.workload.staleness import Present

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from statistics import fmean
 
-from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.fleet.caps import with_caps
 from advisor.planning.fleet.columns import Kinds, Placed, kinds
 from advisor.planning.fleet.estimates import Foretold, Rough
 from advisor.planning.fleet.goals import Problem
@@ -18,54 +17,21 @@ from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import possible
 from advisor.planning.plan import Forecast, Objective, Predicts, Standing
-from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
+from advisor.planning.rules import rules
 from advisor.planning.solver.one_gpu import OneGpu
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Deployment, Setup
+from advisor.planning.terms import Terms
 from advisor.prediction.answer import Interval
 from advisor.sharing import Serial
-from advisor.simulation.energy import LEVELS, Level, idle_power_w
+from advisor.simulation.energy import LEVELS, idle_power_w
 from advisor.workload.job import Job
-
-EXACT_JOBS = 8
-"""More jobs than this on one GPU are split into groups."""
 
 # Deadlines count from the start of all, fairness by the end of each job: of one group, whose start
 # is not known, that is served by letting its jobs end early.
 _OF_A_GROUP: dict[Objective, Objective] = {
     "fairness": "mean-completion", "deadlines": "mean-completion",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What is asked for.
-
-    Attributes:
-        gpus: Equal GPUs that there are.
-        limit_s: Seconds that the search may take.
-        level: What counts of times and joules: medians, or the upper ends of their intervals.
-
-    Raises:
-        InvalidInput: There is no GPU, no time, or no plan can be best at that.
-    """
-
-    objective: Objective = "makespan"
-    gpus: int = 1
-    limit_s: float = 8.0
-    conditions: Conditions = UNCONDITIONAL
-    level: Level = "p50"
-
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
-        if not (isfinite(self.limit_s) and self.limit_s > 0):
-            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
-        if self.objective in ("energy-epoch", "energy-example"):
-            raise InvalidInput(
-                f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
-                f"{self.objective}. Use --objective energy: joules until the last job ends."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +149,7 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
         Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
     )
     found = FleetSolver(distinct, problem, sources, terms.limit_s).best()
-    return Spread(
+    plan = Spread(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
         on=tuple(
             OnGpu(number, setup, forecast(Mixes(setup.chosen(jobs), asked), setup.sharing))
@@ -191,6 +157,8 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
         ),
         serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
     )  # fmt: skip
+    may_cap = terms.conditions.power_caps and plan.energy_j is not None
+    return with_caps(plan, question) if may_cap else plan
 
 
 def _ranked_by(

@@ -11,7 +11,7 @@ from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
 from advisor.planning.side_by_side import commands_at_once, side_by_side
 from advisor.reporting import figures
-from advisor.reporting.answer import calibrated_note
+from advisor.reporting.answer import calibrated_note, cap_note
 from advisor.reporting.documents import (
     SCHEMA,
     forecast_document,
@@ -165,7 +165,9 @@ def _cells(each: OnGpu) -> tuple[str, ...]:
     mix = each.forecast.prediction
     held = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
     done = figures.seconds(each.forecast.makespan_interval_s)
-    return str(each.number), _words(each).replace(";", "\n"), done, held
+    cap_w = each.setup.power_cap_w
+    capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
+    return str(each.number), _words(each).replace(";", "\n") + capped, done, held
 
 
 def _words(each: OnGpu) -> str:
@@ -183,5 +185,7 @@ def _notes(found: Spread) -> Iterator[str]:
     if found.note:
         yield f"Ranked by {found.ranked_by}: {found.note}."
     yield f"{search_line(found)}."
+    caps_w = {each.forecast.prediction.power_cap_w for each in found.on} - {None}
+    yield from (cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
     if note := calibrated_note(found.standing):
         yield note

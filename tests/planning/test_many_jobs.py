@@ -8,9 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.planning.many_jobs import Terms, spread
-from advisor.planning.rules import UNCONDITIONAL, rules
+from advisor.planning.capping import cap_choices
+from advisor.planning.many_jobs import spread
+from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
 from advisor.planning.space import forbidden
+from advisor.planning.terms import Terms
+from advisor.reporting.many_jobs import spread_commands
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import synthetic
@@ -21,6 +24,8 @@ GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s
 LARGE = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
 HUGE = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
 NO_MIG = replace(H200, mig=(), memory_slices=0)
+MAY_CAP = Conditions(power_caps=True)
+CAPS_W = cap_choices(NO_MIG)
 RULES = rules(NO_MIG, UNCONDITIONAL)
 AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
 
@@ -124,6 +129,41 @@ def test_whoever_is_pessimistic_is_told_of_deadlines_that_may_be_missed():
     assert planned(jobs, level="p95").late == (1,)
 
 
+class Hot(StandIn):
+    """Whatever runs draws 650 W."""
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        return replace(mix, power_w=mix.power_w.scaled(650 / mix.power_w.p50))
+
+
+def under_caps(jobs, predictor, conditions=MAY_CAP):
+    terms = Terms(objective="energy", gpus=2, limit_s=0.5, conditions=conditions)
+    return spread(jobs, NO_MIG, predictor, terms)
+
+
+def test_each_of_several_gpus_may_choose_a_cap_that_saves_joules_of_all():
+    jobs = [LARGE] * 3
+    free, capped = (under_caps(jobs, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
+    assert {each.setup.power_cap_w for each in free.on} == {None}
+    assert {each.forecast.prediction.power_cap_w for each in capped.on} <= {None, *CAPS_W}
+    assert capped.energy_j.p50 < free.energy_j.p50
+    assert [each.setup.sharing for each in capped.on] == [each.setup.sharing for each in free.on]
+    lines = spread_commands(capped, 1)
+    for each in capped.on:
+        assert f"-i {each.number} --power-limit={each.setup.power_cap_w:g}\n" in lines
+
+
+def test_gpus_that_draw_little_are_not_capped():
+    assert {each.setup.power_cap_w for each in under_caps([LARGE] * 3, StandIn()).on} == {None}
+
+
+def test_no_cap_on_several_gpus_makes_a_job_late():
+    alone_s = LARGE.work_steps * LARGE.profile.step_s
+    due = [replace(LARGE, deadline_s=alone_s * 1.001)] * 2
+    assert under_caps(due, Hot()).late == ()
+
+
 def test_a_job_that_fits_nowhere_is_named():
     with pytest.raises(NothingFits, match="gpt2-medium"):
         planned([HOST_BOUND, HUGE], gpus=2)
@@ -136,6 +176,8 @@ def test_a_job_that_fits_nowhere_is_named():
         ({"limit_s": 0.0}, "more than 0 s"),
         ({"limit_s": float("nan")}, "more than 0 s"),
         ({"objective": "energy-epoch"}, "--objective energy"),
+        ({"conditions": MAY_CAP}, "--objective energy"),
+        ({"objective": "energy", "conditions": replace(MAY_CAP, root=False)}, "--no-root"),
     ],
 )
 def test_terms_that_cannot_be_are_refused(wrong, said):
