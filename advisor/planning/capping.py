@@ -10,7 +10,6 @@ from advisor.planning.plan import Forecast, LeftOut, Objective
 from advisor.planning.solver.judging import Judge
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
-from advisor.simulation.energy import Level
 from advisor.workload.job import Job
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
@@ -53,16 +52,6 @@ def under_caps(
     return [each for each in found if each is not None], []
 
 
-def late(forecast: Forecast, level: Level) -> set[int]:
-    """Positions of the jobs that miss their deadlines; none where no end is known."""
-    pairs = zip(forecast.ends_s or (), forecast.deadlines_s, strict=forecast.ends_s is not None)
-    return {
-        at
-        for at, (end_s, deadline_s) in enumerate(pairs)
-        if deadline_s is not None and getattr(end_s, level) > deadline_s
-    }
-
-
 def _no_caps(question: Question) -> str | None:
     """Why no cap is looked at; None where they are."""
     if not question.conditions.root:
@@ -83,7 +72,7 @@ def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast 
     for cap_w in cap_choices(question.gpu):
         capped = judge.foreseen(replace(setup, power_cap_w=cap_w))
         assert isinstance(capped, Forecast), "a cap takes no memory"
-        if late(capped, question.level) <= late(free, question.level):
+        if capped.late(question.level) <= free.late(question.level):
             in_time.append(capped)
     best = min(in_time, key=lambda each: _price(each, question))
     return None if best is free else best

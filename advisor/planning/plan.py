@@ -8,6 +8,7 @@ from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.prediction.quick import Quick
 from advisor.sharing import Arrangement, Sharing
+from advisor.simulation.energy import Level
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
@@ -93,6 +94,15 @@ class Forecast:
     def makespan_s(self) -> float | None:
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
 
+    def late(self, level: Level) -> frozenset[int]:
+        """Positions of the jobs that miss their deadlines; none where no end is known."""
+        due = zip(self.ends_s or (), self.deadlines_s, strict=self.ends_s is not None)
+        return frozenset(
+            at
+            for at, (end_s, deadline_s) in enumerate(due)
+            if deadline_s is not None and getattr(end_s, level) > deadline_s
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Forecast):
@@ -101,12 +111,15 @@ class Plan(Forecast):
     Attributes:
         rank: 1 is best.
         ties_best: Whether it equals the best within our error; true of the best itself.
+        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, by medians or by upper
+            ends, as it was ranked.
         why: One line: what binds, and how far behind the best it is.
         commands: Shell lines that apply it; the jobs' own commands are placeholders.
     """
 
     rank: int
     ties_best: bool
+    late_jobs: tuple[int, ...]
     why: str
     commands: tuple[str, ...]
 

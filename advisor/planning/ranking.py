@@ -126,10 +126,12 @@ def _in_order(
             batches=each.batches,
             rank=rank,
             ties_best=tied(price, best),
+            late_jobs=tuple(at + 1 for at in sorted(each.late(question.level))),
             why=why(
                 each.prediction,
                 binding(_at_batches(jobs, each), question.gpu, each.prediction),
                 standing(price, best, runner_up),
+                [jobs[at].name for at in sorted(each.late(question.level))],
                 left_out if rank == 1 else (),
             ),
             commands=commands(hand_over(_at_batches(jobs, each), question.gpu, each.prediction)),

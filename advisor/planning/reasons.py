@@ -14,20 +14,29 @@ _FULL_MEMORY = 0.9
 _NAMED = 2
 
 
-def why(mix: MixPrediction, bound: Binding, standing: str, left_out: Sequence[LeftOut] = ()) -> str:
+def why(
+    mix: MixPrediction,
+    bound: Binding,
+    standing: str,
+    late: Sequence[str] = (),
+    left_out: Sequence[LeftOut] = (),
+) -> str:
     """What binds under a plan, how it compares, and what was not possible instead.
 
     Args:
         mix: Of the plan.
         bound: What binds there.
         standing: As `standing` says it.
+        late: Names of the jobs that miss their deadlines.
         left_out: What was ruled out; of the best plan.
     """
     parts = [what_binds(mix, bound), standing]
+    if late:
+        parts.append(f"too late for its deadline: {named(late)}")
     if left_out:
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-        named = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
-        parts.append(f"ruled out: {named}{more}")
+        ruled_out = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
+        parts.append(f"ruled out: {ruled_out}{more}")
     return "; ".join(parts)
 
 

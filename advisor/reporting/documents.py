@@ -90,6 +90,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "rank": plan.rank,
         "batches": list(plan.batches),
         "ties_best": plan.ties_best,
+        "late": list(plan.late_jobs),
         "commands": list(plan.commands),
         "why": plan.why,
     }

@@ -5,6 +5,7 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import gpu
 from advisor.planning.ranking import MOST_OF_A_KIND, ranked
+from advisor.reporting.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial
 from advisor.workload.job import Job
 from tests import synthetic
@@ -61,6 +62,21 @@ def test_limits_that_the_search_never_tries_are_named_last():
     assert "unequal limits in phases" in three.left_out[-1].sharing
     assert "unequal limits" not in three.best.why
     assert not any("unequal limits" in each.sharing for each in two.left_out)
+
+
+def test_a_plan_says_which_deadlines_it_misses_whatever_it_is_ranked_by():
+    alone_s = GPU_BOUND.work_steps * GPU_BOUND.profile.step_s
+    due = replace(GPU_BOUND, deadline_s=1.02 * alone_s)
+    advised = advice([HOST_BOUND, due], "energy")
+    late = [plan for plan in advised.plans if plan.late_jobs]
+    assert 0 < len(late) < len(advised.plans)
+    for plan in advised.plans:
+        assert bool(plan.late_jobs) == (plan.ends_s[1].p50 > due.deadline_s)
+        assert ("too late for its deadline: resnet152" in plan.why) == bool(plan.late_jobs)
+    document = recommendation_document(advised)
+    assert [plan["late"] for plan in document["plans"]] == [
+        list(p.late_jobs) for p in advised.plans
+    ]
 
 
 def test_a_single_job_has_nothing_to_share():

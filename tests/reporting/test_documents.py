@@ -62,7 +62,9 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     assert verdict["binding"].keys() == {"limit", "of_each_job", "host_shares", "uses", "memory"}
     assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}
     for plan in (document["serial"], *document["plans"]):
-        assert plan.keys() == {"rank", "ties_best", "batches", "commands", "why"} | PREDICTION
+        assert (
+            plan.keys() == {"rank", "ties_best", "late", "batches", "commands", "why"} | PREDICTION
+        )
     assert document["serial"] in document["plans"]
 
 
