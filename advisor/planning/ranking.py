@@ -131,8 +131,8 @@ def _in_order(
                 each.prediction,
                 binding(_at_batches(jobs, each), question.gpu, each.prediction),
                 standing(price, best, runner_up),
-                [jobs[at].name for at in sorted(each.late(question.level))],
                 left_out if rank == 1 else (),
+                [jobs[at].name for at in sorted(each.late(question.level))],
             ),
             commands=commands(hand_over(_at_batches(jobs, each), question.gpu, each.prediction)),
         )

@@ -18,8 +18,8 @@ def why(
     mix: MixPrediction,
     bound: Binding,
     standing: str,
-    late: Sequence[str] = (),
     left_out: Sequence[LeftOut] = (),
+    late: Sequence[str] = (),
 ) -> str:
     """What binds under a plan, how it compares, and what was not possible instead.
 
@@ -27,8 +27,8 @@ def why(
         mix: Of the plan.
         bound: What binds there.
         standing: As `standing` says it.
-        late: Names of the jobs that miss their deadlines.
         left_out: What was ruled out; of the best plan.
+        late: Names of the jobs that miss their deadlines.
     """
     parts = [what_binds(mix, bound), standing]
     if late:
