@@ -25,7 +25,7 @@ from advisor.reporting.drawing import drawing
 from advisor.reporting.exports import EXPORTS, SUFFIXES, exported
 from advisor.reporting.figures import NOT_MEASURED
 from advisor.reporting.over_time import simulation_facts
-from advisor.reporting.page import ORIGINS, caution, headline, job_rows, plan_rows
+from advisor.reporting.page import ORIGINS, caution, headline, job_rows, plan_name, plan_rows
 from advisor.reporting.slices import blocks
 from advisor.reporting.timeline import timeline
 from advisor.running.present import present_machine
@@ -104,10 +104,11 @@ def _conditions() -> tuple[float | None, Conditions, Level]:
             placeholder="the GPU's own limit",
             help=f"What the GPU may draw at most. What a cap does was {CAP_NOTE}.",
         )  # fmt: skip
+        caps = st.checkbox("A plan may choose a power cap", key="power caps")
         free = st.number_input("Memory to keep free, %", value=0.0, format="%g", key="memory")
         root = st.checkbox("MIG may be switched on, which takes root", value=True, key="root")
         upper = st.checkbox("Rank by the upper ends of the ranges", key="pessimistic")
-    conditions = Conditions(root=root, memory_margin=free / 100)
+    conditions = Conditions(root=root, memory_margin=free / 100, power_caps=caps)
     return cap_w, conditions, "p95" if upper else "p50"
 
 
@@ -166,7 +167,7 @@ def _show(advised: Recommendation) -> None:
         st.warning(str(stale))
     if note := calibrated_note(advised.standing):
         st.caption(note)
-    names = {f"{plan.rank}  {plan.sharing}": plan for plan in advised.plans}
+    names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
     _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")
     _ranking(advised)

@@ -6,7 +6,7 @@ from advisor.planning.plan import Plan, Recommendation
 from advisor.planning.verdict import Answer, Verdict
 from advisor.prediction.answer import JobPrediction, MixPrediction
 from advisor.reporting import figures
-from advisor.reporting.answer import basis, cap_note, gain
+from advisor.reporting.answer import basis, cap_note, chosen_cap_w, gain
 from advisor.workload.job import Job
 
 ORIGINS = """\
@@ -31,6 +31,12 @@ def headline(found: Verdict) -> str:
     return " ".join(_HEADLINES[each] for each in found.answers)
 
 
+def plan_name(advised: Recommendation, plan: Plan) -> str:
+    """How the jobs share, and under which power cap where the plan chose one."""
+    cap_w = chosen_cap_w(advised, plan)
+    return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
+
+
 def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
     """A row for each plan, best first; a column's name is its key."""
     return [_plan_row(advised, plan) for plan in advised.plans]
@@ -40,7 +46,7 @@ def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
     mix = plan.prediction
     return {
         "rank": str(plan.rank),
-        "plan": str(plan.sharing),
+        "plan": plan_name(advised, plan),
         "until all are done": figures.seconds(plan.makespan_interval_s),
         "gain over serial": figures.times(gain(advised, plan)),
         "memory": f"{figures.number(mix.memory_total_mib / _MIB_PER_GIB)} of "

@@ -9,7 +9,7 @@ from advisor.planning.plan import Objective
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.calibration.recorded import calibration
-from tests.page.seen import cap, choose, ranking
+from tests.page.seen import cap, choose, choose_plan, ranking
 
 
 @pytest.mark.usefixtures("unremembered")
@@ -66,6 +66,19 @@ def test_under_a_power_cap_all_says_that_its_effect_was_not_measured_here(page):
     assert set(ranking(page)["stands on"]) == {"estimated, not confirmed on hardware"}
     cap(page, None)
     assert ranking(page)["energy"][0] == before
+
+
+def test_plans_that_choose_a_power_cap_say_which_unless_one_is_given(page):
+    page.run()
+    page.radio(key="objective").set_value("energy").run()
+    page.checkbox(key="power caps").check().run()
+    assert not page.exception
+    assert any(plan.endswith(" W") for plan in ranking(page)["plan"])
+    choose_plan(page, " at most ")
+    assert not page.exception
+    assert "Under a power cap" in page.warning[0].value
+    cap(page, 400)
+    assert "leave one of these out" in page.error[0].value
 
 
 @pytest.mark.parametrize("watts", [-300, 0, 701, 1e300])
