@@ -37,7 +37,11 @@ class Phased:
 
 
 def phased(space: Space, state: int, most: int) -> list[Phased]:
-    """Up to `most` of the best ways to run the jobs of `state` in groups, best first."""
+    """Up to `most` of the best ways to run the jobs of `state` in groups, best first.
+
+    The best without MIG instances is always among them, as one more if need be: what is on
+    instances seems to cost less than it will, since it is not known yet how rooms slow each other.
+    """
     return _Phases(space, state).best(most)
 
 
@@ -54,20 +58,24 @@ class _Phases:
 
     def best(self, most: int) -> list[Phased]:
         """As `phased`."""
-        reached: dict[int, dict[int, list[Label]]] = {0: {-1: [Label(0.0, 0.0, ())]}}
+        reached: dict[int, dict[tuple[int, bool], list[Label]]] = {
+            0: {(-1, False): [Label(0.0, 0.0, ())]}
+        }
         size = self.space.jobs_in
         for done in sorted((0, *self.teams), key=size):
             if done == self.state:
                 break
-            for mark, labels in reached.get(done, {}).items():
+            for (mark, cut), labels in reached.get(done, {}).items():
                 for team in self._next(done):
                     own = reached.setdefault(done + team.state, {})
-                    kept = own.setdefault(self._mark(team), [])
+                    kept = own.setdefault((self._mark(team), cut or team.cut), [])
                     for label in labels:
                         keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
         found = [Phased(self._price(each), each.teams) for each in ends]
-        return sorted(found, key=lambda each: each.cost)[:most]
+        found.sort(key=lambda each: each.cost)
+        sure = next((each for each in found if not any(team.cut for team in each.teams)), None)
+        return [each for at, each in enumerate(found) if at < most or each is sure]
 
     def _next(self, done: int) -> Iterator[Team]:
         """Teams of jobs that are left; all of them at once make no phases."""

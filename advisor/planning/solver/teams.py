@@ -34,6 +34,11 @@ class Team:
     worst: float = 0.0
     due: tuple[tuple[float, float], ...] = ()
 
+    @property
+    def cut(self) -> bool:
+        """Whether they are on MIG instances."""
+        return isinstance(self.setup, Hybrid)
+
 
 class Label(NamedTuple):
     """What all teams until now cost; teams in the order in which they run."""

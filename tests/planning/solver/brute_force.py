@@ -1,103 +1,60 @@
-"""Every plan there is, tried one after another; slow and plain on purpose.
+"""Every plan there is, lived through one after another; slow and plain on purpose.
 
-It knows layouts, rules of the toy GPU and what objectives mean, and nothing of the solver: jobs go
-to rooms in every way, rooms are shared in every way, and groups run in every order.
+It knows rules of the toy GPU and what objectives mean, and nothing of the solver: groups of jobs
+share the GPU in every way, and run in every order.
 """
 
+from dataclasses import dataclass
 from itertools import permutations, product
 
-from advisor.gpu.compute_instances import compute_sets
-from advisor.gpu.layouts import layouts, profile_of
-from advisor.planning.limits import EQUAL_GRID
-from advisor.sharing import Compute, Divided, Group, Hybrid, Instance, Mps, Naive, Slot
+from advisor.sharing import Group, Hybrid, Mps
 from advisor.simulation.repartition import repartition_s
-from tests.planning.solver.toy import IDLE_W, room_steps, slower
+from tests.planning.solver.every_plan import each_kind_once, mig_plans, whole_plans
+from tests.planning.solver.toy import IDLE_W, room_steps
+
+BY_PACE = ("throughput", "fairness", "energy-epoch", "energy-example")
 
 
-class Plan:
-    """Rooms of one setup: (share of the GPU, jobs by position, sharing, factor on steps)."""
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Jobs that have the GPU to themselves, and what comes of it.
 
-    def __init__(self, rooms, group, factor):
-        self.rooms, self.group, self.factor = rooms, group, factor
+    Attributes:
+        group: How they share it, numbered among themselves.
+        ends_s: Until each ends, by its position among all jobs; empty where only paces count.
+        joules: Until the last ends.
+        slow: Step over step alone of each, by its position, while all run.
+        own_j: Joules of an epoch of each, or of an example, together, while all run.
+    """
 
+    group: Group | Hybrid
+    ends_s: dict[int, float]
+    joules: float
+    slow: dict[int, float]
+    own_j: float
 
-def whole_plans(jobs, gpu):
-    profiles = [job.profile for job in jobs]
-    everyone = tuple(range(len(jobs)))
-    if sum(each.memory.device_mib for each in profiles) > gpu.usable_mib:
-        return
-    ways = [Naive(), Mps(), *(Mps((float(limit),) * len(jobs)) for limit in EQUAL_GRID)]
-    for sharing in ways[: 1 if len(jobs) == 1 else None]:
-        numbers = tuple(at + 1 for at in everyone)
-        yield Plan(
-            [(1.0, everyone, sharing)],
-            Group(numbers, sharing),
-            lambda left: dict.fromkeys(left, 1.0),
-        )
-
-
-def mig_plans(jobs, gpu):
-    seen = set()
-    for layout in layouts(gpu):
-        kinds = tuple(sorted(each.profile for each in layout))
-        if kinds in seen:
-            continue
-        seen.add(kinds)
-        cuts = [
-            [(), *(c for c in compute_sets(gpu, each.profile) if len(c) > 1)] for each in layout
-        ]
-        for parts in product(*cuts):
-            yield from cut_plans(jobs, gpu, layout, parts)
+    @property
+    def takes(self):
+        """Time for what one after another does in a unit of time, for each of its jobs."""
+        return len(self.slow) / sum(1 / each for each in self.slow.values())
 
 
-def cut_plans(jobs, gpu, layout, parts):
-    rooms = [
-        (home, size)
-        for home, own in enumerate(parts)
-        for size in own or [profile_of(gpu, layout[home].profile).compute_slices]
-    ]
-    for where in product(range(len(rooms)), repeat=len(jobs)):
-        used = sorted(set(where))
-        held = {home: 0.0 for home in range(len(layout))}
-        for job, room in zip(jobs, where, strict=True):
-            held[rooms[room][0]] += job.profile.memory.device_mib
-        if any(
-            mib > profile_of(gpu, layout[home].profile).memory_mib for home, mib in held.items()
-        ):
-            continue
-        inside = [tuple(at for at, room in enumerate(where) if room == each) for each in used]
-        ways = [[Naive(), Mps()] if len(own) > 1 else [Naive()] for own in inside]
-        for sharings in product(*ways):
-            yield mig_plan(layout, parts, [rooms[each] for each in used], inside, sharings)
-
-
-def mig_plan(layout, parts, rooms, inside, sharings):
-    homes = [home for home, _ in rooms]
-    places = []
-    for home in sorted(set(homes)):
-        own = [
-            (size, tuple(at + 1 for at in jobs), sharing)
-            for (at_home, size), jobs, sharing in zip(rooms, inside, sharings, strict=True)
-            if at_home == home
-        ]
-        instance = Instance(layout[home].profile, layout[home].start)
-        if parts[home]:
-            places.append(Divided(instance, tuple(Compute(*each) for each in own)))
-        else:
-            places.append(Slot(instance, own[0][1], own[0][2]))
-    built = [
-        (size / 8, jobs, sharing)
-        for (_, size), jobs, sharing in zip(rooms, inside, sharings, strict=True)
-    ]
-
-    def factor(left):
-        """Of each room while the rooms `left` still have jobs."""
-        return {
-            room: slower(len(left), sum(homes[other] == homes[room] for other in left))
-            for room in left
-        }
-
-    return Plan(built, Hybrid(tuple(places)), factor)
+def way(jobs, positions, plan, objective, level):
+    """What comes of the jobs at `positions` under `plan`."""
+    own = [jobs[at] for at in positions]
+    if objective not in BY_PACE:
+        ends_s, joules = lived(own, plan, level)
+        return Way(plan.group, dict(zip(positions, ends_s, strict=True)), joules, {}, 0.0)
+    steps, _ = paces(own, plan, list(range(len(own))), level)
+    nominal, _ = paces(own, plan, list(range(len(own))), "p50")
+    slow = {positions[at]: step / own[at].profile.step_s for at, step in steps.items()}
+    own_j = 0.0
+    for at, step_s in steps.items():
+        workload = own[at].profile.workload
+        counted = 1 / workload.batch if objective == "energy-example" else workload.steps_per_epoch
+        power_w = 200.0 * own[at].profile.gpu_s / nominal[at] + IDLE_W / len(own)
+        own_j += counted * step_s * power_w
+    return Way(plan.group, {}, 0.0, slow, own_j)
 
 
 def lived(jobs, plan, level):
@@ -139,18 +96,20 @@ def paces(jobs, plan, running, level):
     return steps, power_w
 
 
-def cost(jobs, groups, objective, level):
-    """What groups one after another cost; each is the positions of its jobs, and their plan."""
-    if objective in ("throughput", "fairness", "energy-epoch"):
-        return cost_of_paces(jobs, groups, objective, level)
+def cost(jobs, ways, objective):
+    """What groups one after another cost."""
+    if objective in BY_PACE:
+        if objective in ("energy-epoch", "energy-example"):
+            return sum(each.own_j for each in ways)
+        takes = [each.takes for each in ways]
+        worst = max(max(each.slow.values()) / each.takes for each in ways)
+        return sum(takes) / len(jobs) * (worst if objective == "fairness" else 1)
     now_s, joules, ends, before = 0.0, 0.0, {}, None
-    for positions, plan in groups:
-        pause_s = 0.0 if before is None else repartition_s(before, plan.group)
-        group_ends, group_j = lived([jobs[at] for at in positions], plan, level)
-        begins_s = now_s + pause_s
-        ends |= {at: begins_s + end for at, end in zip(positions, group_ends, strict=True)}
-        joules += group_j + pause_s * IDLE_W
-        now_s, before = begins_s + max(group_ends), plan.group
+    for each in ways:
+        pause_s = 0.0 if before is None else repartition_s(before, each.group)
+        ends |= {at: now_s + pause_s + end_s for at, end_s in each.ends_s.items()}
+        joules += each.joules + pause_s * IDLE_W
+        now_s, before = max(ends[at] for at in each.ends_s), each.group
     return {
         "makespan": now_s,
         "mean-completion": sum(ends.values()) / len(jobs),
@@ -161,22 +120,15 @@ def cost(jobs, groups, objective, level):
     }[objective]
 
 
-def cost_of_paces(jobs, groups, objective, level):
-    """Likewise, while all jobs of a group run."""
-    takes, worst, epoch_j = [], 0.0, 0.0
-    for positions, plan in groups:
-        own = [jobs[at] for at in positions]
-        steps, _ = paces(own, plan, list(range(len(own))), level)
-        nominal, _ = paces(own, plan, list(range(len(own))), "p50")
-        slow = [step / own[at].profile.step_s for at, step in steps.items()]
-        takes.append(len(own) / sum(1 / each for each in slow))
-        worst = max(worst, max(slow) / takes[-1])
-        for at, step in steps.items():
-            own_w = 200.0 * own[at].profile.gpu_s / nominal[at] + IDLE_W / len(own)
-            epoch_j += own[at].profile.workload.steps_per_epoch * step * own_w
-    if objective == "energy-epoch":
-        return epoch_j
-    return sum(takes) / len(jobs) * (worst if objective == "fairness" else 1)
+def orders(jobs):
+    """Every way to run groups of jobs, two or more, one after another; of equal jobs the first."""
+    kinds, seen = [jobs.index(job) for job in jobs], set()
+    for partition in partitions(list(range(len(jobs)))):
+        for order in permutations(tuple(sorted(group)) for group in partition):
+            mark = tuple(tuple(kinds[at] for at in group) for group in order)
+            if len(order) > 1 and mark not in seen:
+                seen.add(mark)
+                yield order
 
 
 def partitions(items):
@@ -191,27 +143,29 @@ def partitions(items):
             yield [*smaller[:at], [first, *group], *smaller[at + 1 :]]
 
 
-def best(jobs, gpu, objective, level="p50", phases_on_mig=False):
+def best(jobs, gpu, objective, level="p50", *, root=True, phases_on_mig=False):
     """The least cost of any plan, and of any without phases."""
 
-    def ways(positions, alone):
+    def plans(own, on_mig):
+        yield from whole_plans(own, gpu)
+        if gpu.mig and root and on_mig:
+            yield from mig_plans(own, gpu)
+
+    def ways(positions):
         own = [jobs[at] for at in positions]
-        plans = list(whole_plans(own, gpu))
-        if gpu.mig and (alone or phases_on_mig):
-            plans += mig_plans(own, gpu)
-        return [(tuple(positions), plan) for plan in plans]
+        return [way(jobs, positions, plan, objective, level) for plan in plans(own, phases_on_mig)]
 
     everyone = tuple(range(len(jobs)))
-    at_once = [cost(jobs, [way], objective, level) for way in ways(everyone, alone=True)]
+    at_once = [
+        cost(jobs, [way(jobs, everyone, plan, objective, level)], objective)
+        for plan in each_kind_once(plans(jobs, on_mig=True), jobs)
+    ]
     if objective in ("throughput", "fairness"):
         at_once.append(1.0)  # one after another, by definition
     known, in_groups = {}, []
-    for partition in partitions(list(everyone)):
-        if len(partition) < 2:
-            continue
-        for group in partition:
-            known.setdefault(tuple(group), ways(sorted(group), alone=False))
-        for order in permutations(partition):
-            ways_of_each = [known[tuple(group)] for group in order]
-            in_groups += [cost(jobs, each, objective, level) for each in product(*ways_of_each)]
-    return min(at_once + in_groups), min(at_once, default=float("inf"))
+    for order in orders(jobs):
+        for group in order:
+            known.setdefault(group, ways(group))
+        ways_of_each = [known[group] for group in order]
+        in_groups += [cost(jobs, each, objective) for each in product(*ways_of_each)]
+    return min(at_once + in_groups, default=float("inf")), min(at_once, default=float("inf"))
