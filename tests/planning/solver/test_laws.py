@@ -20,10 +20,10 @@ from advisor.sharing import Hybrid, Mig, Phases
 from advisor.sharing.parts import check_count, hybrids, memories
 from advisor.workload.job import Job
 from tests import synthetic
+from tests.planning.solver.cases import OBJECTIVES
 from tests.planning.solver.toy import Toy
 
 NAMES = ("resnet26-cifar10-bs128", "resnet50-imagenet64-bs128", "bert-base-finetune-bs16")
-OBJECTIVES = ("makespan", "throughput", "mean-completion", "energy", "fairness", "deadlines")
 
 kinds = st.builds(
     lambda name, gpu_s, mib, epochs, user, isolated, parallel: Job(
@@ -35,7 +35,7 @@ kinds = st.builds(
     st.sampled_from([False, False, True]), st.sampled_from([False, False, True]),
 )  # fmt: skip
 job_sets = st.lists(kinds, min_size=1, max_size=3).flatmap(
-    lambda made: st.lists(st.sampled_from(made), min_size=2, max_size=5)
+    lambda made: st.lists(st.sampled_from(made), min_size=2, max_size=6)
 )
 
 
