@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
@@ -117,6 +117,7 @@ JOBS = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(JOBS, min_size=1, max_size=4), st.booleans())
 def test_no_plan_breaks_a_rule(jobs, root):
     conditions = Conditions(root=root)
