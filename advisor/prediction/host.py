@@ -8,6 +8,7 @@ host work (`advisor.running.host_check`) tells by how much.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+from advisor.prediction.remembered import once_a_profile
 from advisor.workload.measured import Counters, Window
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.run import Run, Tenant
@@ -36,6 +37,7 @@ def _on_core(profile: Profile, tenant: Tenant) -> Profile:
     return on_host(profile, (tenant.host_check_s / profile.host_check_s) ** _TRUST)
 
 
+@once_a_profile
 def on_host(profile: Profile, slowdown: float) -> Profile:
     """`profile` on a host that takes `slowdown` times as long for the same work.
 

@@ -18,6 +18,7 @@ from advisor.prediction.memory import Z95, Edge, cautious_edge, need
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.power import Law, is_half
 from advisor.prediction.rehearsal import limit_shares
+from advisor.prediction.remembered import once_a_mix
 from advisor.prediction.script import Floats, on_part, script
 from advisor.prediction.summary import FIXED, LIMIT_GRID, Summaries, fixed_of, summaries
 from advisor.sharing import Mps, Naive
@@ -127,17 +128,18 @@ class Rough:
 
     def _summaries(self, room: Room | None) -> Summaries:
         if room is not None:
-            return _in_room(self.profiles, self.gpu, self.model, room)
+            return _in_room(self.profiles, self.gpu, self.model.physics.packing, room)
         found = summaries(self.profiles, self.gpu, self.model.physics)
         assert found is not None, "rough answers are of profiles that have traces and counters"
         return found
 
 
-def _in_room(profiles: Sequence[Profile], gpu: Gpu, model: Model, room: Room) -> Summaries:
+@once_a_mix
+def _in_room(profiles: Sequence[Profile], gpu: Gpu, packing: float, room: Room) -> Summaries:
     """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
-        whole = script(profile, gpu.sms, model.physics.packing)
+        whole = script(profile, gpu.sms, packing)
         assert whole is not None, "rough answers are of profiles that have traces"
         there = on_part(whole, room.share, room.bandwidth, dram_share(profile))
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)

@@ -7,6 +7,7 @@ import numpy as np
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.rehearsal import Physics, limit_exponent, limit_shares
+from advisor.prediction.remembered import once_a_mix
 from advisor.prediction.script import Floats, Script, script
 from advisor.workload.profile import Profile
 
@@ -47,6 +48,7 @@ class Summaries:
     fixed: Floats
 
 
+@once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
     """What is seen of `profiles`; None where one has no kernel trace or no counters."""
     scripts = [script(each, gpu.sms, physics.packing) for each in profiles]

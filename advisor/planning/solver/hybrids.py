@@ -6,7 +6,7 @@ and the first is the best of all.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
@@ -14,10 +14,11 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.planning.solver.rooms import Cut, Room
-from advisor.planning.solver.sets import Indices, Sets
+from advisor.planning.solver.bounds import Bounds
+from advisor.planning.solver.rooms import Cut
+from advisor.planning.solver.sets import Indices
 from advisor.planning.solver.table import Option
-from advisor.planning.solver.worth import Price, Worth
+from advisor.planning.solver.worth import Price
 from advisor.prediction.script import Floats
 
 
@@ -71,18 +72,14 @@ class Hybrids:
     """Every way to put jobs into rooms.
 
     Attributes:
-        cuts: Of the GPU.
-        worths: What each set is worth in each kind of room, by the ways to share it.
+        bounds: What jobs cost at least, in rooms and in cuts.
         price: What a plan costs.
         homes: By profile: which states may be on one instance at once, shape (states,).
     """
 
-    sets: Sets
-    cuts: Sequence[Cut]
-    worths: dict[Room, list[tuple[Option, Worth]]]
+    bounds: Bounds
     price: Price
     homes: dict[str, NDArray[np.bool_]]
-    _known: dict[tuple[Room, ...], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def in_order(self, state: int) -> Iterator[Cutting]:
         """Every plan for the jobs of `state`, cheapest first."""
@@ -97,7 +94,7 @@ class Hybrids:
         first, second = self._roots
         for at in np.flatnonzero(np.isfinite(first[:, state])).tolist():
             costs = float(first[at, state]), float(second[at, state])
-            heappush(heap, (*costs, next(ticket), _Open(self.cuts[at], state), 0))
+            heappush(heap, (*costs, next(ticket), _Open(self.bounds.cuts[at], state), 0))
         while heap:
             cost, _, _, seen, at = heappop(heap)
             if isinstance(seen, _Siblings):
@@ -117,17 +114,12 @@ class Hybrids:
     @cached_property
     def _roots(self) -> tuple[Floats, Floats]:
         """The least cost of each state in each cut, and what decides, shape (cuts, states)."""
-        if not self.cuts:
-            nothing = np.full((0, self.sets.states), np.inf)
-            return nothing, nothing
-        bounds = [self._least(cut.rooms) for cut in self.cuts]
-        most, total = (np.stack(each) for each in zip(*bounds, strict=True))
-        return self.price(most, total)
+        return self.price(*self.bounds.of_cuts)
 
     def _after(self, siblings: _Siblings, at: int) -> _Open:
         parent = siblings.parent
         room = parent.cut.rooms[len(parent.taken)]
-        option = self.worths[room][siblings.options[at]][0]
+        option = self.bounds.worths[room][siblings.options[at]][0]
         return _Open(
             parent.cut,
             int(siblings.rest[at]),
@@ -139,12 +131,12 @@ class Hybrids:
     def _next(self, parent: _Open) -> _Siblings:
         number = len(parent.taken)
         rooms = parent.cut.rooms
-        inside, left = self.sets.inside(parent.state)
+        inside, left = self.bounds.sets.inside(parent.state)
         keep = self._may(parent, inside)
         inside, left = inside[keep], left[keep]
-        least = self._least(rooms[number + 1 :])
+        least = self.bounds.least(rooms[number + 1 :])
         columns = []
-        for option, (_, own) in enumerate(self.worths[rooms[number]]):
+        for option, (_, own) in enumerate(self.bounds.worths[rooms[number]]):
             most = np.maximum(parent.most, own.most[inside])
             total = parent.total + own.total[inside]
             bound = self.price(np.maximum(most, least[0][left]), total + least[1][left])
@@ -169,7 +161,7 @@ class Hybrids:
         if cut.parts[homes[number]]:
             mates = [each.chosen for each, home in zip(parent.taken, homes, strict=False)
                      if home == homes[number]]  # fmt: skip
-            held = self.sets.state[inside] + int(self.sets.state[mates].sum())
+            held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[mates].sum())
             may &= self.homes[str(rooms[number].profile)][held]
         return np.asarray(may)
 
@@ -178,35 +170,3 @@ class Hybrids:
         """Whether a room may change places with the one before it."""
         same_home = cut.homes[number] == cut.homes[number - 1]
         return same_home or not cut.parts[cut.homes[number]]
-
-    def _least(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
-        """What each state costs at least in `rooms`: largest and sum, each shape (states,)."""
-        if rooms not in self._known:
-            self._known[rooms] = self._worked_out(rooms)
-        return self._known[rooms]
-
-    def _worked_out(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
-        if not rooms:
-            nobody = np.full(self.sets.states, np.inf)
-            nobody[0] = 0.0
-            return nobody, nobody
-        most, total = self._least(rooms[1:])
-        own_most, own_total = self._best[rooms[0]]
-        _, chosen, left = self.sets.pairs
-        starts = self.sets.first_pairs
-        largest = np.maximum(own_most[chosen], most[left])
-        return (
-            np.minimum.reduceat(largest, starts),
-            np.minimum.reduceat(own_total[chosen] + total[left], starts),
-        )
-
-    @cached_property
-    def _best(self) -> dict[Room, tuple[Floats, Floats]]:
-        """The least of each number over the ways to share a room, each shape (sets,)."""
-        return {
-            room: (
-                np.minimum.reduce([own.most for _, own in ways]),
-                np.minimum.reduce([own.total for _, own in ways]),
-            )
-            for room, ways in self.worths.items()
-        }

@@ -68,7 +68,7 @@ class _Phases:
             for (mark, cut), labels in reached.get(done, {}).items():
                 for team in self._next(done):
                     own = reached.setdefault(done + team.state, {})
-                    kept = own.setdefault((self._mark(team), cut or team.cut), [])
+                    kept = own.setdefault((team.mark, cut or team.cut), [])
                     for label in labels:
                         keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
@@ -117,20 +117,10 @@ class _Phases:
     def _pause_s(self, label: Label, team: Team, mark: int) -> float:
         if not label.teams:
             return 0.0
-        key = mark, self._mark(team)
+        key = mark, team.mark
         if key not in self.pauses:
             self.pauses[key] = repartition_s(label.teams[-1].setup, team.setup)
         return self.pauses[key]
-
-    def _mark(self, team: Team) -> int:
-        """A number for everything that stays set up after a team."""
-        if isinstance(team.setup, Group):
-            return int(isinstance(team.setup.sharing, Mps))
-        stays = tuple(
-            (place.instance, tuple(isinstance(room.sharing, Mps) for room in place.rooms))
-            for place in team.setup.places
-        )
-        return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
 
     def _teams(self, state: int) -> Iterator[Team]:
         """Ways for the jobs of `state` to share the GPU that may be of use."""
@@ -179,9 +169,20 @@ class _Phases:
             worst = most / cost if objective == "fairness" else 0.0
         elif objective == "deadlines":
             time_s = max(float(space.fate(way).ends_s[chosen].max()) for way, chosen in rooms)
+        setup = self._setup(how, state)
         return Team(
-            state, jobs, how, self._setup(how, state), time_s, cost, worst, self._due(rooms)
+            state, jobs, how, setup, self._mark(setup), time_s, cost, worst, self._due(rooms)
         )
+
+    def _mark(self, setup: Group | Hybrid) -> int:
+        """A number for everything that stays set up after a team."""
+        if isinstance(setup, Group):
+            return int(isinstance(setup.sharing, Mps))
+        stays = tuple(
+            (place.instance, tuple(isinstance(room.sharing, Mps) for room in place.rooms))
+            for place in setup.places
+        )
+        return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
 
     def _setup(self, how: Choice | Cutting, state: int) -> Group | Hybrid:
         if isinstance(how, Choice):
@@ -194,7 +195,7 @@ class _Phases:
         found: dict[int, tuple[float, float]] = {}
         for option, chosen in rooms:
             ends_s = self.space.fate(option).ends_s[chosen]
-            for variant in self.space.sets.tenants(chosen):
+            for variant in self.space.sets.tenants[chosen]:
                 kind = self.space.sets.kind_of[variant]
                 if (deadline_s := self.space.sets.variants[variant].deadline_s) is not None:
                     before_s, _ = found.get(kind, (0.0, 0.0))

@@ -37,7 +37,7 @@ class Seating:
     def jobs(self, chosen: int) -> tuple[int, ...]:
         """Numbers of the jobs of a set, increasing."""
         found = []
-        for variant in self.sets.tenants(chosen):
+        for variant in self.sets.tenants[chosen]:
             number = self.free[self.sets.kind_of[variant]].pop(0)
             self.batches[number] = self.sets.variants[variant].batch
             found.append(number)

@@ -101,8 +101,7 @@ class Sets:
     def places(self) -> Indices:
         """Variant in each place of each set, shape (sets, most jobs); -1 where nobody is."""
         rows = np.full((len(self.counts), max(1, int(self.sizes.max()))), -1, dtype=np.intp)
-        for own, chosen in zip(rows, self.counts, strict=True):
-            tenants = np.repeat(np.arange(len(chosen)), chosen)
+        for own, tenants in zip(rows, self.tenants, strict=True):
             own[: len(tenants)] = tenants
         return rows
 
@@ -110,17 +109,18 @@ class Sets:
     def guises(self) -> list[Guise]:
         """All that rules look at in the jobs of each set: those with equal ones are alike."""
         seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.variants]
-        return [tuple(sorted(seen[each] for each in self.tenants(chosen)))
-                for chosen in range(len(self.counts))]  # fmt: skip
+        return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]
 
     def state_of(self, chosen: Sequence[int]) -> int:
         """The state of the jobs at the positions `chosen`."""
         kind = {at: number for number, own in enumerate(self.positions) for at in own}
         return int(sum(self._weights[kind[at]] for at in chosen))
 
-    def tenants(self, chosen: int) -> list[int]:
-        """Variants of the jobs in a set, in order, copies side by side."""
-        return [int(each) for each in np.repeat(np.arange(len(self.variants)), self.counts[chosen])]
+    @cached_property
+    def tenants(self) -> list[list[int]]:
+        """Variants of the jobs in each set, in order, copies side by side."""
+        variants = np.arange(len(self.variants))
+        return [np.repeat(variants, chosen).tolist() for chosen in self.counts]
 
 
 def sets_of(jobs: Sequence[Job]) -> Sets:

@@ -1,7 +1,7 @@
 """All plans for any of some jobs on one GPU, by what they cost as far as rooms do not couple."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Objective, Predicts
 from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
+from advisor.planning.solver.bounds import Bounds
 from advisor.planning.solver.hybrids import Cutting, Hybrids
 from advisor.planning.solver.rooms import Cut, Room, cuts
 from advisor.planning.solver.roughly import roughly
@@ -86,15 +87,15 @@ class Space:
             cost = price(asked, self.source.awake_w, jobs)
             alike = asked not in ("energy-epoch", "energy-example")  # whoever runs elsewhere
             known = next(iter(self._hybrids.values()), None) if alike else None
-            self._hybrids[jobs] = replace(known or self._worked_out(jobs), price=cost)
+            bounds = known.bounds if known else self._bounds(jobs)
+            self._hybrids[jobs] = Hybrids(bounds, cost, self._homes)
         return self._hybrids[jobs]
 
-    def _worked_out(self, jobs: int) -> Hybrids:
+    def _bounds(self, jobs: int) -> Bounds:
         rooms = dict.fromkeys(room for cut in self._cuts for room in cut.rooms)
         worths = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
                   for room in rooms}  # fmt: skip
-        cost = price(self.question.objective, self.source.awake_w, jobs)
-        return Hybrids(self.sets, self._cuts, worths, cost, self._homes)
+        return Bounds(self.sets, self._cuts, worths)
 
     def jobs_in(self, state: int) -> int:
         """How many there are in a state."""

@@ -81,8 +81,7 @@ class Asked:
         steps_s = np.ones(sets.counts.shape)
         added_w = np.zeros(sets.counts.shape)
         fits = np.ones(len(sets.counts), dtype=bool)
-        for chosen in range(1, len(sets.counts)):
-            tenants = sets.tenants(chosen)
+        for chosen, tenants in enumerate(sets.tenants[1:], start=1):
             sharing = option.room.shared(len(tenants), option.of(len(tenants)))
             profiles = [sets.variants[each].profile for each in tenants]
             mix = self.predictor.predict(profiles, sharing)
@@ -173,11 +172,17 @@ def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
 
 
 def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
-    """What the rules say; of a room, jobs in it alone."""
+    """What the rules say; of a room, jobs in it alone. What all may do, some of them may."""
+
+    def allows(tenants: Sequence[int]) -> bool:
+        jobs = [sets.variants[each] for each in tenants]
+        sharing = option.room.shared(len(jobs), option.of(len(jobs)))
+        return first_broken(forbidding, jobs, sharing) is None
+
     known: dict[Guise, bool] = {(): True}
-    for chosen, guise in enumerate(sets.guises):
+    if allows(sets.tenants[-1]):
+        known = dict.fromkeys(sets.guises, True)
+    for guise, tenants in zip(sets.guises, sets.tenants, strict=True):
         if guise not in known:
-            jobs = [sets.variants[each] for each in sets.tenants(chosen)]
-            sharing = option.room.shared(len(jobs), option.of(len(jobs)))
-            known[guise] = first_broken(forbidding, jobs, sharing) is None
+            known[guise] = allows(tenants)
     return np.array([known[guise] for guise in sets.guises])

@@ -19,6 +19,7 @@ class Team:
         jobs: How many.
         how: A set on the whole GPU, or sets on instances.
         setup: How the GPU is set up for them; of jobs that are numbered anyhow.
+        mark: The same for all that leave the GPU set up alike.
         time_s: Until the last ends.
         cost: As `Steps` counts it.
         worst: Likewise.
@@ -29,6 +30,7 @@ class Team:
     jobs: int
     how: Choice | Cutting
     setup: Group | Hybrid
+    mark: int
     time_s: float
     cost: float
     worst: float = 0.0
