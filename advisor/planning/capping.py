@@ -18,8 +18,8 @@ CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
 The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
 """
 
-SAVED_BY_CAPS: tuple[Objective, ...] = ("energy", "energy-epoch", "energy-example")
-"""A cap makes no job faster, so it serves nothing else."""
+ENERGIES: tuple[Objective, ...] = ("energy", "energy-epoch", "energy-example")
+"""A cap makes no job faster, so it serves no other objective."""
 
 
 def cap_choices(gpu: Gpu) -> tuple[float, ...]:
@@ -56,7 +56,7 @@ def _no_caps(question: Question) -> str | None:
     """Why no cap is looked at; None where they are."""
     if not question.conditions.root:
         return "setting one takes root, and there is none"
-    if question.objective not in SAVED_BY_CAPS:
+    if question.objective not in ENERGIES:
         return f"a cap makes no job faster, and plans are ranked by {question.objective}"
     if not cap_choices(question.gpu):
         return f"the power limit of {question.gpu.key} is not known"

@@ -79,6 +79,25 @@ def test_a_plan_says_which_deadlines_it_misses_whatever_it_is_ranked_by():
     ]
 
 
+def test_joules_are_not_saved_at_the_price_of_a_deadline_that_can_be_kept():
+    class Hungry(StandIn):
+        """Whatever shares the GPU makes it draw ten times as much."""
+
+        def predict(self, profiles, sharing):
+            mix = super().predict(profiles, sharing)
+            return mix if len(profiles) == 1 else replace(mix, power_w=mix.power_w.scaled(10))
+
+    jobs = [replace(HOST_BOUND, epochs=3)] * 2
+    alone_s = jobs[0].work_steps * HOST_BOUND.profile.step_s
+    assert isinstance(advice(jobs, "energy", Hungry()).best.sharing, Serial)
+    due = [replace(job, deadline_s=1.5 * alone_s) for job in jobs]
+    advised = advice(due, "energy", Hungry())
+    missed = [len(plan.late_jobs) for plan in advised.plans]
+    assert missed == sorted(missed)
+    assert advised.best.late_jobs == ()
+    assert advised.serial.late_jobs == (2,)
+
+
 def test_a_single_job_has_nothing_to_share():
     advised = advice([HOST_BOUND])
     assert [str(plan.sharing) for plan in advised.plans] == ["serial"]
