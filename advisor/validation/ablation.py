@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.gpu.catalogue import Gpu
 from advisor.prediction.features import FEATURES
 from advisor.prediction.model import Kernel, Model
 from advisor.prediction.observation import Playback, Rows, Shared, shared_runs
@@ -70,8 +69,8 @@ class Ablated:
 
 
 def ablations(
-    profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], gpu: Gpu,
-    model: Model,
+    profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
+    playback: Playback,
 ) -> tuple[Ablated, ...]:  # fmt: skip
     """The error with all parts, and without each, beside what each takes to measure.
 
@@ -79,10 +78,10 @@ def ablations(
         profiles: Solo profiles by name.
         runs: Those that teach, the scored ones among them.
         scored: Those that count.
-        gpu: The GPU that all of them ran on.
         model: Fitted to `runs`: its physics and kernels are kept.
+        playback: Of the GPU that all of them ran on, with the replays already made.
     """
-    bench = _Bench(shared_runs(profiles, runs), {run.id for run in scored}, Playback(gpu), model)
+    bench = _Bench(shared_runs(profiles, runs), {run.id for run in scored}, playback, model)
     found = [Ablated("nothing", bench.mape(FEATURES, model.physics))]
     found += [
         Ablated(part, bench.mape(_without(columns), model.physics), _seconds(profiles, part))

@@ -11,6 +11,7 @@ from statistics import median
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.model import Model
+from advisor.prediction.observation import Playback
 from advisor.validation.comparison import RunComparison
 from advisor.validation.folds import Folds, compared_by, held_out
 from advisor.validation.selection import Selection, families_of, select
@@ -67,7 +68,11 @@ class Evaluation:
 
 
 def evaluate(
-    profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu, processes: int = 1
+    profiles: Mapping[str, Profile],
+    runs: Sequence[Run],
+    gpu: Gpu,
+    processes: int = 1,
+    playback: Playback | None = None,
 ) -> Evaluation:
     """Score each family's jobs with a model that was fitted without that family.
 
@@ -76,13 +81,16 @@ def evaluate(
         runs: Every run on `gpu`.
         gpu: The GPU that all of them ran on.
         processes: How many to spread the fits over; the answer is the same.
+        playback: Replays already made, where others ask for the same ones.
 
     Raises:
         InvalidInput: No run can be scored.
     """
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
-    held, models = held_out(Folds(profiles, runs, wanted, gpu), processes)
+    held, models = held_out(
+        Folds(profiles, runs, wanted, gpu, playback or Playback(gpu)), processes
+    )
     found = evaluation_of(
         chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.fit import fit
+from advisor.prediction.observation import Playback
 from advisor.prediction.predictor import Predictor
 from advisor.validation.ablation import Ablated, ablations
 from advisor.validation.comparison import RunComparison
@@ -59,11 +60,13 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     advised = {run.id for run in runs if run.purpose == "validation"}
     others = [run for run in runs if run.id not in advised and run.repeats not in advised]
     advice = [run for run in of_pace(runs) if run.purpose == "validation"]
-    model = fit(profiles, others, gpu)
-    evaluation = evaluate(profiles, runs, gpu, processes)
+    playback = Playback(gpu)
+    model = fit(profiles, others, gpu, playback)
+    evaluation = evaluate(profiles, runs, gpu, processes, playback)
     power = PowerData(
         profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
         repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
+        playback=playback,
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
     whole = compared_completions(runs, profiles, Predictor(gpu, model))
@@ -75,7 +78,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         validation=compared(advice, profiles, Predictor(gpu, model), gpu),
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
-        ablations=ablations(profiles, others, selection.scored, gpu, model),
+        ablations=ablations(profiles, others, selection.scored, model, playback),
         bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 from advisor.gpu.catalogue import Gpu
@@ -34,17 +34,14 @@ class Folds:
         profiles: Solo profiles by name.
         runs: All that may be fitted to.
         wanted: Those whose jobs are predicted.
-        playback: What replay says of a run under given constants is the same in each fold.
+        playback: Replays already made: what they say of a run is the same in each fold.
     """
 
     profiles: Mapping[str, Profile]
     runs: Sequence[Run]
     wanted: Sequence[Run]
     gpu: Gpu
-    playback: Playback = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "playback", Playback(self.gpu))
+    playback: Playback
 
     def without(self, family: str) -> tuple[Held, Models]:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""

@@ -64,6 +64,7 @@ class PowerData:
         scored: With the pace predicted for each job by a model that never saw its family.
         repeats: Pairs of a scored run and its repeat with fresh workers.
         physics: Constants of replay, by which intervals allow for a predicted pace.
+        playback: Replays already made.
     """
 
     profiles: Mapping[str, Profile]
@@ -72,6 +73,7 @@ class PowerData:
     repeats: Sequence[tuple[Run, Run]]
     gpu: Gpu
     physics: Physics
+    playback: Playback
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +88,31 @@ class _Miss:
 
 def power_scores(data: PowerData) -> tuple[PowerRow, ...]:
     """For each mode two rows: at the measured pace, and at the predicted one."""
-    missed = [miss for power, shared in _folds(data) for miss in _misses(data, power, shared)]
+    usable = shared_runs(data.profiles, data.runs)
+    missed = [
+        miss for power, shared in _folds(data, usable) for miss in _misses(data, power, shared)
+    ]
+    scored = {each.run.id for each in data.scored}
+    modes = {shared.run.id: shared.mode for shared in usable if shared.run.id in scored}
     paces: tuple[Pace, ...] = ("measured", "predicted")
     return tuple(
-        _scored(mode, pace, chosen, data)
+        _scored(mode, pace, chosen, [p for p in data.repeats if modes.get(p[0].id) == mode])
         for mode in MODES
         for pace in paces
         if (chosen := [miss for miss in missed if (miss.mode, miss.pace) == (mode, pace)])
     )
 
 
-def _folds(data: PowerData) -> Iterator[tuple[Power, Shared]]:
+def _folds(data: PowerData, usable: Sequence[Shared]) -> Iterator[tuple[Power, Shared]]:
     """Every scored run once for each of its families, with the laws that never saw that one."""
-    usable = shared_runs(data.profiles, data.runs)
     alone = [(data.profiles[run.tenants[0].workload.name], run) for run in data.runs
              if run.ok and len(run.tenants) == 1
              and run.tenants[0].workload.name in data.profiles]  # fmt: skip
     scored = {each.run.id for each in data.scored}
-    playback = Playback(data.gpu)
     for family in sorted({family for each in usable for family in each.families}):
         known = [each for each in usable if family not in each.families]
         solo = [pair for pair in alone if pair[0].workload.family != family]
-        power = fit_power(known, solo, data.gpu, data.physics, playback)
+        power = fit_power(known, solo, data.gpu, data.physics, data.playback)
         for each in usable:
             if each.run.id in scored and family in each.families:
                 yield power, each
@@ -145,10 +150,10 @@ def _miss(
     )
 
 
-def _scored(mode: str, pace: Pace, missed: Sequence[_Miss], data: PowerData) -> PowerRow:
-    ids = {each.run.id for each in shared_runs(data.profiles, [c.run for c in data.scored])
-           if each.mode == mode}  # fmt: skip
-    pairs = [(once, again) for once, again in data.repeats if once.id in ids]
+def _scored(
+    mode: str, pace: Pace, missed: Sequence[_Miss], pairs: Sequence[tuple[Run, Run]]
+) -> PowerRow:
+    """The row of `missed`, beside the repeats of the same mode."""
     counted = [(once.counters, again.counters) for once, again in pairs
                if once.counters and again.counters]  # fmt: skip
     return PowerRow(

@@ -1,8 +1,8 @@
 """A workload as it was measured, alone, on a whole GPU."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from math import isfinite
+from operator import gt
 
 from advisor.errors import InvalidInput
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
@@ -51,11 +51,13 @@ class KernelTrace:
         }
         if len(set(columns.values())) != 1 or not self.class_of:
             raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
-        if not all(0 <= index < len(self.classes) for index in self.class_of):
+        # Thousands of kernels, checked whenever a host's speed moves them: no loop in Python.
+        if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
-        if not all(isfinite(us) and us >= 0 for us in self.launch_us + self.duration_us):
+        times_us = self.launch_us + self.duration_us
+        if not all(map(isfinite, times_us)) or min(times_us) < 0:
             raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
-        if any(later < earlier for earlier, later in pairwise(self.launch_us)):
+        if any(map(gt, self.launch_us, self.launch_us[1:])):
             raise InvalidInput("a trace's launch times must not decrease")
         if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
             raise InvalidInput(

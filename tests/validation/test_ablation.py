@@ -4,6 +4,7 @@ import pytest
 
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.fit import fit
+from advisor.prediction.observation import Playback
 from advisor.validation.ablation import HEADINGS, ablation_rows, ablations
 from advisor.validation.selection import select
 from tests.validation import campaign
@@ -15,7 +16,8 @@ H200 = gpu("h200-141gb")
 @pytest.fixture(scope="module")
 def found(model):
     profiles, runs = campaign.PROFILES, campaign.campaign()
-    return ablations(profiles, runs, select(profiles, runs, H200).scored, H200, model)
+    scored = select(profiles, runs, H200).scored
+    return ablations(profiles, runs, scored, model, Playback(H200))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_a_part_that_must_be_measured_shows_the_median_of_the_seconds_it_took(mo
         name: replace(each, took=took(float(number), 2.0) if number < 3 else None)
         for number, (name, each) in enumerate(campaign.PROFILES.items())
     }
-    rows = ablation_rows(ablations(profiles, runs, scored, H200, model))
+    rows = ablation_rows(ablations(profiles, runs, scored, model, Playback(H200)))
     seconds = {row[0]: row[-1] for row in rows if row[-1] != "-"}
     assert seconds == {
         "GPM counters": "0.25", "MPS probe": "3.00", "what its kernels are like": "2.00",
