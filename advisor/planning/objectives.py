@@ -8,7 +8,7 @@ from advisor.planning.plan import Forecast, Objective
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Phases, Serial
 from advisor.sharing.parts import at_once
-from advisor.simulation.energy import Level
+from advisor.simulation.energy import Level, around
 
 _LEVELS = ("p05", "p50", "p95")
 
@@ -76,9 +76,10 @@ def _of_paces(mix: MixPrediction, objective: Literal["throughput", "fairness"]) 
         slowdowns = [_with_waiting(mix.sharing, each) for each in slowdowns]
     # In turn, each job has its whole speed for its part of the time.
     turns = len(jobs) if isinstance(mix.sharing, Serial) else 1
+    # In phases a job whose mates are faster has less of its group's time: it may fare worse for it.
     if objective == "throughput":
-        return Interval(*(turns / sum(1 / each for each in level) for level in slowdowns))
-    return Interval(*(turns * max(level) / len(jobs) for level in slowdowns))
+        return around([turns / sum(1 / each for each in level) for level in slowdowns])
+    return around([turns * max(level) / len(jobs) for level in slowdowns])
 
 
 def _completion(

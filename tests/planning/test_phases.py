@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
@@ -95,6 +95,35 @@ def test_waiting_for_the_other_group_is_part_of_being_served():
     twins = [SHORT, SHORT]
     assert cost(seen("naive[1];naive[2]", twins), "fairness").p50 == pytest.approx(1)
     assert cost(seen("naive[1];naive[2]", twins), "throughput").p50 == pytest.approx(1)
+
+
+class Unsure(StandIn):
+    """Each of the three jobs may be faster by a part of its own."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = dict(zip((job.name for job in JOBS), parts, strict=True))
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        return replace(mix, jobs=tuple(map(self._unsure, mix.jobs)))
+
+    def _unsure(self, job):
+        fast = replace(job.step_s, p05=job.step_s.p50 * (1 - self.parts[job.job]))
+        return replace(job, step_s=fast)
+
+
+@example((0.0, 0.9, 0.0), "naive[1,2];serial[3]")
+@given(
+    st.tuples(*[st.floats(0, 0.95)] * 3),
+    st.sampled_from(["naive[1,2];serial[3]", "mps[1,3];naive[2]", "naive[2,3];serial[1]"]),
+)
+def test_phases_cost_an_interval_however_unsure_each_job_is(parts, text):
+    phases = forecast(Mixes(JOBS, Unsure(parts)), parse_sharing(text))
+    for objective in ("throughput", "fairness"):
+        found = cost(phases, objective)
+        assert found.p05 <= found.p50 <= found.p95
+        assert found.p50 == pytest.approx(cost(seen(text), objective).p50)
 
 
 def test_phases_of_other_jobs_are_refused():
