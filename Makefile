@@ -16,7 +16,7 @@ check: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 	$(BIN)/pytest --nbmake notebooks
 
 app: $(VENV)/base

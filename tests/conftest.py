@@ -3,12 +3,17 @@ import signal
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import settings
 
 from advisor.running.scratch import temporary_base
 
 # Threads of one small step wait for each other: on cores that others use, ten times as long as one
 # thread takes. Read when numpy or torch is imported first, and by children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How fast the machine is is no law.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # A shell starts what runs in its background with interrupts ignored, and children inherit that.
 # Tests interrupt children on purpose, so they must start as from a terminal.

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.calibration.host import host_checks
@@ -45,7 +45,6 @@ def in_turns(kernel_s, slice_s, switch_s):
     return Spell(PLAN, tuple(map(tuple, ends)))
 
 
-@settings(deadline=None)
 @given(st.floats(1e-3, 4e-3), st.floats(0.0, 0.4e-3))
 def test_slices_and_what_a_change_costs_are_read_off_the_ends_of_kernels(slice_s, switch_s):
     told = switching_of([alone(1e-4)] * 2, in_turns(1e-4, slice_s, switch_s))

@@ -1,7 +1,7 @@
 """Laws of MIG geometry, on any GPU and with any driver."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
@@ -13,7 +13,6 @@ from tests.gpu.mig_twin import maximal, multisets, places, rows_of, sized, valid
 MIG_GPUS = sorted(key for key, known in catalogue().items() if known.mig)
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_what_is_placed_never_shares_a_memory_slice(data):
     known = gpu(data.draw(st.sampled_from(MIG_GPUS)))
@@ -30,7 +29,6 @@ def test_what_is_placed_never_shares_a_memory_slice(data):
     assert [each.profile for each in placed] == [each.profile for each in wanted]
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_a_set_is_refused_only_if_no_set_of_places_holds_it(data):
     known = gpu(data.draw(st.sampled_from(["a30-24gb", "a100-40gb", "rtx-pro-6000-96gb"])))
@@ -53,7 +51,6 @@ def drawn_layout(data):
     return (known, driver, data.draw(st.sampled_from(full))) if full else None
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_no_layout_overlaps_or_exceeds_a_maximum_or_the_memory(data):
     if drawn := drawn_layout(data):
@@ -70,7 +67,6 @@ def test_no_layout_overlaps_or_exceeds_a_maximum_or_the_memory(data):
         assert all(sized(layout).count(name) <= row[name].max_instances for name in sized(layout))
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_any_part_of_a_layout_can_be_placed_where_it_is(data):
     if drawn := drawn_layout(data):
@@ -79,7 +75,6 @@ def test_any_part_of_a_layout_can_be_placed_where_it_is(data):
         assert place(known, part, driver) == part
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_nothing_can_be_added_to_a_full_layout(data):
     if drawn := drawn_layout(data):
@@ -90,7 +85,6 @@ def test_nothing_can_be_added_to_a_full_layout(data):
             place(known, (*layout, more), driver)
 
 
-@settings(deadline=None)  # the first look at a GPU tries all its sets
 @given(st.data())
 def test_layouts_beside_instances_in_use_are_those_that_contain_them(data):
     known = gpu(data.draw(st.sampled_from(["a30-24gb", "a100-40gb", "rtx-pro-6000-96gb"])))

@@ -68,7 +68,7 @@ def test_its_network_computes_what_scikit_learn_computes(jobs, model):
     raised=st.floats(0, 99),
     job=st.integers(0, 2),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_job_whose_limit_is_raised_while_its_mates_keep_theirs_never_slows(
     model, jobs, limits, raised, job
 ):

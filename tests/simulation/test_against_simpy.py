@@ -79,7 +79,7 @@ def slowed(table):
     return pace_of
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     tasks,
     st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),

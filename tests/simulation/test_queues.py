@@ -1,7 +1,7 @@
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.simulation.loop import Seat, Start, Task, run
@@ -86,7 +86,6 @@ class LooksAtAll:
         return Start(job, -at, -place)
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(1, 9), st.integers(0, 20), st.integers(0, 2)), min_size=1, max_size=12
@@ -119,7 +118,6 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
 
 
 @pytest.mark.parametrize("policy", ["first-come", "shortest-first", "best-fit"])
-@settings(deadline=None)
 @given(jobs=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 20)), min_size=1, max_size=9))
 def test_every_job_starts_and_ends_once_under_every_policy(policy, jobs):
     work, arrivals = zip(*jobs, strict=True)
