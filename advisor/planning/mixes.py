@@ -6,7 +6,7 @@ from advisor.planning.plan import Predicts
 from advisor.prediction.answer import MixPrediction
 from advisor.prediction.phased import in_phases
 from advisor.prediction.quick import Quick
-from advisor.sharing import Arrangement, Instance, Mig, Phases, Sharing
+from advisor.sharing import Arrangement, Phases, Sharing
 from advisor.sharing.parts import check_count, only
 from advisor.workload.job import Job
 
@@ -51,10 +51,6 @@ class Mixes:
             running: At least one position in `jobs`; of phases, those of one group.
         """
         return self._ask(running, only(sharing, running))
-
-    def on_instance(self, job: int, profile: str) -> MixPrediction:
-        """What happens to one job alone on a MIG instance of `profile`."""
-        return self._ask((job,), Mig((Instance(profile),)))
 
     def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
         key = tuple(self._kind[job] for job in running), sharing

@@ -59,7 +59,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     _check_each_fits(serial.prediction)
     ranked_by, note = possible([serial], objective)
     question = replace(question, objective=ranked_by)
-    setups, left_out, passed_over = tried(jobs, mixes, question, MOST_OF_A_KIND)
+    setups, left_out, passed_over = tried(jobs, mixes, question)
     judged = [judge.foreseen(each) for each in setups]
     left_out += [each for each in judged if isinstance(each, LeftOut)]
     shared = [each for each in judged if isinstance(each, Forecast)]

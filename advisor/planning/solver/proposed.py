@@ -6,10 +6,11 @@ from itertools import islice
 from math import prod
 
 from advisor.planning.plan import LeftOut
+from advisor.planning.rules import first_broken, rules
 from advisor.planning.solver.solve import Proposal, Solver
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
-from advisor.sharing import Hybrid
+from advisor.sharing import Hybrid, Instance, Mig
 from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
@@ -46,13 +47,15 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
         return Proposed((), ())
     if not affordable(jobs):
         why = f"{len(jobs)} jobs make too many sets to look at each"
-        return Proposed((), (LeftOut("several jobs on an instance, and phases", why),))
+        return Proposed((), (LeftOut("MIG, and phases", why),))
     everyone = range(len(jobs))
     solver = Solver(jobs, question)
     found: list[Proposal] = [each for each in solver.whole(everyone) if each.setup.batches]
-    found = [*found[:FORECAST], *islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)]
+    apart = list(islice(solver.one_job_each(everyone), FORECAST))
+    found = [*found[:FORECAST], *apart]
+    found += islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)
     found += solver.in_phases(everyone, FORECAST)
-    left_out = []
+    left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
         left_out.append(LeftOut("other batch sizes", why))
@@ -63,3 +66,14 @@ def _cut_up(plan: Proposal) -> bool:
     """Whether the jobs have more than one instance, all in one being the GPU with fewer SMs."""
     hybrid = plan.setup.sharing
     return not isinstance(hybrid, Hybrid) or len(hybrid.rooms) > 1
+
+
+def _no_layout(jobs: Sequence[Job], question: Question) -> str:
+    """Why no plan gives each of `jobs` a MIG instance of its own."""
+    gpu = question.gpu
+    if not gpu.mig:
+        return f"{gpu.key} has no MIG"
+    one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
+    if problem := first_broken(rules(gpu, question.conditions), jobs, one_each):
+        return problem
+    return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"

@@ -1,6 +1,6 @@
 """The plans worth forecasting for any of some jobs on one GPU, the best of each kind first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,10 +55,11 @@ class Solver:
 
     def on_instances(self, chosen: Sequence[int]) -> Iterator[Proposal]:
         """On MIG instances: every plan, cheapest first."""
-        for cutting in self.space.on_instances(self.space.sets.state_of(chosen)):
-            seats = seating(self.space.sets, chosen)
-            sharing = simplest(seats.hybrid(cutting))
-            yield self._proposal(chosen, sharing, seats, cutting.cost)
+        return self._cut(chosen, self.space.on_instances(self.space.sets.state_of(chosen)))
+
+    def one_job_each(self, chosen: Sequence[int]) -> Iterator[Proposal]:
+        """A MIG instance for each job: every plan, cheapest first."""
+        return self._cut(chosen, self.space.one_job_each(self.space.sets.state_of(chosen)))
 
     def in_phases(self, chosen: Sequence[int], most: int) -> list[Proposal]:
         """Groups one after another: the best few."""
@@ -70,6 +71,12 @@ class Solver:
             if sharing != Serial() or seats.batches_of(chosen) != self._asked(chosen):
                 found.append(self._proposal(chosen, sharing, seats, each.cost))
         return found
+
+    def _cut(self, chosen: Sequence[int], cuttings: Iterable[Cutting]) -> Iterator[Proposal]:
+        for cutting in cuttings:
+            seats = seating(self.space.sets, chosen)
+            sharing = simplest(seats.hybrid(cutting))
+            yield self._proposal(chosen, sharing, seats, cutting.cost)
 
     def _proposal(
         self, chosen: Sequence[int], sharing: Sharing, seats: Seating, cost: float

@@ -1,6 +1,6 @@
 """All plans for any of some jobs on one GPU, by what they cost as far as rooms do not couple."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -73,12 +73,18 @@ class Space:
 
     def on_instances(self, state: int) -> Iterator[Cutting]:
         """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
-        seen = set()
-        for cutting in self.hybrids(self.jobs_in(state)).in_order(state):
-            mark = signature(cutting.cut, cutting)
-            if mark not in seen:
-                seen.add(mark)
-                yield cutting
+        return _each_once(self.hybrids(self.jobs_in(state)).in_order(state))
+
+    def one_job_each(self, state: int) -> Iterator[Cutting]:
+        """Likewise, of those in which each job has a MIG instance of its own."""
+        every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
+        whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
+        worths = {
+            room: [(option, _without(crowded, own)) for option, own in ways[:1]]
+            for room, ways in every.bounds.worths.items()
+        }
+        apart = Hybrids(Bounds(self.sets, whole, worths), every.price, every.homes)
+        return _each_once(apart.in_order(state))
 
     def hybrids(self, jobs: int) -> Hybrids:
         """Where `jobs` run at once."""
@@ -113,8 +119,7 @@ class Space:
         found = self.worth(option, jobs)
         if not isinstance(option.sharing, Mps):
             return found
-        alone = self.sets.sizes == 1
-        return Worth(*(np.where(alone, np.inf, each) for each in (found.most, found.total)))
+        return _without(self.sets.sizes == 1, found)
 
     @cached_property
     def _state_sizes(self) -> Indices:
@@ -137,3 +142,18 @@ class Space:
                 np.logical_or.at(may, self.sets.state, self.fate(option).allowed)
             found[profile] = may
         return found
+
+
+def _without(these: NDArray[np.bool_], found: Worth) -> Worth:
+    """`found`, where `these` sets may not be."""
+    return Worth(*(np.where(these, np.inf, each) for each in (found.most, found.total)))
+
+
+def _each_once(cuttings: Iterable[Cutting]) -> Iterator[Cutting]:
+    """Of those that differ in which of equal rooms is whose, the first."""
+    seen = set()
+    for cutting in cuttings:
+        mark = signature(cutting.cut, cutting)
+        if mark not in seen:
+            seen.add(mark)
+            yield cutting

@@ -3,8 +3,8 @@ from itertools import permutations
 import pytest
 
 from advisor.gpu.layouts import layouts
-from advisor.planning.mig import best_layouts
-from advisor.planning.mixes import Mixes
+from advisor.planning.solver.solve import Solver
+from advisor.planning.solver.space import Question
 from advisor.prediction.answer import JobPrediction
 from advisor.sharing import Mig
 from advisor.workload.job import Job
@@ -14,6 +14,12 @@ from tests.planning.stand_in import H200, StandIn
 SMALL = synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, memory_mib=2000)
 LARGE = synthetic.profile("resnet152-imagenet-bs128", host_s=0.1, gpu_s=0.5, memory_mib=60000)
 MIDDLE = synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05, memory_mib=20000)
+
+
+def layouts_for(jobs, objective):
+    """With an instance for each of `jobs`, the best first."""
+    question = Question(gpu=H200, predictor=StandIn(), objective=objective)
+    return [each.setup.sharing for each in Solver(jobs, question).one_job_each(range(len(jobs)))]
 
 
 def by_brute_force(jobs, value):
@@ -45,7 +51,7 @@ def test_no_layout_ends_sooner_than_the_one_proposed(profiles):
             job.work_steps * answer.step_s.p50 for job, answer in zip(jobs, mix.jobs, strict=True)
         )
 
-    best, *_ = best_layouts(Mixes(jobs, StandIn()), H200, "makespan", 3)
+    best, *_ = layouts_for(jobs, "makespan")
     found = makespan_s(StandIn().predict(profiles, best))
     assert found == pytest.approx(by_brute_force(jobs, makespan_s))
 
@@ -53,7 +59,7 @@ def test_no_layout_ends_sooner_than_the_one_proposed(profiles):
 @pytest.mark.parametrize("profiles", [(SMALL, LARGE), (MIDDLE, SMALL, LARGE)])
 def test_no_layout_does_more_work_than_the_one_proposed(profiles):
     jobs = [Job(profile) for profile in profiles]
-    best, *_ = best_layouts(Mixes(jobs, StandIn()), H200, "throughput", 3)
+    best, *_ = layouts_for(jobs, "throughput")
     found = StandIn().predict(profiles, best).weighted_speedup
     assert found == pytest.approx(-by_brute_force(jobs, lambda mix: -mix.weighted_speedup))
 
@@ -65,20 +71,20 @@ def test_the_slowest_job_fares_as_well_as_any_layout_allows():
         answers: tuple[JobPrediction, ...] = mix.jobs
         return max(job.slowdown for job in answers)
 
-    best, *_ = best_layouts(Mixes(jobs, StandIn()), H200, "fairness", 3)
+    best, *_ = layouts_for(jobs, "fairness")
     found = worst(StandIn().predict([LARGE, MIDDLE], best))
     assert found == pytest.approx(by_brute_force(jobs, worst))
 
 
 def test_a_job_is_never_put_where_its_memory_does_not_fit():
     jobs = [Job(LARGE)] * 2 + [Job(SMALL)]
-    assert best_layouts(Mixes(jobs, StandIn()), H200, "makespan", 3) == []
+    assert layouts_for(jobs, "makespan") == []
 
 
 def test_seven_jobs_get_an_instance_each():
-    for found in best_layouts(Mixes([Job(SMALL)] * 7, StandIn()), H200, "makespan", 3):
+    for found in layouts_for([Job(SMALL)] * 7, "makespan"):
         assert len({each.start for each in found.instances}) == 7
 
 
 def test_eight_jobs_have_no_layout():
-    assert best_layouts(Mixes([Job(SMALL)] * 8, StandIn()), H200, "makespan", 3) == []
+    assert layouts_for([Job(SMALL)] * 8, "makespan") == []
