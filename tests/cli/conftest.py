@@ -1,12 +1,14 @@
 """The command line, run in this process, on made-up profiles and a model fitted to made-up runs."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import pytest
 
 from advisor.cli import main
 from advisor.gpu.catalogue import gpu
+from advisor.prediction.distilling import distilled
 from advisor.prediction.fit import fit
 from advisor.prediction.model import model_text
 from advisor.workload.writing import append_run, profile_text
@@ -77,3 +79,10 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
         return Said(end.value.code or 0, printed.out, printed.err)
 
     return run
+
+
+@pytest.fixture
+def few_lessons(monkeypatch):
+    """`advisor fit` teaches its quick answers on few mixes; how good they are others test."""
+    brief = partial(distilled, lessons=60)
+    monkeypatch.setattr("advisor.prediction.distilling.distilled", brief)

@@ -110,6 +110,7 @@ def test_a_profile_of_another_gpu_is_refused_by_the_library_too(measured):
         predict([replace(PROFILES[PAIR[0]], gpu="a100-80gb")], "serial", models=measured / "models")
 
 
+@pytest.mark.usefixtures("few_lessons")
 def test_runs_of_ones_own_teach_the_next_fit_which_says_so(advisor, own):
     pair = [PROFILES[name] for name in PAIR]
     older = replace(synthetic.PROVENANCE, driver="570.1")

@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from tests import synthetic
 from tests.cli.conftest import GPU, PROFILES
 
@@ -13,6 +15,7 @@ def test_fit_writes_a_model_that_recommend_then_uses(advisor, tmp_path):
     assert advisor("recommend", *PAIR, "--models", tmp_path / "models").code == 0
 
 
+@pytest.mark.usefixtures("few_lessons")
 def test_fit_writes_to_the_users_own_folder_by_default(advisor, tmp_path):
     advisor("fit")
     assert (tmp_path / "nobody" / "advisor" / "models" / f"{GPU}.json").is_file()
