@@ -1,13 +1,13 @@
 """Thousands of limit vectors compared roughly, the best of them replayed, and the best of those.
 
-A few vectors are always tried. The distilled predictor says how the others fare; what it says best
-of is predicted anew by replay and correction. Without a distilled predictor, traces or counters
-only the few are tried.
+The distilled predictor says how they fare. What it says best of is replayed for a short time,
+beside a few vectors that are always tried; what that says best of is predicted. Without a distilled
+predictor, traces or counters only the few are tried.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement, product
+from itertools import combinations, product
 from math import comb, prod
 
 import numpy as np
@@ -34,10 +34,11 @@ GRIDS = (
 )
 # Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
 _REFINED = 16
-# So many of the best by the distilled predictor are replayed with all jobs running,
-REPLAYED = 16
-# and so many of the best by that from the first step to the last.
-FORECAST = 4
+# So many of the best by the distilled predictor are replayed for a short time with all jobs
+# running, fewer where all are copies of one, for these hardly gain by limits that differ,
+REPLAYED, REPLAYED_OF_COPIES = 32, 4
+# and so many of the best by that are predicted, from the first step to the last.
+FORECAST = 3
 
 # Share of a job's work below which it is done.
 _DUST = 1e-9
@@ -65,7 +66,8 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
     vectors, costs = search.compared()
-    best = vectors[np.argsort(costs, kind="stable")[:REPLAYED]]
+    most = REPLAYED if len(mixes.copies()) > 1 else REPLAYED_OF_COPIES
+    best = vectors[np.argsort(costs, kind="stable")[:most]]
     sharings = list(dict.fromkeys([*usual, *(Mps(tuple(map(float, row))) for row in best)]))
     return Found(tuple(search.replayed(sharings)[:FORECAST]), len(vectors) + len(usual))
 
@@ -85,7 +87,7 @@ class _Search:
         """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
         places = self.mixes.copies()
         grid = next((each for each in GRIDS if _count(places, each) <= self.most), (100,))
-        kinds = [combinations_with_replacement(grid, len(each)) for each in places]
+        kinds = [_limits(grid, len(each)) for each in places]
         order = np.argsort(np.concatenate(places))
         rows = [sum(each, ()) for each in product(*kinds)]
         return np.array(rows, dtype=np.float64)[:, order]
@@ -112,10 +114,9 @@ class _Search:
         return rows
 
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
-        """`sharings`, the best first by replay of all jobs together."""
+        """`sharings`, the best first by a short replay of all jobs together."""
         vectors = np.array([each.limits for each in sharings])
-        exact_s = [[job.step_s.p50 for job in self.mixes.whole(each).jobs] for each in sharings]
-        costs = self._costs(vectors, np.array(exact_s))
+        costs = self._costs(vectors, self.quick.replayed(sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
     def _costs(self, vectors: Floats, together_s: Floats | None) -> Floats:
@@ -176,6 +177,18 @@ def _distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return kept, which
 
 
+def _limits(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
+    """Limits of `grid` for copies of a job: at most two, for copies by themselves want one.
+
+    Which of them has which says nothing.
+    """
+    return [(each,) * copies for each in grid] + [
+        (low,) * few + (high,) * (copies - few)
+        for low, high in combinations(grid, 2)
+        for few in range(1, copies)
+    ]
+
+
 def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
-    """Vectors of `grid`; copies of a job that swap their limits make no new one."""
-    return prod(comb(len(grid) + len(each) - 1, len(each)) for each in places)
+    """Vectors of `grid` that `_limits` makes."""
+    return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)

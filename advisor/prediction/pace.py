@@ -12,7 +12,7 @@ from advisor.prediction.instances import on_instances
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.one_thread import one_thread
 from advisor.prediction.plain import columns, seen_by_driver
-from advisor.prediction.rehearsal import rehearse, with_doubts
+from advisor.prediction.rehearsal import BRIEFLY, Replayed, rehearse, with_doubts
 from advisor.prediction.script import Floats
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
 from advisor.workload.profile import Profile
@@ -63,6 +63,21 @@ def _shared(
         low, high = correction.log_bounds(profiles, rows)
     ends = zip(middle * np.exp(low), middle, middle * np.exp(high), strict=True)
     return [Interval(*map(float, each)) for each in ends]
+
+
+def brief_steps(profiles: Sequence[Profile], sharing: Mps, gpu: Gpu, model: Model) -> Floats | None:
+    """Seconds of a step of each job by a short replay, shape (jobs,); None without traces.
+
+    Corrected as if the physics were certain; for choosing what `step_intervals` is asked of.
+    """
+    replayed_s = rehearse(profiles, sharing, gpu, model.physics, BRIEFLY)
+    correction = model.corrections.get(mode_of(sharing))
+    if replayed_s is None or correction is None:
+        return replayed_s
+    rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+    alone_s = np.array([each.step_s for each in profiles])
+    with one_thread():
+        return corrected(replayed_s, correction.log_correction(rows), alone_s)
 
 
 def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:

@@ -130,8 +130,8 @@ class Replayed:
     packing_s: Floats
 
 
-# How far answers move is all that is asked of these replays.
-_BRIEFLY = Effort(events=8_000)
+# Where it is enough to know how far answers move, or which of several is best.
+BRIEFLY = Effort(events=8_000)
 
 
 def _doubts(physics: Physics) -> tuple[Physics, Physics]:
@@ -150,7 +150,7 @@ def with_doubts(
         return None
     if isinstance(sharing, Naive):  # neither bears on taking turns
         return Replayed(steps_s, steps_s, steps_s)
-    moved = [replayed_s(each, _BRIEFLY) for each in _doubts(physics)]
+    moved = [replayed_s(each, BRIEFLY) for each in _doubts(physics)]
     return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
 
 
