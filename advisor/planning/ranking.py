@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.binding import binding
-from advisor.planning.capping import ENERGIES, under_caps
 from advisor.planning.commands import commands
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
 from advisor.planning.limits import MAX_OOM_PROBABILITY
-from advisor.planning.objectives import cost, possible, tied
+from advisor.planning.objectives import possible, tied
+from advisor.planning.ordering import Priced, in_order
 from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
 from advisor.planning.reasons import standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions
@@ -20,13 +19,10 @@ from advisor.planning.solver.judging import Judge, as_asked
 from advisor.planning.solver.proposed import unsearched
 from advisor.planning.solver.space import Question
 from advisor.planning.tried import tried
-from advisor.prediction.answer import Interval, MixPrediction
-from advisor.sharing import Mps, Serial, Sharing
+from advisor.prediction.answer import MixPrediction
+from advisor.sharing import Serial
 from advisor.simulation.energy import Level
 from advisor.workload.job import Job
-
-# Plans shown of a kind that has many: limits, MIG layouts.
-MOST_OF_A_KIND = 2
 
 
 def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
@@ -54,20 +50,13 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         gpu=gpu, predictor=predictor, objective=objective, level=level, conditions=conditions
     )
     judge = Judge(jobs, question)
-    mixes = judge.mixes(as_asked(len(jobs), Serial()))
-    serial = forecast(mixes, Serial())
+    serial = forecast(judge.mixes(as_asked(len(jobs), Serial())), Serial())
     _check_each_fits(serial.prediction)
     ranked_by, note = possible([serial], objective)
     question = replace(question, objective=ranked_by)
-    setups, left_out, passed_over = tried(jobs, mixes, question)
-    judged = [judge.foreseen(each) for each in setups]
-    left_out += [each for each in judged if isinstance(each, LeftOut)]
-    shared = [each for each in judged if isinstance(each, Forecast)]
-    if conditions.power_caps:
-        capped, uncapped = under_caps([as_asked(len(jobs), Serial()), *setups], jobs, question)
-        shared += capped
-        left_out += uncapped
-    plans = _in_order(jobs, [serial, *shared], question, left_out)
+    seen = tried(judge, question)
+    kept = in_order([serial, *seen.forecasts], question)
+    plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(
         gpu=gpu,
         jobs=tuple(jobs),
@@ -76,8 +65,8 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         note=note,
         serial=next(plan for plan in plans if plan.prediction is serial.prediction),
         plans=plans,
-        left_out=(*left_out, *unsearched(jobs)),
-        considered=1 + len(shared) + len(left_out) + passed_over,
+        left_out=(*seen.left_out, *unsearched(jobs)),
+        considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
     )
 
 
@@ -92,79 +81,50 @@ def _check_each_fits(serial: MixPrediction) -> None:
             )
 
 
-def _in_order(
-    jobs: Sequence[Job],
-    forecasts: Sequence[Forecast],
-    question: Question,
-    left_out: Sequence[LeftOut],
+def _plans(
+    jobs: Sequence[Job], kept: Sequence[Priced], question: Question, left_out: Sequence[LeftOut]
 ) -> tuple[Plan, ...]:
-    """The best of each kind as plans, best first; of equals, the one that was tried first.
-
-    A plan that nothing confirmed on hardware is not put before a confirmed one that it equals
-    within our error. Joules are saved under deadlines: plans that make fewer jobs late come first.
-    """
-
-    def late(forecast: Forecast) -> int:
-        saving = question.objective in ENERGIES
-        return len(forecast.late(question.level)) if saving else 0
-
-    def paid(priced: tuple[Forecast, Interval]) -> tuple[int, float]:
-        return late(priced[0]), float(getattr(priced[1], question.level))
-
-    priced = [(each, cost(each, question.objective)) for each in forecasts]
-    known = [(each, price) for each, price in priced if price is not None]
-    known.sort(key=paid)
-    kept = [pair for kind in _kinds(known) for pair in islice(kind, MOST_OF_A_KIND)]
-    kept.sort(key=paid)
-    kept.insert(0, kept.pop(_surest([pair for pair in kept if late(pair[0]) == late(kept[0][0])])))
-    best = kept[0][1]
-    runner_up = min((price for _, price in kept[1:]), key=lambda each: each.p50, default=None)
+    """`kept` with what is said of each; of the best, also what was ruled out."""
+    best = kept[0].price
+    runner_up = min((each.price for each in kept[1:]), key=lambda price: price.p50, default=None)
     return tuple(
-        Plan(
-            prediction=each.prediction,
-            makespan_interval_s=each.makespan_interval_s,
-            energy_j=each.energy_j,
-            speedup_vs_serial=each.speedup_vs_serial,
-            ends_s=each.ends_s,
-            deadlines_s=each.deadlines_s,
-            batches=each.batches,
+        _plan(
+            jobs,
+            each.forecast,
+            question,
             rank=rank,
-            ties_best=tied(price, best),
-            late_jobs=tuple(at + 1 for at in sorted(each.late(question.level))),
-            why=why(
-                each.prediction,
-                binding(_at_batches(jobs, each), question.gpu, each.prediction),
-                standing(price, best, runner_up),
-                left_out if rank == 1 else (),
-                [jobs[at].name for at in sorted(each.late(question.level))],
-            ),
-            commands=commands(hand_over(_at_batches(jobs, each), question.gpu, each.prediction)),
+            ties_best=tied(each.price, best),
+            compared=standing(each.price, best, runner_up),
+            left_out=left_out if rank == 1 else (),
         )
-        for rank, (each, price) in enumerate(kept, start=1)
+        for rank, each in enumerate(kept, start=1)
     )
 
 
-def _at_batches(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
-    return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)
-
-
-def _surest(ordered: Sequence[tuple[Forecast, Interval]]) -> int:
-    """Position of the best that is confirmed and equals the best of all; else the first."""
-    sure = (
-        position
-        for position, (each, price) in enumerate(ordered)
-        if each.prediction.confirmed_on_hardware and tied(price, ordered[0][1])
+def _plan(  # noqa: PLR0913 - each says one thing
+    jobs: Sequence[Job],
+    found: Forecast,
+    question: Question,
+    *,
+    rank: int,
+    ties_best: bool,
+    compared: str,
+    left_out: Sequence[LeftOut],
+) -> Plan:
+    chosen = replace(as_asked(len(jobs), found.sharing), batches=found.batches).chosen(jobs)
+    bound = binding(chosen, question.gpu, found.prediction)
+    late = sorted(found.late(question.level))
+    return Plan(
+        prediction=found.prediction,
+        makespan_interval_s=found.makespan_interval_s,
+        energy_j=found.energy_j,
+        speedup_vs_serial=found.speedup_vs_serial,
+        ends_s=found.ends_s,
+        deadlines_s=found.deadlines_s,
+        batches=found.batches,
+        rank=rank,
+        ties_best=ties_best,
+        late_jobs=tuple(at + 1 for at in late),
+        why=why(found.prediction, bound, compared, left_out, [jobs[at].name for at in late]),
+        commands=commands(hand_over(chosen, question.gpu, found.prediction)),
     )
-    return next(sure, 0)
-
-
-def _kinds(
-    priced: Sequence[tuple[Forecast, Interval]],
-) -> list[list[tuple[Forecast, Interval]]]:
-    kinds: dict[tuple[type[Sharing], bool, bool, bool], list[tuple[Forecast, Interval]]] = {}
-    for each, price in priced:
-        limited = isinstance(each.sharing, Mps) and bool(each.sharing.limits)
-        capped = each.prediction.power_cap_w is not None
-        kind = type(each.sharing), limited, bool(each.batches), capped
-        kinds.setdefault(kind, []).append((each, price))
-    return list(kinds.values())

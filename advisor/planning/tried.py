@@ -1,42 +1,59 @@
-"""Which plans are worth forecasting, before any of them is."""
+"""Which plans are worth forecasting, and what comes of them."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
+from advisor.planning.capping import under_caps
 from advisor.planning.mixes import Mixes
-from advisor.planning.plan import LeftOut
-from advisor.planning.rules import Rule, first_broken, rules
+from advisor.planning.plan import Forecast, LeftOut
+from advisor.planning.rules import first_broken, rules
 from advisor.planning.search import best_limits
-from advisor.planning.solver.judging import as_asked
+from advisor.planning.solver.judging import Judge, as_asked
 from advisor.planning.solver.proposed import proposed
 from advisor.planning.solver.space import Question
-from advisor.planning.space import Setup
-from advisor.sharing import Mps, Naive, Sharing
-from advisor.workload.job import Job
+from advisor.sharing import Mps, Naive, Serial, Sharing
 
 
-def tried(
-    jobs: Sequence[Job], mixes: Mixes, question: Question
-) -> tuple[list[Setup], list[LeftOut], int]:
-    """The plans that are forecast beside serial, what is left out, and how many were worse.
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What was looked at beside serial.
+
+    Attributes:
+        forecasts: Of what the jobs and the machine allow.
+        left_out: What they do not, and what was not looked at.
+        passed_over: How many more were compared roughly, and were worse.
+    """
+
+    forecasts: tuple[Forecast, ...]
+    left_out: tuple[LeftOut, ...]
+    passed_over: int
+
+
+def tried(judge: Judge, question: Question) -> Tried:
+    """The plans for the jobs of `judge` that are worth forecasting, forecast.
 
     Args:
-        jobs: As they were asked for.
-        mixes: Of them.
+        judge: Knows the jobs as they were asked for.
         question: What the plans are to be best at.
     """
-    forbidding = rules(question.gpu, question.conditions)
-    sharings, left_out, worse = _shared(mixes, question, forbidding)
+    jobs, one_by_one = judge.jobs, as_asked(len(judge.jobs), Serial())
+    sharings, left_out, passed_over = _shared(judge.mixes(one_by_one), question)
     more = proposed(jobs, question)
-    setups = [as_asked(len(jobs), each) for each in sharings]
-    return list(dict.fromkeys((*setups, *more.setups))), [*left_out, *more.left_out], worse
+    setups = list(dict.fromkeys((*(as_asked(len(jobs), each) for each in sharings), *more.setups)))
+    judged = [judge.foreseen(each) for each in setups]
+    found = [each for each in judged if isinstance(each, Forecast)]
+    left_out += [*more.left_out, *(each for each in judged if isinstance(each, LeftOut))]
+    if question.conditions.power_caps:
+        capped, uncapped = under_caps([one_by_one, *setups], jobs, question)
+        found += capped
+        left_out += uncapped
+    return Tried(tuple(found), tuple(left_out), passed_over)
 
 
-def _shared(
-    mixes: Mixes, question: Question, forbidding: Sequence[Rule]
-) -> tuple[list[Sharing], list[LeftOut], int]:
+def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
     """The plain ways to share that are tried, the kinds that are not, and how many were worse."""
     if len(mixes.jobs) == 1:
         return [], [], 0
+    forbidding = rules(question.gpu, question.conditions)
     tried: list[Sharing] = []
     left_out: list[LeftOut] = []
     passed_over = 0

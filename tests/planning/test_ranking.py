@@ -4,9 +4,13 @@ import pytest
 
 from advisor.errors import NothingFits
 from advisor.gpu.catalogue import gpu
-from advisor.planning.ranking import MOST_OF_A_KIND, ranked
+from advisor.planning.forecast import forecast
+from advisor.planning.mixes import Mixes
+from advisor.planning.ordering import MOST_OF_A_KIND, in_order
+from advisor.planning.ranking import ranked
+from advisor.planning.solver.space import Question
 from advisor.reporting.documents import recommendation_document
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import H200, StandIn
@@ -209,3 +213,19 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_it_equals()
 def test_an_unconfirmed_plan_that_is_clearly_better_comes_first():
     advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(wide=0.01))
     assert not advised.best.prediction.confirmed_on_hardware
+
+
+def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():
+    mixes = Mixes([HOST_BOUND, GPU_BOUND], StandIn())
+    texts = ["mig=3g.71gb@0,3g.71gb@4", "mig=3g.71gb@4,3g.71gb@0"]
+    question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
+    kept = in_order([forecast(mixes, parse_sharing(text)) for text in texts], question)
+    assert [str(each.forecast.sharing) for each in kept] == texts[:1]
+
+
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+def test_which_of_equal_jobs_has_which_instance_makes_no_other_plan(objective):
+    cut = [plan.sharing for plan in advice([GPU_BOUND] * 3, objective).plans]
+    sizes = [sorted(each.profile for each in mig.instances) for mig in cut if isinstance(mig, Mig)]
+    assert sizes
+    assert len({tuple(each) for each in sizes}) == len(sizes)
