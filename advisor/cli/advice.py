@@ -27,8 +27,49 @@ from advisor.cli.output import show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from advisor.simulation.energy import Level
+    from advisor.cli.beyond import Asked
     from advisor.workload.job import Job
+
+
+# Words of `recommend` alone, then of `predict`.
+_Pessimistic = Annotated[
+    bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
+]
+_Root = Annotated[
+    bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
+]
+_Margin = Annotated[
+    float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
+]
+_Commands = Annotated[
+    int | None,
+    typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
+]
+_Gpus = Annotated[int, typer.Option(min=1, max=64, help="How many equal GPUs there are.")]
+_Limit = Annotated[
+    float, typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds.")
+]
+_Running = Annotated[
+    str | None,
+    typer.Option(metavar="JOB[:COPIES],...", help="What runs on the GPU: add the JOBs to it."),
+]
+_RunningSharing = Annotated[
+    str | None, typer.Option(metavar="SHARING", help="How that shares the GPU; default: naive.")
+]
+_Now = Annotated[
+    bool, typer.Option("--now", help="Ask the driver how the GPU is shared at this moment.")
+]
+_Hurt = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="By which what runs may slow, e.g. 0.1; default: 0.05."),
+]
+_Sharing = Annotated[
+    str,
+    typer.Option(
+        help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the jobs' numbers: "
+        "mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], naive[1,2];mps[3]."
+    ),
+]
 
 
 def recommend(
@@ -36,42 +77,19 @@ def recommend(
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",
-    pessimistic: Annotated[
-        bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
-    ] = False,
+    pessimistic: _Pessimistic = False,
     power_cap: CapOrAuto = None,
-    root: Annotated[
-        bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
-    ] = True,
-    memory_margin: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
-    ] = 0.0,
+    root: _Root = True,
+    memory_margin: _Margin = 0.0,
     top: Top = 5,
-    commands: Annotated[
-        int | None,
-        typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
-    ] = None,
-    gpus: Annotated[int, typer.Option(min=1, max=64, help="How many equal GPUs there are.")] = 1,
-    time_limit: Annotated[
-        float,
-        typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds."),
-    ] = 8.0,
-    running: Annotated[
-        str | None,
-        typer.Option(metavar="JOB[:COPIES],...", help="What runs on the GPU: add the JOBs to it."),
-    ] = None,
-    running_sharing: Annotated[
-        str | None,
-        typer.Option(metavar="SHARING", help="How that shares the GPU; default: naive."),
-    ] = None,
-    now: Annotated[
-        bool, typer.Option("--now", help="Ask the driver how the GPU is shared at this moment.")
-    ] = False,
+    commands: _Commands = None,
+    gpus: _Gpus = 1,
+    time_limit: _Limit = 8.0,
+    running: _Running = None,
+    running_sharing: _RunningSharing = None,
+    now: _Now = False,
     device: Device = "0",
-    hurt: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="By which what runs may slow, e.g. 0.1; default: 0.05."),
-    ] = None,
+    hurt: _Hurt = None,
     profiles: Profiles = None,
     models: Models = None,
     calibration: Calibration = None,
@@ -83,58 +101,56 @@ def recommend(
     fit, and how many pay. --running or --now: what may be added to what runs.
     """
     from advisor.cli.beyond import Asked, Beside, Shown, left_to_rank
-    from advisor.planning.advice import recommend as rank
     from advisor.planning.beyond import Sources
     from advisor.planning.rules import Conditions
-    from advisor.reporting.documents import recommendation_document
-    from advisor.reporting.tables import plan_commands, plans_report
     from advisor.running.present import present_machine
 
     sources = Sources(
         gpu=gpu, models=models, power_cap_w=cap_w(power_cap), calibration=calibration,
         present=present_machine(gpu),
     )  # fmt: skip
-    conditions = Conditions(
-        root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO,
-    )  # fmt: skip
-    level: Level = "p95" if pessimistic else "p50"
     asked = Asked(
-        words=jobs, job_file=job_file, profiles=profiles, sources=sources, conditions=conditions,
-        objective=objective, level=level, gpus=gpus, limit_s=time_limit,
+        words=jobs, job_file=job_file, profiles=profiles, sources=sources,
+        conditions=Conditions(
+            root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO
+        ),
+        objective=objective, level="p95" if pessimistic else "p50", gpus=gpus, limit_s=time_limit,
         beside=Beside(running, running_sharing, now, device, hurt),
         shown=Shown(as_json, top, commands),
     )  # fmt: skip
-    if (chosen := left_to_rank(asked, chosen_jobs)) is None:
-        return
+    if (chosen := left_to_rank(asked, chosen_jobs)) is not None:
+        _show_ranking(chosen, asked)
+
+
+def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
+    from advisor.planning.advice import recommend as rank
+    from advisor.reporting.documents import recommendation_document
+    from advisor.reporting.tables import plan_commands, plans_report
+
+    sources, shown = asked.sources, asked.shown
     advised = rank(
         chosen,
-        gpu,
-        objective,
-        models=models,
+        sources.gpu,
+        asked.objective,
+        models=sources.models,
         power_cap_w=sources.power_cap_w,
-        calibration=calibration,
+        calibration=sources.calibration,
         present=sources.present,
-        conditions=conditions,
-        level=level,
+        conditions=asked.conditions,
+        level=asked.level,
     )
     warn(advised.standing.stale)
-    if commands is not None:
-        typer.echo(plan_commands(advised, commands))
-    elif as_json:
-        show_json(recommendation_document(advised, top))
+    if shown.commands is not None:
+        typer.echo(plan_commands(advised, shown.commands))
+    elif shown.as_json:
+        show_json(recommendation_document(advised, shown.top))
     else:
-        show(plans_report(advised, top))
+        show(plans_report(advised, shown.top))
 
 
 def predict(
     jobs: Jobs = None,
-    sharing: Annotated[
-        str,
-        typer.Option(
-            help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the jobs' numbers: "
-            "mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], naive[1,2];mps[3]."
-        ),
-    ] = "mps",
+    sharing: _Sharing = "mps",
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
     power_cap: PowerCap = None,

@@ -19,19 +19,24 @@ from advisor.cli.options import (
 )
 from advisor.cli.output import warn
 
+# Words of this command alone.
+_Sharing = Annotated[
+    str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
+]
+_Form = Annotated[
+    Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"],
+    typer.Option("--format", help="For a shell, or the tool of that name."),
+]
+_Out = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
+]
+
 
 def export(
     jobs: Jobs = None,
-    sharing: Annotated[
-        str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
-    ] = None,
-    form: Annotated[
-        Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"],
-        typer.Option("--format", help="For a shell, or the tool of that name."),
-    ] = "commands",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
-    ] = None,
+    sharing: _Sharing = None,
+    form: _Form = "commands",
+    out: _Out = None,
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",

@@ -7,25 +7,30 @@ import typer
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey
 from advisor.cli.output import show, show_json
 
+# Words of this command alone.
+_InUse = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="PROFILE[@START]",
+        help="An instance that exists already, e.g. 3g.71gb or 3g.71gb@4; may be repeated.",
+    ),
+]
+_Names = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Only these, e.g. 1g.18gb,2g.35gb; default: all."),
+]
+_Branch = Annotated[
+    str | None,
+    typer.Option(metavar="BRANCH", help="Of a driver, e.g. 470; default: the one at hand."),
+]
+
 
 def layouts(
     gpu: GpuKey = DEFAULT_GPU,
-    in_use: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--with",
-            metavar="PROFILE[@START]",
-            help="An instance that exists already, e.g. 3g.71gb or 3g.71gb@4; may be repeated.",
-        ),
-    ] = None,
-    profiles: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help="Only these, e.g. 1g.18gb,2g.35gb; default: all."),
-    ] = None,
-    driver: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Of a driver, e.g. 470; default: the one at hand."),
-    ] = None,
+    in_use: _InUse = None,
+    profiles: _Names = None,
+    driver: _Branch = None,
     as_json: AsJson = False,
 ) -> None:
     """List and draw how MIG can cut up a GPU, from where each kind of instance may lie."""

@@ -48,6 +48,20 @@ def calibrate(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
+# Words of `validate` alone.
+_Runs = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
+]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of profiles to add the runs to."),
+]
+
+
 def validate(
     jobs: Jobs = None,
     job_file: JobFile = None,
@@ -55,17 +69,9 @@ def validate(
     objective: By = "makespan",
     top: Top = 3,
     device: Device = "0",
-    runs: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of profiles to add the runs to."),
-    ] = None,
+    runs: _Runs = None,
+    dry_run: _DryRun = False,
+    out: _Out = None,
     profiles: Profiles = None,
     as_json: AsJson = False,
 ) -> None:

@@ -28,41 +28,51 @@ if TYPE_CHECKING:
 _AT_ONCE_IN_TRACES = 4
 
 
+# Words of this command alone.
+_TraceIn = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
+]
+_Plan = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."),
+]
+_Sharing = Annotated[
+    str, typer.Option(help="As `predict` takes it; places that are free go to who waits.")
+]
+_Gpus = Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")]
+_Policy = Annotated[
+    Literal["first-come", "shortest-first", "best-fit"],
+    typer.Option(help="Who starts next; best-fit: who adds most by prediction."),
+]
+_AtOnce = Annotated[
+    int | None,
+    typer.Option(min=1, help="Jobs on a GPU at most; default: what fits, of a trace 4."),
+]
+_Price = Annotated[
+    float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")
+]
+_Trace = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev there.")
+]
+_Kernels = Annotated[
+    bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
+]
+
+
 def simulate(
     jobs: Jobs = None,
     job_file: JobFile = None,
-    trace_in: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
-    ] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."
-        ),
-    ] = None,
-    sharing: Annotated[
-        str, typer.Option(help="As `predict` takes it; places that are free go to who waits.")
-    ] = "mps",
+    trace_in: _TraceIn = None,
+    plan: _Plan = None,
+    sharing: _Sharing = "mps",
     gpu: GpuKey = DEFAULT_GPU,
-    gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1,
-    policy: Annotated[
-        Literal["first-come", "shortest-first", "best-fit"],
-        typer.Option(help="Who starts next; best-fit: who adds most by prediction."),
-    ] = "first-come",
-    at_once: Annotated[
-        int | None,
-        typer.Option(min=1, help="Jobs on a GPU at most; default: what fits, of a trace 4."),
-    ] = None,
-    price: Annotated[
-        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev there.")
-    ] = None,
-    kernels: Annotated[
-        bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
-    ] = False,
+    gpus: _Gpus = 1,
+    policy: _Policy = "first-come",
+    at_once: _AtOnce = None,
+    price: _Price = None,
+    trace: _Trace = None,
+    kernels: _Kernels = False,
     power_cap: PowerCap = None,
     profiles: Profiles = None,
     models: Models = None,
@@ -71,11 +81,9 @@ def simulate(
 ) -> None:
     """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
     from advisor.planning.over_time import simulate as simulated
-    from advisor.planning.plan_file import read_plan
     from advisor.reporting.over_time import simulation_document, simulation_report
     from advisor.running.present import present_machine
     from advisor.simulation.simulate import Fleet
-    from advisor.workload.arrivals import Arrival
 
     if kernels and not trace:
         raise InvalidInput("kernels are written into a trace: name one with --trace FILE")
@@ -84,13 +92,7 @@ def simulate(
             "jobs are named, or in a file, or come by --trace-in or --plan: one of these"
         )
     if plan:
-        planned = read_plan(plan, profiles)
-        gpu, sharing, power_cap = (
-            planned.gpu,
-            str(planned.sharing),
-            power_cap or planned.power_cap_w,
-        )
-        arrivals = tuple(map(Arrival, planned.jobs))
+        arrivals, sharing, gpu, power_cap = _planned(plan, profiles, power_cap)
     else:
         arrivals = _arrivals(jobs, job_file, trace_in, gpu, profiles)
     found = simulated(
@@ -110,6 +112,18 @@ def simulate(
         show_json(simulation_document(found))
     else:
         show(simulation_report(found))
+
+
+def _planned(
+    file: Path, profiles: Path | None, power_cap_w: float | None
+) -> "tuple[tuple[Arrival, ...], str, str, float | None]":
+    """Jobs, sharing, GPU and power cap of a plan; a cap on the command line goes before its own."""
+    from advisor.planning.plan_file import read_plan
+    from advisor.workload.arrivals import Arrival
+
+    planned = read_plan(file, profiles)
+    arrivals = tuple(map(Arrival, planned.jobs))
+    return arrivals, str(planned.sharing), planned.gpu, power_cap_w or planned.power_cap_w
 
 
 def _write_trace(trace: Path, simulation: "Simulation", kernels: bool, models: Path | None) -> None:
