@@ -8,6 +8,7 @@ H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 from collections.abc import Sequence
 from math import inf
 
+from advisor.prediction.remembered import once_a_profile
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 
@@ -40,6 +41,7 @@ def _busy_s(profile: Profile, part: float) -> float:
     return (profile.gpu_s or 0.0) * max(1.0, _sm_share(profile) / part)
 
 
+@once_a_profile
 def _sm_share(profile: Profile) -> float:
     """SM activity while the GPU is busy, 0..1; 1 where no counter says."""
     counters = profile.counters

@@ -1,6 +1,7 @@
 """What the regression sees of each job in a mix: numbers that name the physics replay misses."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,18 +47,43 @@ def features(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, replayed: Replayed
 ) -> Floats:
     """One row for each job, one column for each of `FEATURES`, shape (jobs, features)."""
-    alone_s = np.array([each.step_s for each in profiles])
-    speed = alone_s / replayed.steps_s
+    jobs = _Jobs(*np.array([_alone(each) for each in profiles]).T)
+    speed = jobs.step_s / replayed.steps_s
     columns = (
         _of_replay(profiles, sharing, replayed, speed)
-        | _of_load(profiles, speed)
-        | _of_limits(profiles, sharing, gpu, speed)
+        | _of_load(jobs, speed)
+        | _of_limits(profiles, jobs, _shares(sharing, len(profiles), gpu), gpu, speed)
     )
     company = np.column_stack([columns[name] for name in IN_COMPANY])
     own = np.stack([traits(each, gpu) for each in profiles])
-    weights = _busy(profiles) * speed
+    weights = jobs.busy * speed
     mates = np.column_stack([_mean_of_mates(column, weights) for column in own.T])
     return np.hstack([company, own, mates])
+
+
+class _Jobs(NamedTuple):
+    """What each job does alone, each shape (jobs,)."""
+
+    step_s: Floats
+    busy: Floats
+    dram: Floats
+    occupancy: Floats
+    log_kernel_us: Floats
+    log_under_mps: Floats
+
+
+@once_a_profile
+def _alone(profile: Profile) -> tuple[float, ...]:
+    """The numbers of `_Jobs` of one job."""
+    under_mps_s = profile.mps.unlimited.step_s if profile.mps else profile.step_s
+    return (
+        profile.step_s,
+        profile.busy_share or 1.0,
+        _counter(profile, "dram_active"),
+        _counter(profile, "sm_occupancy"),
+        float(np.log(_kernel_us(profile))),
+        float(np.log(under_mps_s / profile.step_s)),
+    )
 
 
 def _of_replay(
@@ -73,50 +99,46 @@ def _of_replay(
     }
 
 
-def _of_load(profiles: Sequence[Profile], speed: Floats) -> dict[str, Floats]:
-    busy = _busy(profiles)
-    dram = np.array([_counter(each, "dram_active") for each in profiles])
-    occupancy = np.array([_counter(each, "sm_occupancy") for each in profiles])
-    kernel_us = np.array([_kernel_us(each) for each in profiles])
+def _of_load(jobs: _Jobs, speed: Floats) -> dict[str, Floats]:
+    busy, dram, degree = jobs.busy, jobs.dram, len(speed)
     return {
-        "log_degree": np.full(len(profiles), np.log(len(profiles))),
+        "log_degree": np.full(degree, np.log(degree)),
         "busy_share": busy,
         "busy_at_pace": busy * speed,
         "mates_busy": _of_mates(busy * speed),
-        "busy_of_all": np.full(len(profiles), busy.sum()),
+        "busy_of_all": np.full(degree, busy.sum()),
         "dram": dram / busy,
         "mates_dram": _of_mates(dram * speed),
         "dram_times_mates": dram / busy * _of_mates(dram * speed),
-        "occupancy": occupancy / busy,
-        "mates_occupancy": _of_mates(occupancy * speed),
-        "log_kernel_us": np.log(kernel_us),
-        "log_mates_kernel_us": _mean_of_mates(np.log(kernel_us), busy * speed),
-        "log_alone_under_mps": np.array([_under_mps(each) for each in profiles]),
+        "occupancy": jobs.occupancy / busy,
+        "mates_occupancy": _of_mates(jobs.occupancy * speed),
+        "log_kernel_us": jobs.log_kernel_us,
+        "log_mates_kernel_us": _mean_of_mates(jobs.log_kernel_us, busy * speed),
+        "log_alone_under_mps": jobs.log_under_mps,
     }
+
+
+def _shares(sharing: Naive | Mps, jobs: int, gpu: Gpu) -> Floats:
+    """SMs that each job may use, as a share of the GPU's, shape (jobs,)."""
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    return np.array(limit_shares(limits, gpu) or [1.0] * jobs)
 
 
 def _of_limits(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, speed: Floats
+    profiles: Sequence[Profile], jobs: _Jobs, shares: Floats, gpu: Gpu, speed: Floats
 ) -> dict[str, Floats]:
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = np.array(limit_shares(limits, gpu) or [1.0] * len(profiles))
     pairs = zip(profiles, shares, strict=True)
     limited = np.array([log_slowdown_alone(each, float(share), gpu) for each, share in pairs])
     headroom = -np.log(shares) - limited
-    dram = np.array([_counter(each, "dram_active") for each in profiles])
     return {
         "log_limit": np.log(shares),
-        "limits_over_one": np.full(len(profiles), max(0.0, float(shares.sum()) - 1)),
+        "limits_over_one": np.full(len(shares), max(0.0, float(shares.sum()) - 1)),
         "log_alone_limited": limited,
         "log_alone_limited_over_replayed": limited + np.log(speed),
         "headroom": headroom,
-        "mates_headroom": _mean_of_mates(headroom, _busy(profiles) * speed),
-        "headroom_times_mates_dram": headroom * _of_mates(dram * speed),
+        "mates_headroom": _mean_of_mates(headroom, jobs.busy * speed),
+        "headroom_times_mates_dram": headroom * _of_mates(jobs.dram * speed),
     }
-
-
-def _busy(profiles: Sequence[Profile]) -> Floats:
-    return np.array([each.busy_share or 1.0 for each in profiles])
 
 
 def _counter(profile: Profile, name: str) -> float:
@@ -125,19 +147,12 @@ def _counter(profile: Profile, name: str) -> float:
     return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
 
-@once_a_profile
 def _kernel_us(profile: Profile) -> float:
     """Duration of the kernel that is running at a random busy moment."""
     if profile.trace is None:
         return 100.0
     us = np.asarray(profile.trace.duration_us)
     return float((us * us).sum() / max(us.sum(), 1e-9)) + 1.0
-
-
-def _under_mps(profile: Profile) -> float:
-    return (
-        0.0 if profile.mps is None else float(np.log(profile.mps.unlimited.step_s / profile.step_s))
-    )
 
 
 def _of_mates(values: Floats) -> Floats:

@@ -103,13 +103,14 @@ class Correction:
 
     def log_correction(self, rows: Floats) -> Floats:
         """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
-        return np.asarray(self._near(rows) @ np.array(self.weights))
+        return np.asarray(self._near(rows) @ self._weights)
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
+        rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
         near = self._unmixing @ self._near(rows).T
         most = self.kernel.signal + self.kernel.noise
-        return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))
+        return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))[which.reshape(-1)]
 
     def log_bounds(self, profiles: Sequence[Profile], rows: Floats) -> tuple[Floats, Floats]:
         """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
@@ -123,6 +124,14 @@ class Correction:
         return np.array(self.points)
 
     @cached_property
+    def _weights(self) -> Floats:
+        return np.array(self.weights)
+
+    @cached_property
+    def _scales(self) -> tuple[Floats, Floats]:
+        return np.array(self.mean), np.array(self.scale)
+
+    @cached_property
     def _unmixing(self) -> Floats:
         """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
         likeness = self.kernel.likeness(self._points, self._points)
@@ -131,7 +140,7 @@ class Correction:
 
     def _near(self, rows: Floats) -> Floats:
         """Covariance of each row with each point, shape (rows, points)."""
-        scaled = (rows - np.array(self.mean)) / np.array(self.scale)
+        scaled = (rows - self._scales[0]) / self._scales[1]
         return self.kernel.likeness(scaled, self._points)
 
 
