@@ -13,10 +13,12 @@ from math import comb, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.gpu.catalogue import Gpu
 from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective
 from advisor.prediction.quick import Quick
+from advisor.prediction.rehearsal import limit_shares
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID
 from advisor.sharing import Mps
@@ -62,13 +64,13 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     usual = limit_vectors([job.profile for job in mixes.jobs])
     quick = mixes.quick()
     fits = mixes.whole(usual[0]).oom_probability <= MAX_OOM_PROBABILITY
-    if quick is None or not fits or "mps-limits" not in quick.distilled.nets:
+    if quick is None or not fits or not quick.knows("mps-limits"):
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
     vectors, costs = search.compared()
     most = REPLAYED if len(mixes.copies()) > 1 else REPLAYED_OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:most]]
-    sharings = list(dict.fromkeys([*usual, *(Mps(tuple(map(float, row))) for row in best)]))
+    sharings = _different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
     return Found(tuple(search.replayed(sharings)[:FORECAST]), len(vectors) + len(usual))
 
 
@@ -96,6 +98,8 @@ class _Search:
         """The vectors that are looked at, shape (vectors, jobs), and what each costs."""
         coarse = self.combined()
         costs = self._costs(coarse, None)
+        if len(self.mixes.copies()) == 1:
+            return coarse, costs
         fine = self._varied(coarse[np.argsort(costs, kind="stable")])
         kept, _ = _distinct(np.concatenate([coarse, fine]))
         fine = fine[kept[kept >= len(coarse)] - len(coarse)]
@@ -166,6 +170,14 @@ class _Search:
         rows = np.where(running, vectors, 0.0)
         kept, which = _distinct(rows)
         return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
+
+
+def _different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
+    """The first of those that leave every job the same SMs."""
+    first: dict[tuple[float, ...], Mps] = {}
+    for each in sharings:
+        first.setdefault(tuple(limit_shares(each.limits, gpu)), each)
+    return list(first.values())
 
 
 def _distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

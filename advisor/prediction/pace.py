@@ -6,6 +6,7 @@ import numpy as np
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
+from advisor.prediction.at_once import at_once
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.features import features
 from advisor.prediction.instances import on_instances
@@ -65,19 +66,28 @@ def _shared(
     return [Interval(*map(float, each)) for each in ends]
 
 
-def brief_steps(profiles: Sequence[Profile], sharing: Mps, gpu: Gpu, model: Model) -> Floats | None:
-    """Seconds of a step of each job by a short replay, shape (jobs,); None without traces.
+def brief_steps(
+    profiles: Sequence[Profile], sharings: Sequence[Mps], gpu: Gpu, model: Model
+) -> Floats:
+    """Seconds of a step of each job by a short replay, shape (sharings, jobs).
 
     Corrected as if the physics were certain; for choosing what `step_intervals` is asked of.
+
+    Args:
+        profiles: With traces.
+        sharings: All with limits.
+        gpu: Theirs.
+        model: With a correction of limits.
     """
-    replayed_s = rehearse(profiles, sharing, gpu, model.physics, BRIEFLY)
-    correction = model.corrections.get(mode_of(sharing))
-    if replayed_s is None or correction is None:
-        return replayed_s
-    rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+    replays = at_once(lambda each: rehearse(profiles, each, gpu, model.physics, BRIEFLY), sharings)
+    correction, found = model.corrections["mps-limits"], []
     alone_s = np.array([each.step_s for each in profiles])
     with one_thread():
-        return corrected(replayed_s, correction.log_correction(rows), alone_s)
+        for sharing, replayed_s in zip(sharings, replays, strict=True):
+            assert replayed_s is not None, "rough answers are of profiles that have traces"
+            rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+            found.append(corrected(replayed_s, correction.log_correction(rows), alone_s))
+    return np.array(found)
 
 
 def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:

@@ -30,6 +30,10 @@ class Quick:
     jobs: Summaries
     rough: Rough
 
+    def knows(self, mode: str) -> bool:
+        """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
+        return mode in self.distilled.nets and mode in self.rough.model.corrections
+
     def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
 
@@ -60,10 +64,9 @@ class Quick:
         return self.distilled.steps(self.jobs, Crowds(jobs, limits), mode)
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
-        """As `steps`, by a short replay of each: slower, and nearer to what the predictor says."""
+        """As `steps` of sharings with limits, by a short replay: nearer to what is predicted."""
         rough = self.rough
-        found = [brief_steps(rough.profiles, each, rough.gpu, rough.model) for each in sharings]
-        return np.array(found, dtype=np.float64)
+        return brief_steps(rough.profiles, sharings, rough.gpu, rough.model)
 
 
 def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:

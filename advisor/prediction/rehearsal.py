@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.at_once import at_once
 from advisor.prediction.remembered import once_a_profile
 from advisor.prediction.replay import (
     UNLOGGED,
@@ -145,12 +146,13 @@ def with_doubts(
     physics: Physics,
 ) -> Replayed | None:
     """What `replayed_s` says of a mix, and how it moves with the physics; None as it is."""
-    steps_s = replayed_s(physics, Effort())
+    if isinstance(sharing, Naive):  # no doubt bears on taking turns
+        steps_s = replayed_s(physics, Effort())
+        return None if steps_s is None else Replayed(steps_s, steps_s, steps_s)
+    ways = [(physics, Effort()), *((each, BRIEFLY) for each in _doubts(physics))]
+    steps_s, *moved = at_once(lambda way: replayed_s(*way), ways)
     if steps_s is None:
         return None
-    if isinstance(sharing, Naive):  # neither bears on taking turns
-        return Replayed(steps_s, steps_s, steps_s)
-    moved = [replayed_s(each, BRIEFLY) for each in _doubts(physics)]
     return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
 
 

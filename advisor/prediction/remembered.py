@@ -44,11 +44,11 @@ def once_a_mix(
         profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs
     ) -> _Found:
         key = (tuple(map(id, profiles)), args, *named.items())
-        if key not in known:
+        if (found := known.get(key)) is None:
             if len(known) >= _MOST:
                 known.clear()
             # Kept beside its answer, a profile's id stays its own.
-            known[key] = tuple(profiles), function(profiles, *args, **named)
-        return known[key][1]
+            found = known[key] = tuple(profiles), function(profiles, *args, **named)
+        return found[1]
 
     return remembered

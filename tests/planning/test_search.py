@@ -12,6 +12,7 @@ from advisor.prediction.distilling import distilled
 from advisor.prediction.model import load_model
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import limit_shares
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import shelf, synthetic
@@ -92,3 +93,19 @@ def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predict
     found = best_limits(Mixes(JOBS * 5, predictor), "throughput")
     assert np.isfinite(found.compared)
     assert 0 < len(found.sharings) <= FORECAST
+
+
+@pytest.mark.parametrize("jobs", [JOBS, [JOBS[0]] * 4])
+def test_no_two_limits_that_leave_the_same_sms_are_forecast(predictor, jobs):
+    found = best_limits(Mixes(jobs, predictor), "makespan").sharings
+    assert len({tuple(limit_shares(each.limits, H200)) for each in found}) == len(found)
+
+
+def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_long_one(predictor):
+    mixes = Mixes(JOBS, predictor)
+    vectors = [Mps(tuple(map(float, each))) for each in product((14, 28, 57, 100), repeat=3)]
+    brief_s = mixes.quick().replayed(vectors)
+    alone_s = np.array([job.profile.step_s for job in JOBS])
+    chosen = np.argsort(-(alone_s / brief_s).sum(axis=1))[:FORECAST]
+    exact = [throughput(predictor, JOBS, each) for each in vectors]
+    assert max(exact[at] for at in chosen) >= 0.98 * max(exact)

@@ -1,0 +1,26 @@
+"""Answers come in the order of the questions, on however many cores."""
+
+from threading import Barrier
+
+import pytest
+
+from advisor.prediction import at_once as module
+from advisor.prediction.at_once import at_once
+
+
+@pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
+def test_answers_stand_where_their_questions_stood(monkeypatch, cores):
+    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
+    assert at_once(lambda number: number**2, range(50)) == [number**2 for number in range(50)]
+
+
+def test_two_questions_are_answered_at_once_where_there_are_two_cores(monkeypatch):
+    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    both = Barrier(2, timeout=60)  # lets nobody go on before both have come
+    assert sorted(at_once(lambda _: both.wait(), "ab")) == [0, 1]
+
+
+def test_what_goes_wrong_with_one_question_is_told(monkeypatch):
+    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda number: 1 / number, [1, 0])
