@@ -3,9 +3,12 @@
     python benchmarks/solver.py [GPU]
 
 *Searched* is the whole space in rough answers: the ways to share the whole GPU, every set of jobs
-in every room of every MIG layout, and phases over all set partitions. *Recommended* is what
-``advisor recommend`` does beside: limits that differ from job to job, and the best of each kind
-replayed. Profiles and model are of an H200; on another GPU they stand in, to time the search.
+in every room of every MIG layout, and phases over all set partitions. *Recommended* is all that
+``advisor recommend`` does once its files are read: beside that, limits that differ from job to job,
+and the best of each kind replayed to the end. The process is warm: what follows from a profile by
+itself is known, and so are rooms of MIG instances that were replayed; no mix on the whole GPU is.
+Profiles and model are of an H200; on another GPU they stand in, to time the search.
+`benchmarks/growth.py` draws how this grows with the number of jobs.
 """
 
 import subprocess
@@ -76,16 +79,15 @@ def main() -> None:
 
     for objective in OBJECTIVES:
         question = Question(gpu=model, predictor=predictor, objective=objective)
-        told(f"searched, 7 different, {objective}", lambda q=question: searched(jobs[:7], q))
-        told(f"searched, 7 equal, {objective}", lambda q=question: searched(jobs[:1] * 7, q))
+        for what, some in (("different", jobs[:7]), ("equal", jobs[:1] * 7)):
+            told(f"searched, 7 {what}, {objective}", lambda s=some, q=question: searched(s, q))
+            told(
+                f"recommended, 7 {what}, {objective}",
+                lambda s=some, o=objective: ranked(s, model, predictor, o),
+            )
     question = Question(gpu=model, predictor=predictor, objective="makespan")
     for count in range(2, len(jobs) + 1):
         told(f"searched, {count} different, makespan", lambda n=count: searched(jobs[:n], question))
-    for what, some in (("different", jobs[:7]), ("equal", jobs[:1] * 7)):
-        told(
-            f"recommended, 7 {what}, makespan",
-            lambda s=some: ranked(s, model, predictor, "makespan"),
-        )
 
 
 if __name__ == "__main__":
