@@ -8,7 +8,7 @@ from advisor.sharing import Group, Hybrid, Instance, Mps
 # README of FAR reports.
 _MAKE_S, _DESTROY_S = 0.16, 0.11
 # Assumed: MIG mode on or off, without a reset, as Hopper does it; an MPS daemon up or down.
-_MIG_MODE_S, _MPS_DAEMON_S = 5.0, 1.0
+MIG_MODE_S, _MPS_DAEMON_S = 5.0, 1.0
 
 
 def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
@@ -19,7 +19,7 @@ def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
     """
     old, new = _instances(before), _instances(after)
     seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
-    seconds += _MIG_MODE_S * (bool(old) != bool(new))
+    seconds += MIG_MODE_S * (bool(old) != bool(new))
     up, down = _daemons(after) - _daemons(before), _daemons(before) - _daemons(after)
     return seconds + _MPS_DAEMON_S * (up + down).total()
 

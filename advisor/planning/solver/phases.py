@@ -3,7 +3,8 @@
 What is known of jobs that are done is how the GPU is set up now, and what all cost until now. Of
 groups that leave the GPU set up alike, one that is no better in anything is dropped. Each group is
 on the whole GPU in any of its ways, or on MIG instances in the way that is best for the group by
-itself: of two such ways that cost nearly the same, another might be cheaper to set up for.
+itself: of two such ways that cost nearly the same, another might be cheaper to set up for, by what
+it takes to make and destroy instances.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from advisor.planning.solver.table import Option, options
 from advisor.planning.solver.teams import Label, Team, keep, keep_team
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.simulation.energy import idle_power_w
-from advisor.simulation.repartition import repartition_s
+from advisor.simulation.repartition import MIG_MODE_S, repartition_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class _Phases:
                     own = reached.setdefault(done + team.state, {})
                     kept = own.setdefault((team.mark, cut or team.cut), [])
                     for label in labels:
-                        keep(kept, self._extended(label, team, mark, self.jobs - size(done)))
+                        pause_s = self._pause_s(label, team, mark)
+                        left = self.jobs - size(done)
+                        keep(kept, self._extended(label, team, pause_s, left))
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
         found = [Phased(self._price(each), each.teams) for each in ends]
         found.sort(key=lambda each: each.cost)
@@ -84,9 +87,8 @@ class _Phases:
             if state and state != self.state:
                 yield from self.teams[state]
 
-    def _extended(self, label: Label, team: Team, mark: int, left: int) -> Label:
-        """`label` and one team more, where `left` jobs had not ended before it."""
-        pause_s = self._pause_s(label, team, mark)
+    def _extended(self, label: Label, team: Team, pause_s: float, left: int) -> Label:
+        """`label` and one team more after a pause, where `left` jobs had not ended before it."""
         teams = (*label.teams, team)
         match self.objective:
             case "makespan":
@@ -145,8 +147,8 @@ class _Phases:
                 yield self._team(state, jobs, cutting, rooms)
 
     def _price_alone(self, team: Team) -> float:
-        """What a team costs that runs by itself, in the units of `Hybrids.least`."""
-        label = self._extended(Label(0.0, 0.0, ()), team, -1, team.jobs)
+        """What a team costs that MIG is left and entered for, in the units of `Hybrids.least`."""
+        label = self._extended(Label(0.0, 0.0, ()), team, 2 * MIG_MODE_S, team.jobs)
         price = self._price(label)
         return price * self.jobs / team.jobs if self._mean else price
 

@@ -4,7 +4,6 @@ A few hundred questions each time; ``python -m tests.planning.solver.thousands``
 there is time for.
 """
 
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -41,9 +40,7 @@ def test_without_mig_the_plan_found_costs_what_the_best_plan_costs(objective, le
 )
 def test_no_groups_on_instances_one_after_another_are_better(objective, count):
     random = Random(f"phases {objective}")
-    # So long that which instances stay between two groups is nothing.
-    jobs = [replace(job, epochs=200 * job.epochs) for job in drawn(random, count, 2)]
-    asked = Case(jobs, A30, objective)
+    asked = Case(drawn(random, count, 2), A30, objective).lasting()
     least, _ = asked.least(phases_on_mig=True)
     assert asked.found() == pytest.approx(least, rel=1e-4)
 
@@ -54,3 +51,9 @@ def test_groups_on_instances_that_seem_better_do_not_hide_the_ones_that_are():
     asked = case(0, 5, "throughput")
     least, _ = asked.least()
     assert asked.found() == pytest.approx(least, rel=1e-6)
+
+
+def test_jobs_of_seconds_stay_on_instances_where_leaving_mig_takes_longer():
+    asked = case(500016, 3, "makespan")
+    least, _ = asked.least(phases_on_mig=True)
+    assert asked.found() <= least + 0.5  # making and destroying a few instances
