@@ -11,6 +11,7 @@ from advisor.planning.ranking import ranked
 from advisor.planning.solver.space import Question
 from advisor.reporting.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
+from advisor.sharing.parts import hybrids
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.planning.stand_in import H200, StandIn
@@ -229,3 +230,11 @@ def test_which_of_equal_jobs_has_which_instance_makes_no_other_plan(objective):
     sizes = [sorted(each.profile for each in mig.instances) for mig in cut if isinstance(mig, Mig)]
     assert sizes
     assert len({tuple(each) for each in sizes}) == len(sizes)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "energy-epoch"])
+def test_groups_on_one_instance_each_are_no_plan(objective):
+    for jobs in ([GPU_BOUND] * 2, [HOST_BOUND, GPU_BOUND, GPU_BOUND]):
+        for plan in advice(jobs, objective).plans:
+            cut = hybrids(plan.sharing)
+            assert not cut or max(len(each.rooms) for each in cut) > 1

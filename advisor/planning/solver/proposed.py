@@ -10,7 +10,8 @@ from advisor.planning.rules import first_broken, rules
 from advisor.planning.solver.solve import Proposal, Solver
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Setup
-from advisor.sharing import Hybrid, Instance, Mig
+from advisor.sharing import Instance, Mig
+from advisor.sharing.parts import hybrids
 from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
@@ -54,7 +55,7 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     apart = list(islice(solver.one_job_each(everyone), FORECAST))
     found = [*found[:FORECAST], *apart]
     found += islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)
-    found += solver.in_phases(everyone, FORECAST)
+    found += filter(_cut_up, solver.in_phases(everyone, FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
@@ -63,9 +64,9 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
 
 
 def _cut_up(plan: Proposal) -> bool:
-    """Whether the jobs have more than one instance, all in one being the GPU with fewer SMs."""
-    hybrid = plan.setup.sharing
-    return not isinstance(hybrid, Hybrid) or len(hybrid.rooms) > 1
+    """Whether jobs have more than one instance at once, all in one being the GPU with fewer SMs."""
+    cut = hybrids(plan.setup.sharing)
+    return not cut or any(len(each.rooms) > 1 for each in cut)
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:
