@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.features import features
-from advisor.prediction.host import profiles_on_host
+from advisor.prediction.host import doubt_on_core, profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
 from advisor.prediction.rehearsal import Physics, Replayed, rehearse, with_doubts
 from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.profile import Profile
-from advisor.workload.run import Run
+from advisor.workload.run import Run, Tenant
 
 Bools = NDArray[np.bool_]
 
@@ -29,6 +29,8 @@ class Shared:
         families: Of its tenants, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Of its tenants, each as on the core that the tenant had.
+        doubts: How little the step of each tells for its core having been another than the
+            profile's, as variance of its log, shape (jobs,); 0 where the GPU sets the pace.
         alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
@@ -36,6 +38,7 @@ class Shared:
     sharing: Naive | Mps
     profiles: tuple[Profile, ...]
     measured_s: Floats
+    doubts: Floats
 
     @property
     def mode(self) -> str:
@@ -75,7 +78,12 @@ def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
         sharing=sharing,
         profiles=profiles_on_host(run, profiles),
         measured_s=np.array([tenant.step_s for tenant in run.tenants]),
+        doubts=np.array([_doubt(profiles[each.workload.name], each) for each in run.tenants]),
     )
+
+
+def _doubt(profile: Profile, tenant: Tenant) -> float:
+    return 0.0 if is_gpu_bound(profile) else doubt_on_core(profile, tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,7 @@ class Rows:
 
     Attributes:
         of_run: Which of the runs each row's job belongs to.
+        doubts: As in `Shared`.
         gpu_bound: Whether the GPU, and not the host, sets the job's pace alone.
     """
 
@@ -93,14 +102,18 @@ class Rows:
     alone_s: Floats
     replayed_s: Floats
     measured_s: Floats
+    doubts: Floats
     gpu_bound: Bools
 
     def chosen(self, keep: Bools) -> "Rows":
         """Some of the rows."""
-        columns = (self.of_run, self.x, self.alone_s, self.replayed_s, self.measured_s)
-        of_run, x, alone_s, replayed_s, measured_s = (column[keep] for column in columns)
         family = tuple(each for each, kept in zip(self.family, keep, strict=True) if kept)
-        return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
+        columns = (self.x, self.alone_s, self.replayed_s, self.measured_s, self.doubts)
+        x, alone_s, replayed_s, measured_s, doubts = (column[keep] for column in columns)
+        return Rows(
+            self.of_run[keep], family, x, alone_s, replayed_s, measured_s, doubts,
+            self.gpu_bound[keep],
+        )  # fmt: skip
 
 
 class Playback:
@@ -153,6 +166,7 @@ class Playback:
             alone_s=np.concatenate([shared.alone_s for _, shared, _ in played]),
             replayed_s=np.concatenate([replayed.steps_s for _, _, replayed in played]),
             measured_s=np.concatenate([shared.measured_s for _, shared, _ in played]),
+            doubts=np.concatenate([shared.doubts for _, shared, _ in played]),
             gpu_bound=np.array(
                 [is_gpu_bound(p) for _, shared, _ in played for p in shared.profiles]
             ),

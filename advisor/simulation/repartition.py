@@ -1,4 +1,4 @@
-"""What it costs to set a GPU up for the next group of jobs: assumed, not measured here."""
+"""What it costs to set a GPU up for the next group of jobs; MIG's part was not measured here."""
 
 from collections import Counter
 
@@ -7,8 +7,10 @@ from advisor.sharing import Group, Hybrid, Instance, Mps
 # Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11, as the
 # README of FAR reports.
 _MAKE_S, _DESTROY_S = 0.16, 0.11
-# Assumed: MIG mode on or off, without a reset, as Hopper does it; an MPS daemon up or down.
-MIG_MODE_S, _MPS_DAEMON_S = 5.0, 1.0
+# Assumed: MIG mode on or off, without a reset, as Hopper does it.
+MIG_MODE_S = 5.0
+# An MPS daemon up or down: the median of 11 times on an H200 (profiles/REPORT.md, whole jobs).
+_MPS_DAEMON_S = 0.16
 
 
 def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
