@@ -63,8 +63,11 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     """MPS with the limits that serve `objective` best."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     quick = mixes.quick()
-    fits = mixes.whole(usual[0]).oom_probability <= MAX_OOM_PROBABILITY
-    if quick is None or not fits or not quick.knows("mps-limits"):
+    if (
+        quick is None
+        or not quick.knows("mps-limits")
+        or not quick.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
+    ):
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
     vectors, costs = search.compared()

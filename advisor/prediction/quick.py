@@ -11,7 +11,7 @@ from advisor.prediction.distilled import Crowds, Distilled
 from advisor.prediction.memory import MPS_SERVER_MIB
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.pace import brief_steps
-from advisor.prediction.rough import Rough
+from advisor.prediction.rough import Rough, Tenancy
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import Summaries, summaries
 from advisor.sharing import Mps, Naive
@@ -33,6 +33,17 @@ class Quick:
     def knows(self, mode: str) -> bool:
         """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
         return mode in self.distilled.nets and mode in self.rough.model.corrections
+
+    def fit(self, limit: float, most_risk: float) -> bool:
+        """Whether memory suffices for all jobs at once, each under `limit`, in per cent.
+
+        Args:
+            limit: Of each job.
+            most_risk: Chance to run out that is allowed, 0..1.
+        """
+        tenancy = Tenancy(None, float(self.rough.gpu.usable_mib), Mps(), limit)
+        everyone = np.ones((1, len(self.rough.profiles)), dtype=np.intp)
+        return bool(self.rough.fits(tenancy, everyone, most_risk, 0.0)[0])
 
     def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
