@@ -37,10 +37,10 @@ GRIDS = (
 # Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
 _REFINED = 16
 # So many of the best by the distilled predictor are replayed for a short time with all jobs
-# running, fewer where all are copies of one, for these hardly gain by limits that differ,
-REPLAYED, REPLAYED_OF_COPIES = 32, 4
-# and so many of the best by that are predicted, from the first step to the last.
-FORECAST = 3
+# running, and so many of the best by that are predicted, from the first step to the last.
+REPLAYED, FORECAST = 32, 3
+# Likewise, where all jobs are copies of one: these hardly gain by limits that differ.
+_OF_COPIES = 4, 2
 
 # Share of a job's work below which it is done.
 _DUST = 1e-9
@@ -71,10 +71,10 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
     vectors, costs = search.compared()
-    most = REPLAYED if len(mixes.copies()) > 1 else REPLAYED_OF_COPIES
-    best = vectors[np.argsort(costs, kind="stable")[:most]]
+    replayed, kept = (REPLAYED, FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
+    best = vectors[np.argsort(costs, kind="stable")[:replayed]]
     sharings = _different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
-    return Found(tuple(search.replayed(sharings)[:FORECAST]), len(vectors) + len(usual))
+    return Found(tuple(search.replayed(sharings)[:kept]), len(vectors) + len(usual))
 
 
 @dataclass(frozen=True, slots=True)
