@@ -5,7 +5,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +77,6 @@ class Correction:
         scale: Standard deviation of each column, shape (features,).
         points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
         weights: How each point pulls, shape (points,).
-        doubts: Variance of each point beyond the kernel's noise, shape (points,).
         gpu_bound: How far off it is for jobs that keep the GPU busy alone.
         host_bound: Likewise, for the others.
     """
@@ -90,7 +88,6 @@ class Correction:
     scale: tuple[float, ...]
     points: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
-    doubts: tuple[float, ...]
     kernel: Kernel
     gpu_bound: Bounds
     host_bound: Bounds
@@ -99,12 +96,8 @@ class Correction:
         if self.features != FEATURES:
             raise InvalidInput("the model was fitted to other features than this advisor computes")
         widths = {len(self.mean), len(self.scale), *map(len, self.points)}
-        if widths != {len(FEATURES)}:
+        if widths != {len(FEATURES)} or len(self.weights) != len(self.points):
             raise InvalidInput("the model's columns are not as long as its list of features")
-        if not len(self.weights) == len(self.doubts) == len(self.points):
-            raise InvalidInput("the model has not one weight and one doubt for each of its points")
-        if not all(0 <= doubt < inf for doubt in self.doubts):
-            raise InvalidInput("a model's doubts are variances: finite and at least 0")
         if min(self.scale) <= 0:
             raise InvalidInput("the scales of a model's columns are above 0")
 
@@ -142,7 +135,7 @@ class Correction:
     def _unmixing(self) -> Floats:
         """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
         likeness = self.kernel.likeness(self._points, self._points)
-        noise = np.diag(self.kernel.noise + np.array(self.doubts))
+        noise = self.kernel.noise * np.eye(len(likeness))
         return np.asarray(np.linalg.inv(np.linalg.cholesky(likeness + noise)))
 
     def _near(self, rows: Floats) -> Floats:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.features import features
-from advisor.prediction.host import doubt_on_core, profiles_on_host
+from advisor.prediction.host import profiles_on_host, tells_of_sharing
 from advisor.prediction.model import is_gpu_bound, mode_of
 from advisor.prediction.rehearsal import Physics, Replayed, rehearse, with_doubts
 from advisor.prediction.replay import Effort
@@ -29,8 +29,8 @@ class Shared:
         families: Of its tenants, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Of its tenants, each as on the core that the tenant had.
-        doubts: How little the step of each tells for its core having been another than the
-            profile's, as variance of its log, shape (jobs,); 0 where the GPU sets the pace.
+        telling: Whether each tenant's step tells of sharing, shape (jobs,): the GPU sets its pace,
+            or else a core like the profile's.
         alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
@@ -38,7 +38,7 @@ class Shared:
     sharing: Naive | Mps
     profiles: tuple[Profile, ...]
     measured_s: Floats
-    doubts: Floats
+    telling: Bools
 
     @property
     def mode(self) -> str:
@@ -47,15 +47,6 @@ class Shared:
     @property
     def families(self) -> tuple[str, ...]:
         return tuple(profile.workload.family for profile in self.profiles)
-
-    @property
-    def telling(self) -> Bools:
-        """Whether each tenant's step tells of sharing, shape (jobs,).
-
-        That of a host-bound job whose core's speed was not recorded tells more of that day.
-        """
-        known = [tenant.host_check_s is not None for tenant in self.run.tenants]
-        return np.array([k or is_gpu_bound(p) for k, p in zip(known, self.profiles, strict=True)])
 
     @property
     def alone_s(self) -> Floats:
@@ -78,12 +69,12 @@ def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
         sharing=sharing,
         profiles=profiles_on_host(run, profiles),
         measured_s=np.array([tenant.step_s for tenant in run.tenants]),
-        doubts=np.array([_doubt(profiles[each.workload.name], each) for each in run.tenants]),
+        telling=np.array([_telling(profiles[each.workload.name], each) for each in run.tenants]),
     )
 
 
-def _doubt(profile: Profile, tenant: Tenant) -> float:
-    return 0.0 if is_gpu_bound(profile) else doubt_on_core(profile, tenant)
+def _telling(profile: Profile, tenant: Tenant) -> bool:
+    return is_gpu_bound(profile) or tells_of_sharing(profile, tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,6 @@ class Rows:
 
     Attributes:
         of_run: Which of the runs each row's job belongs to.
-        doubts: As in `Shared`.
         gpu_bound: Whether the GPU, and not the host, sets the job's pace alone.
     """
 
@@ -102,18 +92,14 @@ class Rows:
     alone_s: Floats
     replayed_s: Floats
     measured_s: Floats
-    doubts: Floats
     gpu_bound: Bools
 
     def chosen(self, keep: Bools) -> "Rows":
         """Some of the rows."""
+        columns = (self.of_run, self.x, self.alone_s, self.replayed_s, self.measured_s)
+        of_run, x, alone_s, replayed_s, measured_s = (column[keep] for column in columns)
         family = tuple(each for each, kept in zip(self.family, keep, strict=True) if kept)
-        columns = (self.x, self.alone_s, self.replayed_s, self.measured_s, self.doubts)
-        x, alone_s, replayed_s, measured_s, doubts = (column[keep] for column in columns)
-        return Rows(
-            self.of_run[keep], family, x, alone_s, replayed_s, measured_s, doubts,
-            self.gpu_bound[keep],
-        )  # fmt: skip
+        return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
 
 
 class Playback:
@@ -166,7 +152,6 @@ class Playback:
             alone_s=np.concatenate([shared.alone_s for _, shared, _ in played]),
             replayed_s=np.concatenate([replayed.steps_s for _, _, replayed in played]),
             measured_s=np.concatenate([shared.measured_s for _, shared, _ in played]),
-            doubts=np.concatenate([shared.doubts for _, shared, _ in played]),
             gpu_bound=np.array(
                 [is_gpu_bound(p) for _, shared, _ in played for p in shared.profiles]
             ),

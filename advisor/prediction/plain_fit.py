@@ -52,7 +52,6 @@ def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
         alone_s=np.concatenate([shared.alone_s for _, shared, _, _ in known]),
         replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in known]),
         measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in known]),
-        doubts=np.concatenate([shared.doubts for _, shared, _, _ in known]),
         gpu_bound=np.array([is_gpu_bound(p) for _, s, _, _ in known for p in s.profiles]),
     )
     return rows.chosen(np.concatenate([shared.telling for _, shared, _, _ in known]))

@@ -41,7 +41,7 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
         blocks = tuple(blocks_of(rows, runs))
         kernel = _tuned(rows, blocks)
         log_errors, spreads = _unseen(rows, blocks, kernel)
-        fitted = _process(rows, kernel)
+        fitted = _process(rows.x, _target(rows), kernel)
     share = log_errors / spreads
     return replace(
         fitted,
@@ -91,24 +91,22 @@ def _trial(rows: Rows, blocks: "Sequence[_Block]", trial: "optuna.Trial") -> flo
     return float(np.abs(log_errors).mean())
 
 
-def _process(rows: Rows, kernel: Kernel) -> Correction:
-    """A Gaussian process through the logs that replay misses; rows in doubt pull it less."""
+def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
+    """A Gaussian process through `y`, shape (points,), at `x`, shape (points, features)."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.preprocessing import StandardScaler
 
-    scaler = StandardScaler().fit(rows.x)
-    points = _rounded(scaler.transform(rows.x))
+    scaler = StandardScaler().fit(x)
+    points = _rounded(scaler.transform(x))
     likeness = ConstantKernel(kernel.signal) * RBF(kernel.length) + WhiteKernel(kernel.noise)
-    process = GaussianProcessRegressor(likeness, optimizer=None, alpha=_rounded(rows.doubts))
-    process.fit(points, _target(rows))
+    process = GaussianProcessRegressor(likeness, optimizer=None, alpha=0.0).fit(points, y)
     return Correction(
         features=FEATURES,
         mean=tuple(map(float, scaler.mean_)),
         scale=tuple(map(float, scaler.scale_)),
         points=tuple(tuple(map(float, point)) for point in points),
         weights=tuple(map(float, process.alpha_)),
-        doubts=tuple(map(float, _rounded(rows.doubts))),
         kernel=kernel,
         gpu_bound=Bounds(low=0.0, high=0.0),
         host_bound=Bounds(low=0.0, high=0.0),
@@ -152,7 +150,7 @@ def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Float
     """
     y = _target(rows)
     scaled = (rows.x - rows.x.mean(axis=0)) / np.maximum(rows.x.std(axis=0), 1e-12)
-    inverse = _inverse(kernel.likeness(scaled, scaled) + np.diag(kernel.noise + rows.doubts))
+    inverse = _inverse(kernel.likeness(scaled, scaled) + kernel.noise * np.eye(len(y)))
     pulled = inverse @ y
     log_errors, spreads = np.zeros(len(y)), np.ones(len(y))
     for left_out, own in blocks:
