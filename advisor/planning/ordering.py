@@ -52,11 +52,12 @@ def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
 
 
 def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:
-    """Of plans that differ in where instances lie alone, the first."""
+    """Of plans that differ in where instances lie or in which group comes first, the best."""
     seen = set()
     for each in ordered:
         plan = each.forecast
-        mark = _START.sub("", str(plan.sharing)), plan.batches, plan.prediction.power_cap_w
+        groups = sorted(_START.sub("", str(plan.sharing)).split(";"))
+        mark = *groups, plan.batches, plan.prediction.power_cap_w
         if mark not in seen:
             seen.add(mark)
             yield each

@@ -11,6 +11,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.host import on_like_core
 from advisor.prediction.memory_fit import fit_context, fit_edges, log_memory, memory_sigma, trials
 from advisor.prediction.model import Alone, Data, Model, is_gpu_bound
 from advisor.prediction.observation import Playback, Shared, shared_runs
@@ -133,8 +134,12 @@ def _some(runs: Sequence[Shared]) -> list[Shared]:
 
 
 def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
-    """From solo runs of profiled workloads; 5 % and 10 % where there are too few."""
-    pairs = [(profile, run.tenants[0]) for profile, run in _solo(profiles, runs)]
+    """From solo runs of profiled workloads; 5 % and 10 % where there are too few.
+
+    Only those on a core like the profile's, since profiles are taken where plans will run.
+    """
+    solo = [(profile, run.tenants[0]) for profile, run in _solo(profiles, runs)]
+    pairs = [each for each in solo if on_like_core(*each)]
     far = [(is_gpu_bound(p), abs(float(np.log(tenant.step_s / p.step_s)))) for p, tenant in pairs]
     busy, idle = ([each for bound, each in far if bound is kind] for kind in (True, False))
     return Alone(

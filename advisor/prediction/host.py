@@ -20,8 +20,8 @@ _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("sou
 # Two checks of a twentieth of a second say only so much of the seconds between them: over 25 solo
 # runs of host-bound workloads, log steps followed log checks with this slope.
 _TRUST = 0.53
-# Where cores differ by more than this, what the check leaves wrong (12 % of a step in the mean of 45
-# solo runs, beside 6 % of 65 others) is more than what sharing teaches.
+# Where cores differ by more than this, what the check leaves wrong (12 % of a step in the mean of
+# 45 solo runs, beside 6 % of 65 others) is more than what sharing teaches.
 _FAR = 1.2
 
 
@@ -34,10 +34,10 @@ def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile
     return tuple(_on_core(profiles[each.workload.name], each) for each in run.tenants)
 
 
-def tells_of_sharing(profile: Profile, tenant: Tenant) -> bool:
-    """Whether the step of a host-bound tenant says more of its mates than of its core that day.
+def on_like_core(profile: Profile, tenant: Tenant) -> bool:
+    """Whether the core of `tenant` was known to be about as fast as the one of `profile`.
 
-    Not where its core's speed was not recorded, or was far from that of the profile's core.
+    Elsewhere the step of a host-bound job says more of the core that day than of its mates.
     """
     if tenant.host_check_s is None:
         return False

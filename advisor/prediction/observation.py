@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.features import features
-from advisor.prediction.host import profiles_on_host, tells_of_sharing
+from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
 from advisor.prediction.rehearsal import Physics, Replayed, rehearse, with_doubts
 from advisor.prediction.replay import Effort
@@ -74,7 +74,7 @@ def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
 
 
 def _telling(profile: Profile, tenant: Tenant) -> bool:
-    return is_gpu_bound(profile) or tells_of_sharing(profile, tenant)
+    return is_gpu_bound(profile) or on_like_core(profile, tenant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from statistics import mean, median
 import numpy as np
 
 from advisor.collocation.plans import FullRun
+from advisor.prediction.model import is_gpu_bound
 from advisor.sharing import Group, Mps, Naive
 from advisor.simulation.repartition import repartition_s
 from advisor.validation.choosers import CHOOSERS, Offer
@@ -93,6 +94,7 @@ def section(found: Findings, folder: Path = _BENCHMARKS) -> str:
         "of them together. That processes start and load is in neither. No model was fitted to "
         "these runs; for the last two columns none saw any run with the job's family.",
         markdown(HEADINGS, finish_rows(found.completions, found.unseen_completions)),
+        *_hosts(found),
         *_pauses(found.completions),
         *_chosen(found, folder),
     ])  # fmt: skip
@@ -113,6 +115,26 @@ def finish_rows(
             counts = (_WORDS[mode], str(len(of_mode.runs)), str(of_mode.jobs))
             rows.append((*counts, *map(percent, shares)))
     return rows
+
+
+def _hosts(found: Findings) -> Iterator[str]:
+    """How much of the error is of jobs that wait for their hosts, and how slow these were."""
+    off: dict[bool, list[float]] = {True: [], False: []}
+    slower = []
+    for run in found.completions:
+        for tenant, error in zip(run.run.tenants, run.errors, strict=True):
+            profile = found.profiles[tenant.workload.name]
+            off[is_gpu_bound(profile)].append(abs(error))
+            if tenant.host_check_s and profile.host_check_s:
+                slower.append(tenant.host_check_s / profile.host_check_s)
+    if off[True] and off[False] and slower:
+        low, middle, high = np.quantile(slower, (0.05, 0.5, 0.95))
+        yield (
+            f"Jobs that fill the GPU alone ended {percent(mean(off[True]))} off in the mean, those "
+            f"that wait for their hosts {percent(mean(off[False]))}: cores took {middle:.1f} times "
+            f"as long for the same work as when jobs were profiled, and between {low:.1f} and "
+            f"{high:.1f} times as long in nine of ten."
+        )
 
 
 def _pauses(runs: Iterable[CompletionComparison]) -> Iterator[str]:

@@ -224,6 +224,14 @@ def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():
     assert [str(each.forecast.sharing) for each in kept] == texts[:1]
 
 
+def test_groups_in_another_order_are_shown_once():
+    mixes = Mixes([HOST_BOUND, GPU_BOUND, GPU_BOUND], StandIn())
+    texts = ["serial[1];mps[2,3]", "mps[2,3];serial[1]"]
+    question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
+    kept = in_order([forecast(mixes, parse_sharing(text)) for text in texts], question)
+    assert [str(each.forecast.sharing) for each in kept] == texts[:1]
+
+
 @pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
 def test_which_of_equal_jobs_has_which_instance_makes_no_other_plan(objective):
     cut = [plan.sharing for plan in advice([GPU_BOUND] * 3, objective).plans]

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.prediction.host import on_host, profiles_on_host
+from advisor.prediction.host import on_host, on_like_core, profiles_on_host
+from advisor.prediction.observation import shared_runs
 from tests import synthetic
 
 SECONDS = st.floats(1e-4, 0.5)
@@ -56,3 +57,24 @@ def test_each_tenant_is_predicted_for_the_core_it_had():
         p.step_s for p in profiles_on_host(replace(run, tenants=(quick, slow)), {job.name: job})
     ]
     assert steps == pytest.approx([0.02, 0.02 * 1.5**0.53])  # a check tells half of it
+
+
+@pytest.mark.parametrize(
+    ("check_s", "tells"),
+    [(0.001, True), (0.0011, True), (0.0013, False), (0.0007, False), (None, False)],
+)
+def test_a_core_of_another_speed_tells_more_of_itself_than_of_mates(check_s, tells):
+    job = replace(synthetic.profile(host_s=0.02, gpu_s=0.005), host_check_s=0.001)
+    run = synthetic.run([job, job], "naive")
+    there = replace(run, tenants=tuple(replace(t, host_check_s=check_s) for t in run.tenants))
+    assert on_like_core(job, there.tenants[0]) is tells
+    (shared,) = shared_runs({job.name: job}, [there])
+    assert list(shared.telling) == [tells, tells]
+
+
+def test_a_job_that_the_gpu_paces_teaches_on_any_core():
+    job = replace(synthetic.profile(host_s=0.005, gpu_s=0.02), host_check_s=0.001)
+    run = synthetic.run([job, job], "naive")
+    there = replace(run, tenants=tuple(replace(t, host_check_s=0.003) for t in run.tenants))
+    (shared,) = shared_runs({job.name: job}, [there])
+    assert shared.telling.all()

@@ -26,6 +26,7 @@ from advisor.workload.completion import Completion
 from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
+from tests import synthetic
 from tests.planning.stand_in import StandIn
 from tests.validation.campaign import PROFILES as MANY
 from tests.validation.campaign import campaign
@@ -99,7 +100,7 @@ def test_the_section_says_what_pauses_took_and_what_choices_gave_away(tmp_path):
     text = section(found(*PANEL), tmp_path)
     assert "| naive | 1 | 2 | 0.0 % | 0.0 % | 0.0 % |" in text
     assert "MPS was started or stopped 1 times, which took 0.25 s" in text
-    assert "the simulator takes 1.00 s" in text
+    assert "the simulator takes 0.16 s" in text
     assert "| always MPS | 1 | 0.0 % | 0.0 % | 1 of 1 |" in text
     assert "recommended beforehand" not in text
 
@@ -172,3 +173,22 @@ def test_a_job_is_predicted_by_the_model_that_never_saw_its_family():
     run = whole("pair", "naive", (1.0, 2.0), pair)
     assert unseen.knows(run)
     assert not unseen.knows(NAIVE)
+
+
+def test_the_section_says_how_much_of_the_error_waits_for_hosts(tmp_path):
+    waits = replace(
+        synthetic.profile("dlrm-1gb-bs128", host_s=0.02, gpu_s=0.005), host_check_s=1e-3
+    )
+    known = {each.name: each for each in (SHORT, waits)}
+    run = whole("set-naive", "naive", (3.0, 5.0), pair=(SHORT, waits))
+    slow = replace(run, tenants=tuple(replace(t, host_check_s=2e-3) for t in run.tenants))
+    runs = compared_completions([slow], known, StandIn())
+    text = section(
+        SimpleNamespace(completions=runs, unseen_completions=(), profiles=known), tmp_path
+    )
+    busy, idle = (f"{100 * abs(error):.1f} %" for error in runs[0].errors)
+    assert (
+        f"fill the GPU alone ended {busy} off in the mean, those that wait for their hosts {idle}"
+        in text
+    )
+    assert "cores took 2.0 times as long" in text
