@@ -17,8 +17,9 @@ def is_advice(document: Any) -> bool:
 def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """The plans of `document` as a file of plans has them, for the purpose of validation.
 
-    A run is called after its jobs and its rank, so that ``--resume`` knows it again. Plans on MIG
-    and in phases are left out: nothing here makes instances, and a run has one sharing.
+    A run is called after its jobs and its rank, so that ``--resume`` knows it again. Plans on MIG,
+    in phases and under a power cap are left out: nothing here makes instances or sets caps, and a
+    run has one sharing.
 
     Raises:
         InvalidInput: Part of the advice is missing, or nothing in it can be run.
@@ -34,16 +35,22 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
                 "workloads": [workloads[job["job"]] for job in plan["jobs"]],
             }
             for plan in document["plans"]
-            if isinstance(parse_sharing(plan["sharing"]), Serial | Naive | Mps)
+            if _can_be_run(plan)
         ]
         gpu, schema = document["gpu"], document["schema"]
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"it is advice, but not whole ({error!r})") from None
     if not plans:
         raise InvalidInput(
-            "all plans of this advice are on MIG, or in phases. Ask for more: `advisor recommend`"
+            "all plans of this advice are on MIG, in phases or under a power cap. Ask for more: "
+            "`advisor recommend`"
         )
     return {"schema": schema, "gpu": gpu, "plans": plans}
+
+
+def _can_be_run(plan: Mapping[str, Any]) -> bool:
+    simple = isinstance(parse_sharing(plan["sharing"]), Serial | Naive | Mps)
+    return simple and plan.get("power_cap_w") is None
 
 
 def _jobs(document: Mapping[str, Any]) -> list[list[str]]:

@@ -102,6 +102,18 @@ def test_advice_that_is_all_on_mig_is_refused(advised, tmp_path):
         read_plans(tmp_path / "advice.json", shelf.GPU)
 
 
+def test_a_plan_under_a_power_cap_is_not_run_without_it(advised, tmp_path):
+    document = json.loads(json.dumps(recommendation_document(advised)))
+    capped, *others = [each for each in document["plans"] if each["sharing"] in ("naive", "mps")]
+    capped["power_cap_w"] = 420.0
+    document["plans"] = [capped, *others]
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps(document))
+    assert {plan.sharing for plan in read_plans(path, shelf.GPU)} == {
+        each["sharing"] for each in others
+    }
+
+
 def test_a_dry_run_names_every_process_its_environment_and_command(advised):
     limits = Plan(
         id="v-plan1", sharing="mps=28,72", purpose="validation",
