@@ -13,10 +13,14 @@ from advisor.prediction.instances import on_instances
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.one_thread import one_thread
 from advisor.prediction.plain import columns, seen_by_driver
-from advisor.prediction.rehearsal import BRIEFLY, Replayed, rehearse, with_doubts
+from advisor.prediction.rehearsal import Replayed, rehearse, with_doubts
+from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
 from advisor.workload.profile import Profile
+
+# Which of several is best shows in a fifth of a replay; see `benchmarks/distilled_regret.py`.
+_TO_CHOOSE = Effort(events=4_000)
 
 
 def step_intervals(
@@ -79,7 +83,9 @@ def brief_steps(
         gpu: Theirs.
         model: With a correction of limits.
     """
-    replays = at_once(lambda each: rehearse(profiles, each, gpu, model.physics, BRIEFLY), sharings)
+    replays = at_once(
+        lambda each: rehearse(profiles, each, gpu, model.physics, _TO_CHOOSE), sharings
+    )
     correction, found = model.corrections["mps-limits"], []
     alone_s = np.array([each.step_s for each in profiles])
     with one_thread():

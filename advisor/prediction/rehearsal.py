@@ -131,8 +131,8 @@ class Replayed:
     packing_s: Floats
 
 
-# Where it is enough to know how far answers move, or which of several is best.
-BRIEFLY = Effort(events=8_000)
+# How far answers move is all that is asked of these replays.
+_BRIEFLY = Effort(events=8_000)
 
 
 def _doubts(physics: Physics) -> tuple[Physics, Physics]:
@@ -149,7 +149,7 @@ def with_doubts(
     if isinstance(sharing, Naive):  # no doubt bears on taking turns
         steps_s = replayed_s(physics, Effort())
         return None if steps_s is None else Replayed(steps_s, steps_s, steps_s)
-    ways = [(physics, Effort()), *((each, BRIEFLY) for each in _doubts(physics))]
+    ways = [(physics, Effort()), *((each, _BRIEFLY) for each in _doubts(physics))]
     steps_s, *moved = at_once(lambda way: replayed_s(*way), ways)
     if steps_s is None:
         return None
