@@ -115,8 +115,8 @@ def _jobs(low: float, high: float, ticks: Sequence[float], *, log: bool = False)
 def drawn(rows: Sequence[Row]) -> str:
     """The picture of `rows`."""
     gaps = [(float(jobs), gap) for what, jobs, _, gap in rows if what == "many" and gap is not None]
-    shares = tuple((each / 100, f"{each} %") for each in (0, 10, 20, 30, 40, 50))
-    gap_axis = Axis(label="gap at most", low=0.0, high=0.5, ticks=shares)
+    shares = tuple((each / 100, f"{each} %") for each in (0, 2, 4, 6, 8, 10))
+    gap_axis = Axis(label="gap at most", low=0.0, high=0.1, ticks=shares)
     many = _jobs(10, 26, MANY)
     charts = [
         Chart(
