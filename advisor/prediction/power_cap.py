@@ -20,6 +20,10 @@ from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.prediction.script import Floats
 from advisor.sharing import Serial
 
+# The lowest caps that the laws were fitted to, 100 W of 300 W: nothing is said of lower ones where
+# the least that a GPU takes is not known.
+_LEAST_SHARE = 1 / 3
+
 CAP_NOTE = "not measured on this GPU: translated from V100 and A40"
 
 
@@ -76,18 +80,16 @@ def check_cap(cap_w: float, gpu: Gpu) -> None:
     """Refuse a cap that `gpu` cannot be set to.
 
     Raises:
-        InvalidInput: It is above the GPU's limit, or below the least that can be set.
+        InvalidInput: It is above the GPU's limit, or below the least that can be set or judged.
     """
-    limit_w, least_w = gpu.power_limit_w, gpu.power_limit_min_w
+    limit_w = gpu.power_limit_w
     if limit_w is None:
         raise InvalidInput(f"{gpu.key}: its power limit is not known, so no cap can be judged.")
-    least = "above 0 W (the least that it takes is not known)" if least_w is None else (
-        f"at least {least_w:g} W"
-    )  # fmt: skip
-    if not (isfinite(cap_w) and (least_w or 0.0) <= cap_w <= limit_w and cap_w > 0):
+    least_w = gpu.power_limit_min_w or _LEAST_SHARE * limit_w
+    if not (isfinite(cap_w) and least_w <= cap_w <= limit_w):
         raise InvalidInput(
-            f"a power cap of {cap_w:g} W cannot be set on {gpu.key}. "
-            f"Use {least} and at most {limit_w:g} W."
+            f"a power cap of {cap_w:g} W cannot be set on {gpu.key}, or nothing is known of it. "
+            f"Use at least {least_w:.0f} W and at most {limit_w:g} W."
         )
 
 
