@@ -4,6 +4,7 @@ What scikit-learn and optuna find leaves here as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,10 +35,7 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
     Its interval comes from its errors on those, so it holds for new families as far as they
     differ from the known ones as these do from each other.
     """
-    from threadpoolctl import threadpool_limits
-
-    # Hundreds of small systems: threads that wait for each other make them up to 50 times slower.
-    with threadpool_limits(1):
+    with _one_thread():
         blocks = tuple(blocks_of(rows, runs))
         kernel = _tuned(rows, blocks)
         log_errors, spreads = _unseen(rows, blocks, kernel)
@@ -135,10 +133,20 @@ def blocks_of(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
 
 def errors_on_unseen(rows: Rows, runs: Sequence[Shared], kernel: Kernel) -> Floats:
     """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
+    with _one_thread():
+        return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """For hundreds of small systems: threads that wait for each other take up to 50 times longer.
+
+    Those of scipy are found once it is there, and `_inverse` needs it.
+    """
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):
-        return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
+    limited: AbstractContextManager[object] = threadpool_limits(1)
+    return limited
 
 
 def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:

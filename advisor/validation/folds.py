@@ -89,6 +89,7 @@ _here: list[Folds] = []  # of a worker process: the data, sent once and not with
 
 
 def _begin(folds: Folds) -> None:
+    import scipy.linalg  # noqa: F401 - its threads are found once it is there
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1)  # one process a core; threads of its own would wait for each other
