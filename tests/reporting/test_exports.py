@@ -98,16 +98,16 @@ def test_the_next_group_waits_in_slurm_for_every_job_of_the_one_before():
     assert sum("--dependency" in line for line in lines) == 1
 
 
-@pytest.mark.parametrize("name", ["serial", "naive", "mps", "limits", "power-cap"])
+@pytest.mark.parametrize("name", ["serial", "naive", "mps", "limits"])
 def test_the_command_that_runs_mixes_reads_a_plan_of_the_whole_gpu(name):
     (plan,) = read_plans(GOLDEN / f"{name}.json", "h200-141gb")
     assert plan.sharing == str(PLANS[name].sharing)
     assert plan.workloads == (RESNET.profile.workload, BERT.profile.workload)
 
 
-@pytest.mark.parametrize("name", ["mig", "phases"])
+@pytest.mark.parametrize("name", ["mig", "phases", "power-cap"])
 def test_the_command_that_runs_mixes_refuses_what_it_cannot_run(name):
-    with pytest.raises(InvalidInput, match="on MIG, or in phases"):
+    with pytest.raises(InvalidInput, match="on MIG, in phases or under a power cap"):
         read_plans(GOLDEN / f"{name}.json", "h200-141gb")
 
 
