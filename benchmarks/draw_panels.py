@@ -76,11 +76,14 @@ def by_busy(names: Sequence[str], profiles: Mapping[str, Profile]) -> list[str]:
 
 
 def ran(runs: Sequence[Run]) -> set[tuple[str, ...]]:
-    """Job sets that were run together, without what is drawn here and in `draw_completions`."""
+    """Job sets that were run together, without what is drawn here and in `draw_completions`.
+
+    What was drawn here was run twice; ids of the first time begin with ``first-``.
+    """
     return {
         tuple(sorted(tenant.workload.name for tenant in run.tenants))
         for run in runs
-        if not run.id.startswith(PREFIX) and run.completion is None
+        if not run.id.removeprefix("first-").startswith(PREFIX) and run.completion is None
     }
 
 

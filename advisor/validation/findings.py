@@ -31,7 +31,7 @@ class Findings:
         runs: Every run, in the order of files and lines.
         selection: What evaluation does with each of them.
         evaluation: Each family predicted without it.
-        validation: Runs of advice, predicted by a model fitted to all other runs.
+        validation: Runs of advice, predicted by a model fitted to runs of other job sets.
         power: How far power and activity are off, each family predicted without it.
         memory: How far memory is off, likewise, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
@@ -57,8 +57,7 @@ class Findings:
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
     profiles, runs = measured(folder)
-    advised = {run.id for run in runs if run.purpose == "validation"}
-    others = [run for run in runs if run.id not in advised and run.repeats not in advised]
+    others = of_other_sets(runs)
     advice = [run for run in of_pace(runs) if run.purpose == "validation"]
     playback = Playback(gpu)
     model = fit(profiles, others, gpu, playback)
@@ -83,6 +82,17 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models)),
     )
+
+
+def of_other_sets(runs: Sequence[Run]) -> list[Run]:
+    """Those of `runs` that are no advice, repeat none, and share none of its job sets."""
+    advice = [run for run in runs if run.purpose == "validation"]
+    ids, sets = {run.id for run in advice}, {_jobs(run) for run in advice if len(run.tenants) > 1}
+    return [run for run in runs if not {run.id, run.repeats} & ids and _jobs(run) not in sets]
+
+
+def _jobs(run: Run) -> tuple[str, ...]:
+    return tuple(sorted(tenant.workload.name for tenant in run.tenants))
 
 
 def _unseen(

@@ -5,7 +5,7 @@ import pytest
 from advisor.gpu.catalogue import gpu
 from advisor.running.cores import allowed_cores
 from advisor.validation.data_card import blocks
-from advisor.validation.findings import findings, measured
+from advisor.validation.findings import findings, measured, of_other_sets
 from advisor.validation.plots import plots
 from advisor.validation.report import GPU, ROOT, card_text, filled, readme_text, report_text
 from advisor.validation.selection import select
@@ -56,10 +56,10 @@ def test_no_set_of_jobs_that_was_validated_is_among_the_fitted_runs(found):
     def jobs(run):
         return tuple(sorted(tenant.workload.name for tenant in run.tenants))
 
-    advised = {run.id for run in found.runs if run.purpose == "validation"}
-    others = [run for run in found.runs if not {run.id, run.repeats} & advised]
-    fitted = {jobs(run) for run in others if len(run.tenants) > 1}
+    taught = of_other_sets(found.runs)
+    fitted = {jobs(run) for run in taught if len(run.tenants) > 1}
     validated = {jobs(each.run) for each in found.validation if len(each.jobs) > 1}
+    assert len(taught) > 600
     assert validated.isdisjoint(fitted)
 
 
