@@ -71,12 +71,12 @@ def test_without_any_energy_the_ranking_says_what_it_goes_by_instead():
 
 
 def test_every_plan_under_a_cap_is_compared_with_serial_under_the_same_cap():
-    advised = ranked(BOTH, H200, UnderCap(Metered(), H200, 150), "throughput")
-    assert {plan.prediction.power_cap_w for plan in advised.plans} == {150}
-    assert "power cap of 150 W: not measured on this GPU: translated from V100 and A40" in answer(
+    advised = ranked(BOTH, H200, UnderCap(Metered(), H200, 240), "throughput")
+    assert {plan.prediction.power_cap_w for plan in advised.plans} == {240}
+    assert "power cap of 240 W: not measured on this GPU: translated from V100 and A40" in answer(
         advised
     )
-    assert advised.best.commands[0] == "sudo nvidia-smi -i 0 --power-limit=150"
+    assert advised.best.commands[0] == "sudo nvidia-smi -i 0 --power-limit=240"
     assert "--power-limit=700 " in advised.best.commands[-1]
     serial = cost(advised.serial, "throughput")
     assert serial.p50 == pytest.approx(1 / advised.serial.prediction.weighted_speedup)
