@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.at_once import at_once
 from advisor.prediction.features import features
 from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
-from advisor.prediction.rehearsal import Physics, Replayed, rehearse, with_doubts
+from advisor.prediction.rehearsal import Physics, Replayed, rehearse, ways, with_doubts
 from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -19,6 +20,9 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 
 Bools = NDArray[np.bool_]
+
+# Constants that suit long replays suit these, too.
+_TO_COMPARE = Effort(events=20_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +135,20 @@ class Playback:
         return with_doubts(partial(self.replayed_s, shared), shared.sharing, physics)
 
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
-        """Mean absolute log error of replay alone over the jobs of `runs` that tell of sharing."""
+        """Mean absolute log error of a replay alone over the jobs of `runs` that tell of sharing."""
+        replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
         logs = [
             np.abs(np.log(shared.measured_s / replayed))[shared.telling]
-            for shared in runs
-            if (replayed := self.replayed_s(shared, physics)) is not None
+            for shared, replayed in zip(runs, replays, strict=True)
+            if replayed is not None
         ]
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
     def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
         """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
+        at_once(lambda way: self.replayed_s(*way), [
+            (shared, *way) for shared in runs for way in ways(shared.sharing, physics)
+        ])  # fmt: skip
         played = [(index, shared, replayed) for index, shared in enumerate(runs)
                   if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip
         rows = Rows(

@@ -19,7 +19,7 @@ from advisor.prediction.script import Floats
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
 from advisor.workload.profile import Profile
 
-# Which of several is best shows in a fifth of a replay; see `benchmarks/distilled_regret.py`.
+# Which of several is best shows in a small part of a replay; see `benchmarks/distilled_regret.py`.
 _TO_CHOOSE = Effort(events=4_000)
 
 

@@ -132,12 +132,19 @@ class Replayed:
 
 
 # How far answers move is all that is asked of these replays.
-_BRIEFLY = Effort(events=8_000)
+_BRIEFLY = Effort(steps=2.0, events=20_000)
 
 
 def _doubts(physics: Physics) -> tuple[Physics, Physics]:
     """`physics` with more SMs ceded, and with blocks packed more closely."""
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
+
+
+def ways(sharing: Naive | Mps, physics: Physics) -> list[tuple[Physics, Effort]]:
+    """What `with_doubts` replays; `physics` as it is comes first."""
+    if isinstance(sharing, Naive):  # no doubt bears on taking turns
+        return [(physics, Effort())]
+    return [(physics, Effort()), *((each, _BRIEFLY) for each in _doubts(physics))]
 
 
 def with_doubts(
@@ -146,14 +153,11 @@ def with_doubts(
     physics: Physics,
 ) -> Replayed | None:
     """What `replayed_s` says of a mix, and how it moves with the physics; None as it is."""
-    if isinstance(sharing, Naive):  # no doubt bears on taking turns
-        steps_s = replayed_s(physics, Effort())
-        return None if steps_s is None else Replayed(steps_s, steps_s, steps_s)
-    ways = [(physics, Effort()), *((each, _BRIEFLY) for each in _doubts(physics))]
-    steps_s, *moved = at_once(lambda way: replayed_s(*way), ways)
+    steps_s, *moved = at_once(lambda way: replayed_s(*way), ways(sharing, physics))
     if steps_s is None:
         return None
-    return Replayed(steps_s, *(steps_s if each is None else each for each in moved))
+    ceding_s, packing_s = (steps_s if each is None else each for each in moved or (None, None))
+    return Replayed(steps_s, ceding_s, packing_s)
 
 
 def alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
