@@ -135,7 +135,7 @@ class Playback:
         return with_doubts(partial(self.replayed_s, shared), shared.sharing, physics)
 
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
-        """Mean absolute log error of a replay alone over the jobs of `runs` that tell of sharing."""
+        """Mean absolute log error of replay alone over jobs of `runs` that tell of sharing."""
         replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
         logs = [
             np.abs(np.log(shared.measured_s / replayed))[shared.telling]

@@ -97,6 +97,7 @@ def section(found: Findings, folder: Path = _BENCHMARKS) -> str:
         *_hosts(found),
         *_pauses(found.completions),
         *_chosen(found, folder),
+        *_mixes(found.completions),
     ])  # fmt: skip
 
 
@@ -115,6 +116,22 @@ def finish_rows(
             counts = (_WORDS[mode], str(len(of_mode.runs)), str(of_mode.jobs))
             rows.append((*counts, *map(percent, shares)))
     return rows
+
+
+def _mixes(runs: Sequence[CompletionComparison]) -> Iterator[str]:
+    """The errors of the mixes that ran to be simulated, and not to be chosen from."""
+    chosen_from = {id(run) for panel in panels(runs) for run in panel}
+    mixes = [run for run in runs if id(run) not in chosen_from]
+    errors = [
+        f"{_WORDS[mode]} {percent(done.makespan)} and {percent(done.completion)}"
+        for mode in MODES
+        if (done := finished(mixes, mode)).runs
+    ]
+    if errors and chosen_from:
+        yield (
+            f"In the {len(mixes)} runs that are of no such set, makespan and completion times are "
+            f"off by: {', '.join(errors)}."
+        )
 
 
 def _hosts(found: Findings) -> Iterator[str]:
