@@ -8,7 +8,7 @@ from advisor.workload.profile import Profile
 
 # Fitting sees a profile anew for each run, on the host of that run, and asks of the same few
 # hundred runs again and again; of all runs they need not be kept.
-_MOST = 4096
+_MOST = 2048
 
 _Rest = ParamSpec("_Rest")
 _Found = TypeVar("_Found")
