@@ -40,7 +40,8 @@ def slowed(profiles: Sequence[Profile], limits: Floats, job: int, model: Model) 
         replayed = rehearse(profiles, sharing, GPU, model.physics)
         assert replayed is not None, "the profiles that come with advisor have traces"
         steps.append((step_intervals(profiles, sharing, GPU, model)[job].p50, replayed[job]))
-    return np.asarray(np.log(np.divide(*steps)))
+    raised, lower_s = np.array(steps)
+    return np.asarray(np.log(raised / lower_s))
 
 
 def main() -> None:
