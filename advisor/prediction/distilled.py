@@ -159,7 +159,8 @@ def _slowdowns(
         np.maximum(hidden, 0, out=hidden)
         hidden = hidden @ weights + bias
     # The limits grow along the row, so this is the best of all that are not above each.
-    curves = np.minimum.accumulate(hidden.reshape(len(others), -1).astype(np.float64), axis=1)
+    curves = hidden.reshape(len(others), grid.shape[1]).astype(np.float64)
+    curves = np.minimum.accumulate(curves, axis=1)
     if not limited:
         return np.asarray(np.maximum(curves[:, 0], 0.0))
     below, part = _places(crowds.limits[there])

@@ -102,6 +102,12 @@ def test_empty_places_change_no_answer(model, jobs):
     assert wide[[1, 3]] == pytest.approx(full, rel=1e-5)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rows", [np.empty((0, 3), dtype=int), [[-1, -1, -1]]])
+def test_of_no_job_nothing_is_said(model, jobs, mode, rows):
+    assert np.isnan(model.distilled.steps(jobs, crowds(rows), mode)).all()
+
+
 def test_thousands_of_mixes_are_answered_as_each_of_them_alone(model, jobs):
     random = np.random.default_rng(1)
     limits = random.choice(np.array(LIMIT_GRID, dtype=float), (1000, 3))
