@@ -50,21 +50,22 @@ class Bounds:
             return nobody, nobody
         most, total = self.least(rooms[1:])
         own_most, own_total = self._best[rooms[0]]
-        _, chosen, left = self.sets.pairs
+        _, _, left = self.sets.pairs
         starts = self.sets.first_pairs
-        largest = np.maximum(own_most[chosen], most[left])
+        largest = np.maximum(own_most, most[left])
         return (
             np.minimum.reduceat(largest, starts),
-            np.minimum.reduceat(own_total[chosen] + total[left], starts),
+            np.minimum.reduceat(own_total + total[left], starts),
         )
 
     @cached_property
     def _best(self) -> dict[Room, tuple[Floats, Floats]]:
-        """The least of each number over the ways to share a room, each shape (sets,)."""
+        """The least of each number over the ways to share a room, each shape (pairs,)."""
+        _, chosen, _ = self.sets.pairs
         return {
             room: (
-                np.minimum.reduce([own.most for _, own in ways]),
-                np.minimum.reduce([own.total for _, own in ways]),
+                np.minimum.reduce([own.most for _, own in ways])[chosen],
+                np.minimum.reduce([own.total for _, own in ways])[chosen],
             )
             for room, ways in self.worths.items()
         }

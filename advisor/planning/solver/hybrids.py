@@ -8,8 +8,9 @@ and the first is the best of all.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,6 @@ class Hybrids:
 
     def in_order(self, state: int) -> Iterator[Cutting]:
         """Every plan for the jobs of `state`, cheapest first."""
-        heap: list[tuple[float, float, int, _Siblings | _Open, int]] = []
         ticket = count()
 
         def push(siblings: _Siblings, at: int) -> None:
@@ -91,10 +91,13 @@ class Hybrids:
                 costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
                 heappush(heap, (*costs, next(ticket), siblings, at))
 
-        first, second = self._roots
-        for at in np.flatnonzero(np.isfinite(first[:, state])).tolist():
-            costs = float(first[at, state]), float(second[at, state])
-            heappush(heap, (*costs, next(ticket), _Open(self.bounds.cuts[at], state), 0))
+        first, second = (each[:, state].tolist() for each in self._roots)
+        heap: list[tuple[float, float, int, _Siblings | _Open, int]] = [
+            (cost, then, next(ticket), _Open(cut, state), 0)
+            for cost, then, cut in zip(first, second, self.bounds.cuts, strict=True)
+            if isfinite(cost)
+        ]
+        heapify(heap)
         while heap:
             cost, _, _, seen, at = heappop(heap)
             if isinstance(seen, _Siblings):

@@ -23,6 +23,9 @@ from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.simulation.energy import idle_power_w
 from advisor.simulation.repartition import MIG_MODE_S, repartition_s
 
+# By how the GPU is set up now, and whether it ever was cut up: what all teams until now cost.
+_Reached = dict[tuple[int, bool], list[Label]]
+
 
 @dataclass(frozen=True, slots=True)
 class Phased:
@@ -59,31 +62,36 @@ class _Phases:
 
     def best(self, most: int) -> list[Phased]:
         """As `phased`."""
-        reached: dict[int, dict[tuple[int, bool], list[Label]]] = {
-            0: {(-1, False): [Label(0.0, 0.0, ())]}
-        }
-        size = self.space.jobs_in
-        for done in sorted((0, *self.teams), key=size):
-            if done == self.state:
-                break
-            for (mark, cut), labels in reached.get(done, {}).items():
-                for team in self._next(done):
-                    own = reached.setdefault(done + team.state, {})
-                    kept = own.setdefault((team.mark, cut or team.cut), [])
-                    for label in labels:
-                        pause_s = self._pause_s(label, team, mark)
-                        left = self.jobs - size(done)
-                        keep(kept, self._extended(label, team, pause_s, left))
+        reached: dict[int, _Reached] = {0: {(-1, False): [Label(0.0, 0.0, ())]}}
+        for done in sorted((0, *self.teams), key=self.space.jobs_in):
+            if done in reached and done != self.state:
+                self._go_on(done, reached)
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
         found = [Phased(self._price(each), each.teams) for each in ends]
         found.sort(key=lambda each: each.cost)
         sure = next((each for each in found if not any(team.cut for team in each.teams)), None)
         return [each for at, each in enumerate(found) if at < most or each is sure]
 
+    def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
+        """Add what any team that is left may come to, next after the jobs of the state `done`."""
+        left = self.jobs - self.space.jobs_in(done)
+        ahead = [
+            (team, team.mark, team.cut, reached.setdefault(done + team.state, {}))
+            for team in self._next(done)
+        ]
+        for (mark, cut), labels in reached[done].items():
+            for team, own, cut_up, after in ahead:
+                key = own, cut or cut_up
+                if (kept := after.get(key)) is None:
+                    kept = after[key] = []
+                pause_s = self._pause_s(labels[0], team, mark)
+                for label in labels:
+                    keep(kept, self._extended(label, team, pause_s, left))
+
     def _next(self, done: int) -> Iterator[Team]:
         """Teams of jobs that are left; all of them at once make no phases."""
         inside, _ = self.space.sets.inside(self.state - done)
-        for state in dict.fromkeys(map(int, self.space.sets.state[inside])):
+        for state in dict.fromkeys(self.space.sets.state[inside].tolist()):
             if state and state != self.state:
                 yield from self.teams[state]
 

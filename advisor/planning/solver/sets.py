@@ -81,10 +81,14 @@ class Sets:
         """Where the pairs of each state begin, shape (states,)."""
         return np.searchsorted(self.pairs[0], np.arange(self.states))
 
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the pairs of each state begin, and where the last ones end."""
+        return [*self.first_pairs.tolist(), len(self.pairs[0])]
+
     def inside(self, state: int) -> tuple[Indices, Indices]:
         """The sets in a state, and what each leaves of it."""
-        ends = [*self.first_pairs, len(self.pairs[0])]
-        own = slice(ends[state], ends[state + 1])
+        own = slice(*self._ends[state : state + 2])
         return self.pairs[1][own], self.pairs[2][own]
 
     @cached_property

@@ -58,6 +58,7 @@ class Space:
             question.predictor, question.gpu, margin, question.level, self.sets
         )
         self._fates: dict[Option, Fates] = {}
+        self._worths: dict[tuple[Option, int], Worth] = {}
         self._hybrids: dict[int, Hybrids] = {}
 
     def fate(self, option: Option) -> Fates:
@@ -68,8 +69,11 @@ class Space:
 
     def worth(self, option: Option, jobs: int) -> Worth:
         """Of every set under `option`, where `jobs` run at once on the GPU."""
-        awake_w, objective = self.source.awake_w, self.question.objective
-        return worth(self.fate(option), self.sets, objective, awake_w, jobs)
+        if (found := self._worths.get((option, jobs))) is None:
+            awake_w, objective = self.source.awake_w, self.question.objective
+            found = worth(self.fate(option), self.sets, objective, awake_w, jobs)
+            self._worths[option, jobs] = found
+        return found
 
     def on_instances(self, state: int) -> Iterator[Cutting]:
         """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""

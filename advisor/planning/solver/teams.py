@@ -52,9 +52,11 @@ class Label(NamedTuple):
 
 def keep(kept: list[Label], label: Label) -> None:
     """Add `label` unless another is no worse in anything, and drop those that it beats."""
-    if any(each.cost <= label.cost and each.worst <= label.worst for each in kept):
-        return
-    kept[:] = [each for each in kept if each.cost < label.cost or each.worst < label.worst]
+    cost, worst, _ = label
+    for each in kept:  # no generator: most labels are looked at once, and dropped
+        if each.cost <= cost and each.worst <= worst:
+            return
+    kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
     kept.append(label)
     if len(kept) > _MOST_KEPT:
         kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
