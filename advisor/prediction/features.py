@@ -56,8 +56,7 @@ def features(
     )
     company = np.column_stack([columns[name] for name in IN_COMPANY])
     own = np.stack([traits(each, gpu) for each in profiles])
-    weights = jobs.busy * speed
-    mates = np.column_stack([_mean_of_mates(column, weights) for column in own.T])
+    mates = _mean_of_mates(np.ascontiguousarray(own.T), jobs.busy * speed).T
     return np.hstack([company, own, mates])
 
 
@@ -156,10 +155,12 @@ def _kernel_us(profile: Profile) -> float:
 
 
 def _of_mates(values: Floats) -> Floats:
-    return np.asarray(values.sum() - values)
+    """Sum over the other jobs, shape (..., jobs) as of `values`."""
+    return np.asarray(values.sum(axis=-1, keepdims=True) - values)
 
 
 def _mean_of_mates(values: Floats, weights: Floats) -> Floats:
-    if len(values) == 1:
+    """Likewise their mean, by the jobs' `weights`; of a job alone, its own value."""
+    if len(weights) == 1:
         return values
     return np.asarray(_of_mates(values * weights) / np.maximum(_of_mates(weights), 1e-9))
