@@ -20,6 +20,7 @@ from advisor.planning.solver.proposed import unsearched
 from advisor.planning.solver.space import Question
 from advisor.planning.tried import tried
 from advisor.prediction.answer import MixPrediction
+from advisor.prediction.one_thread import one_thread
 from advisor.sharing import Serial
 from advisor.simulation.energy import Level
 from advisor.workload.job import Job
@@ -54,7 +55,8 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     _check_each_fits(serial.prediction)
     ranked_by, note = possible([serial], objective)
     question = replace(question, objective=ranked_by)
-    seen = tried(judge, question)
+    with one_thread():
+        seen = tried(judge, question)
     kept = in_order([serial, *seen.forecasts], question)
     plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(

@@ -1,7 +1,9 @@
 """Products of small matrices, without threads that wait for each other."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from typing import Any
 
 
@@ -13,11 +15,23 @@ def _pools() -> Any:
     return ThreadpoolController()
 
 
-def one_thread() -> AbstractContextManager[None]:
+# Held by whoever asked first: what others ask meanwhile holds already.
+_HELD = Lock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
     """Meanwhile numpy's products take one thread.
 
     On a machine with other work the threads of a small product wait for each other for several
-    times as long as they save on an idle one.
+    times as long as they save on an idle one. To ask for it takes as long as a small product, so
+    who makes many of them asks once, around them all.
     """
-    limited: AbstractContextManager[None] = _pools().limit(limits=1, user_api="blas")
-    return limited
+    if not _HELD.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _pools().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _HELD.release()
