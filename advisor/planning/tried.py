@@ -10,6 +10,7 @@ from advisor.planning.search import best_limits
 from advisor.planning.solver.judging import Judge, as_asked
 from advisor.planning.solver.proposed import proposed
 from advisor.planning.solver.space import Question
+from advisor.prediction.at_once import begun
 from advisor.sharing import Mps, Naive, Serial, Sharing
 
 
@@ -37,9 +38,12 @@ def tried(judge: Judge, question: Question) -> Tried:
     """
     jobs, one_by_one = judge.jobs, as_asked(len(judge.jobs), Serial())
     sharings, left_out, passed_over = _shared(judge.mixes(one_by_one), question)
+    plain = [as_asked(len(jobs), each) for each in sharings]
+    first = begun(judge.foreseen, plain)  # they are replayed while the others are looked for
     more = proposed(jobs, question)
-    setups = list(dict.fromkeys((*(as_asked(len(jobs), each) for each in sharings), *more.setups)))
-    judged = [judge.foreseen(each) for each in setups]
+    setups = list(dict.fromkeys((*plain, *more.setups)))
+    rest = begun(judge.foreseen, setups[len(plain) :])
+    judged = [*first(), *rest()]
     found = [each for each in judged if isinstance(each, Forecast)]
     left_out += [*more.left_out, *(each for each in judged if isinstance(each, LeftOut))]
     if question.conditions.power_caps:

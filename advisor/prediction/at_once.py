@@ -1,4 +1,4 @@
-"""Replays on several cores at once: what is compiled lets other threads run."""
+"""Work on several cores at once: what is compiled lets other threads run."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +12,8 @@ _Answer = TypeVar("_Answer")
 
 
 @cache
-def _workers(cores: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores, thread_name_prefix="replay")
+def _workers(cores: int, what: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores, thread_name_prefix=what)
 
 
 def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> list[_Answer]:
@@ -21,4 +21,18 @@ def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> lis
     cores = len(allowed_cores())
     if min(cores, len(asked)) < 2:
         return [answer(each) for each in asked]
-    return list(_workers(cores).map(answer, asked))
+    return list(_workers(cores, "replay").map(answer, asked))
+
+
+def begun(
+    answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]
+) -> Callable[[], list[_Answer]]:
+    """As `at_once`, while the caller goes on: what is returned waits for the answers.
+
+    `answer` may ask at once itself, but begin nothing.
+    """
+    cores = len(allowed_cores())
+    if cores < 2:
+        return lambda: [answer(each) for each in asked]
+    coming = [_workers(cores, "ahead").submit(answer, each) for each in asked]
+    return lambda: [each.result() for each in coming]

@@ -5,7 +5,7 @@ from threading import Barrier
 import pytest
 
 from advisor.prediction import at_once as module
-from advisor.prediction.at_once import at_once
+from advisor.prediction.at_once import at_once, begun
 
 
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
@@ -24,3 +24,17 @@ def test_what_goes_wrong_with_one_question_is_told(monkeypatch):
     monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 / number, [1, 0])
+
+
+@pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
+def test_what_was_begun_is_answered_in_order_and_may_ask_at_once_itself(monkeypatch, cores):
+    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
+    waited = begun(lambda most: at_once(lambda number: number**2, range(most)), range(20))
+    assert waited() == [[number**2 for number in range(most)] for most in range(20)]
+
+
+def test_who_began_something_goes_on_meanwhile(monkeypatch):
+    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    both = Barrier(2, timeout=60)
+    waited = begun(lambda _: both.wait(), "a")
+    assert sorted([both.wait(), *waited()]) == [0, 1]
