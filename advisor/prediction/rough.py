@@ -20,7 +20,7 @@ from advisor.prediction.power import Law, is_half
 from advisor.prediction.rehearsal import limit_shares
 from advisor.prediction.remembered import once_a_mix
 from advisor.prediction.script import Floats, on_part, script
-from advisor.prediction.summary import FIXED, LIMIT_GRID, Summaries, fixed_of, summaries
+from advisor.prediction.summary import FIXED, LIMIT_GRID, Summaries, fixed_of, joined, summaries
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
@@ -63,19 +63,32 @@ class Rough:
     model: Model
     mps_server_mib: float
 
-    def steps(self, tenancy: Tenancy, places: _Places) -> Floats:
-        """Seconds of a step of each job, shape (sets, places); NaN where a place is empty.
+    def steps(self, asked: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
+        """Seconds of a step of each job, each shape (sets, places); NaN where a place is empty.
 
         Args:
-            tenancy: Where and how.
-            places: Which profile is in each place of a set, -1 for none, likewise.
+            asked: Where and how, and which profile is in each place of a set, -1 for none, each
+                of as many places.
         """
         distilled = self.model.distilled
         assert distilled is not None, "without one there are no rough answers"
-        jobs = self._summaries(tenancy.room)
-        limits = np.full(places.shape, tenancy.limit or 100.0)
-        mode = tenancy.mode if tenancy.mode in distilled.nets else "mps"
-        return distilled.steps(jobs, Crowds(places, limits), mode)
+        modes = [each.mode if each.mode in distilled.nets else "mps" for each, _ in asked]
+        found: dict[int, Floats] = {}
+        for mode in dict.fromkeys(modes):
+            chosen = [at for at, other in enumerate(modes) if other == mode]
+            steps_s = distilled.steps(*self._joined([asked[at] for at in chosen]), mode)
+            ends = np.cumsum([len(asked[at][1]) for at in chosen])
+            found |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
+        return [found[at] for at in range(len(asked))]
+
+    def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, Crowds]:
+        """All sets as crowds of jobs that differ from room to room."""
+        rooms = list(dict.fromkeys(tenancy.room for tenancy, _ in asked))
+        jobs = [self._summaries(each) for each in rooms]
+        first = {room: at * len(self.profiles) for at, room in enumerate(rooms)}
+        places = [np.where(each < 0, each, each + first[tenancy.room]) for tenancy, each in asked]
+        limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in asked]
+        return joined(jobs), Crowds(np.concatenate(places), np.concatenate(limits))
 
     def fits(
         self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float

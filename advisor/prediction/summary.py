@@ -48,6 +48,15 @@ class Summaries:
     fixed: Floats
 
 
+def joined(parts: Sequence[Summaries]) -> Summaries:
+    """The jobs of `parts` one after another."""
+    return Summaries(
+        step_s=np.concatenate([each.step_s for each in parts]),
+        limited=np.concatenate([each.limited for each in parts]),
+        fixed=np.concatenate([each.fixed for each in parts]),
+    )
+
+
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
     """What is seen of `profiles`; None where one has no kernel trace or no counters."""

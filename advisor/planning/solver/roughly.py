@@ -1,8 +1,10 @@
 """A source that asks the distilled predictor: quick, and no better than it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.gpu.layouts import profile_of
 from advisor.planning.limits import MAX_OOM_PROBABILITY
@@ -11,6 +13,7 @@ from advisor.planning.solver.sets import Sets
 from advisor.planning.solver.table import Answers, Option
 from advisor.prediction import instances
 from advisor.prediction.rough import Rough, Tenancy
+from advisor.prediction.script import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,28 @@ class Roughly:
     def awake_w(self) -> float:
         return self.rough.model.power.awake_w
 
-    def answers(self, option: Option, sets: Sets) -> Answers:
-        """As of every source."""
-        tenancy = self._tenancy(option)
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """As of every source; all are looked at together, for sets may be few."""
+        tenancies = [self._tenancy(each) for each in options]
+        fits = [self._fit(each, sets) for each in tenancies]
+        # With a set that fits, every part of it does.
+        crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
+        answered = self.rough.steps(crowds)
+        return [
+            self._answers(tenancy, sets, fit, steps_s)
+            for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
+        ]
+
+    def _fit(self, tenancy: Tenancy, sets: Sets) -> NDArray[np.bool_]:
         fits = self.rough.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
         fits[0] = True
-        steps_s = np.ones(sets.counts.shape)
-        asked = np.flatnonzero(fits)  # with a set that fits, every part of it does
-        places = sets.places[asked]
-        answered = self.rough.steps(tenancy, places)
+        return fits
+
+    def _answers(
+        self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
+    ) -> Answers:
+        """From seconds of a step of each job of the sets that fit, shape (fitting sets, places)."""
+        steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
         rows, columns = np.nonzero(places >= 0)
         steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
         return Answers(

@@ -12,7 +12,7 @@ from advisor.planning.plan import Objective, Predicts
 from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
 from advisor.planning.solver.bounds import Bounds
 from advisor.planning.solver.hybrids import Cutting, Hybrids
-from advisor.planning.solver.rooms import Cut, Room, cuts
+from advisor.planning.solver.rooms import WHOLE, Cut, Room, cuts
 from advisor.planning.solver.roughly import roughly
 from advisor.planning.solver.seating import signature
 from advisor.planning.solver.sets import Indices, Sets, sets_of
@@ -64,7 +64,9 @@ class Space:
     def fate(self, option: Option) -> Fates:
         """What comes of every set under `option`."""
         if option not in self._fates:
-            self._fates[option] = fates(option, self.sets, self.source, self.rules)
+            rooms = [WHOLE] if option.room == WHOLE else self._rooms
+            together = [each for room in rooms for each in options(room)]
+            self._fates |= fates(together, self.sets, self.source, self.rules)
         return self._fates[option]
 
     def worth(self, option: Option, jobs: int) -> Worth:
@@ -102,9 +104,8 @@ class Space:
         return self._hybrids[jobs]
 
     def _bounds(self, jobs: int) -> Bounds:
-        rooms = dict.fromkeys(room for cut in self._cuts for room in cut.rooms)
         worths = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
-                  for room in rooms}  # fmt: skip
+                  for room in self._rooms}  # fmt: skip
         return Bounds(self.sets, self._cuts, worths)
 
     def jobs_in(self, state: int) -> int:
@@ -135,6 +136,11 @@ class Space:
     def _cuts(self) -> tuple[Cut, ...]:
         gpu = self.question.gpu
         return cuts(gpu) if gpu.mig and self.question.conditions.root else ()
+
+    @cached_property
+    def _rooms(self) -> list[Room]:
+        """Of all cuts, each once."""
+        return list(dict.fromkeys(room for cut in self._cuts for room in cut.rooms))
 
     @cached_property
     def _homes(self) -> dict[str, NDArray[np.bool_]]:

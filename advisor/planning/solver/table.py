@@ -63,8 +63,8 @@ class Source(Protocol):
     def awake_w(self) -> float:
         """Power of a GPU that runs anything, without what its jobs add."""
 
-    def answers(self, option: Option, sets: Sets) -> Answers:
-        """For every set of `sets`; the empty one fits."""
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """Under each of `options`, for every set of `sets`; the empty one fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,11 @@ class Asked:
     level: Level
     awake_w: float
 
-    def answers(self, option: Option, sets: Sets) -> Answers:
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
         """As `Source.answers`."""
+        return [self._answers(each, sets) for each in options]
+
+    def _answers(self, option: Option, sets: Sets) -> Answers:
         steps_s = np.ones(sets.counts.shape)
         added_w = np.zeros(sets.counts.shape)
         fits = np.ones(len(sets.counts), dtype=bool)
@@ -133,9 +136,15 @@ class Fates:
     steps_s: Floats
 
 
-def fates(option: Option, sets: Sets, source: Source, forbidding: Sequence[Rule]) -> Fates:
-    """What comes of every set of `sets` under `option`."""
-    found = source.answers(option, sets)
+def fates(
+    options: Sequence[Option], sets: Sets, source: Source, forbidding: Sequence[Rule]
+) -> dict[Option, Fates]:
+    """What comes of every set of `sets` under each of `options`."""
+    answers = zip(options, source.answers(options, sets), strict=True)
+    return {option: _fates(option, sets, found, forbidding) for option, found in answers}
+
+
+def _fates(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Fates:
     there = sets.counts > 0
     ends_s, added_j = _until_the_end(found, sets)
     alone_s = np.array([job.profile.step_s for job in sets.variants])
