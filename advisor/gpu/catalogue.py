@@ -1,7 +1,7 @@
 """GPU models and their MIG tables, as data with sources: `catalogue.json` beside this file."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -69,7 +69,11 @@ class Gpu:
     max_mps_clients: int
     memory_slices: int
     mig: tuple[MigProfile, ...]
-    sources: dict[str, str] = field(hash=False)
+    sources: dict[str, str]
+
+    def __hash__(self) -> int:
+        """Of what tells GPUs apart: answers are remembered by their GPU, and asked for often."""
+        return hash((self.key, self.sms))
 
     @property
     def usable_mib(self) -> int:

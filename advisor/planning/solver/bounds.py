@@ -39,9 +39,9 @@ class Bounds:
 
     def least(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
         """What each state costs at least in `rooms`: largest and sum, each shape (states,)."""
-        if rooms not in self._known:
-            self._known[rooms] = self._worked_out(rooms)
-        return self._known[rooms]
+        if (found := self._known.get(rooms)) is None:
+            found = self._known[rooms] = self._worked_out(rooms)
+        return found
 
     def _worked_out(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
         if not rooms:

@@ -67,7 +67,7 @@ class _Phases:
             if done in reached and done != self.state:
                 self._go_on(done, reached)
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
-        found = [Phased(self._price(each), each.teams) for each in ends]
+        found = [Phased(self._price(each.cost, each.worst), each.teams) for each in ends]
         found.sort(key=lambda each: each.cost)
         sure = next((each for each in found if not any(team.cut for team in each.teams)), None)
         return [each for at, each in enumerate(found) if at < most or each is sure]
@@ -86,7 +86,7 @@ class _Phases:
                     kept = after[key] = []
                 pause_s = self._pause_s(labels[0], team, mark)
                 for label in labels:
-                    keep(kept, self._extended(label, team, pause_s, left))
+                    keep(kept, *self._extended(label, team, pause_s, left), label, team)
 
     def _next(self, done: int) -> Iterator[Team]:
         """Teams of jobs that are left; all of them at once make no phases."""
@@ -95,34 +95,33 @@ class _Phases:
             if state and state != self.state:
                 yield from self.teams[state]
 
-    def _extended(self, label: Label, team: Team, pause_s: float, left: int) -> Label:
-        """`label` and one team more after a pause, where `left` jobs had not ended before it."""
-        teams = (*label.teams, team)
+    def _extended(self, label: Label, team: Team, pause_s: float, left: int) -> tuple[float, float]:
+        """What `label` costs with one team more after a pause, `left` jobs not having ended."""
         match self.objective:
             case "makespan":
-                return Label(label.cost + pause_s + team.time_s, 0.0, teams)
+                return label.cost + pause_s + team.time_s, 0.0
             case "mean-completion":
                 waits_s = pause_s * left + team.time_s * (left - team.jobs)
-                return Label(label.cost + team.cost + waits_s, 0.0, teams)
+                return label.cost + team.cost + waits_s, 0.0
             case "energy":
-                return Label(label.cost + team.cost + self.idle_w * pause_s, 0.0, teams)
+                return label.cost + team.cost + self.idle_w * pause_s, 0.0
             case "deadlines":
                 start_s = label.cost + pause_s
                 late = max(((start_s + end) / due for end, due in team.due), default=0.0)
-                return Label(start_s + team.time_s, max(label.worst, late), teams)
+                return start_s + team.time_s, max(label.worst, late)
             case _:
-                return Label(label.cost + team.cost, max(label.worst, team.worst), teams)
+                return label.cost + team.cost, max(label.worst, team.worst)
 
-    def _price(self, label: Label) -> float:
+    def _price(self, cost: float, worst: float) -> float:
         match self.objective:
             case "makespan" | "energy" | "energy-epoch" | "energy-example":
-                return label.cost
+                return cost
             case "mean-completion" | "throughput":
-                return label.cost / self.jobs
+                return cost / self.jobs
             case "fairness":
-                return label.cost * label.worst / self.jobs
+                return cost * worst / self.jobs
             case "deadlines":
-                return label.worst
+                return worst
 
     def _pause_s(self, label: Label, team: Team, mark: int) -> float:
         if not label.teams:
@@ -156,8 +155,8 @@ class _Phases:
 
     def _price_alone(self, team: Team) -> float:
         """What a team costs that MIG is left and entered for, in the units of `Hybrids.least`."""
-        label = self._extended(Label(0.0, 0.0, ()), team, 2 * MIG_MODE_S, team.jobs)
-        price = self._price(label)
+        nothing = Label(0.0, 0.0, ())
+        price = self._price(*self._extended(nothing, team, 2 * MIG_MODE_S, team.jobs))
         return price * self.jobs / team.jobs if self._mean else price
 
     @property

@@ -50,14 +50,13 @@ class Label(NamedTuple):
     teams: tuple[Team, ...]
 
 
-def keep(kept: list[Label], label: Label) -> None:
-    """Add `label` unless another is no worse in anything, and drop those that it beats."""
-    cost, worst, _ = label
-    for each in kept:  # no generator: most labels are looked at once, and dropped
+def keep(kept: list[Label], cost: float, worst: float, before: Label, team: Team) -> None:
+    """Add `team` after `before` unless another is no worse in anything, and drop what it beats."""
+    for each in kept:  # no generator: most are looked at once, and dropped
         if each.cost <= cost and each.worst <= worst:
             return
     kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
-    kept.append(label)
+    kept.append(Label(cost, worst, (*before.teams, team)))
     if len(kept) > _MOST_KEPT:
         kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
         kept.pop()
