@@ -24,7 +24,7 @@ class Effort:
     """How long to replay; whatever ends first.
 
     Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
-    not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.7 points worse, and
+    not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
     with twice as many, no better.
 
     Attributes:
