@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 
 import torch
+from torch import library
 
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
@@ -34,11 +35,11 @@ def _forget_torchvision() -> None:
 
 
 # Declarations vanish with the object that made them, hence a name that lives on.
-_declarations: list[torch.library.Library] = []
+_declarations: list[library.Library] = []
 
 
 def _declare_operators() -> None:
-    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    torchvision = library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in ("nms", "qnms"):
-        library.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
-    _declarations.append(library)
+        torchvision.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
+    _declarations.append(torchvision)
