@@ -146,6 +146,7 @@ class Playback:
 
     def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
         """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
+        # Of all runs at once: of one, a long replay keeps a single core busy.
         at_once(lambda way: self.replayed_s(*way), [
             (shared, *way) for shared in runs for way in ways(shared.sharing, physics)
         ])  # fmt: skip
