@@ -9,7 +9,6 @@ import sys
 from types import ModuleType
 
 import torch
-from torch import library
 
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
@@ -35,11 +34,11 @@ def _forget_torchvision() -> None:
 
 
 # Declarations vanish with the object that made them, hence a name that lives on.
-_declarations: list[library.Library] = []
+_declarations: list[torch.library.Library] = []
 
 
 def _declare_operators() -> None:
-    torchvision = library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for operator in ("nms", "qnms"):
-        torchvision.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
-    _declarations.append(torchvision)
+        library.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
+    _declarations.append(library)
