@@ -14,6 +14,7 @@ import numpy as np
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.distilled import COLUMNS, Crowds, Distilled, Net, columns
 from advisor.prediction.model import Model, mode_of
+from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID, summaries
@@ -120,10 +121,9 @@ def learnt(x: Floats, y: Floats) -> Net:
     """A network through `y`, shape (rows,), at `x`, shape (rows, columns)."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits
 
     scaler = StandardScaler().fit(x)
-    with threadpool_limits(1), warnings.catch_warnings():
+    with fitting_in_one_thread(), warnings.catch_warnings():
         # It stops after so many rounds on purpose: what it still learns then is by heart.
         warnings.simplefilter("ignore", ConvergenceWarning)
         network = regressor().fit(scaler.transform(x), y)

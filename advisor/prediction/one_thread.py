@@ -1,7 +1,7 @@
 """Products of small matrices, without threads that wait for each other."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -35,3 +35,16 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         _HELD.release()
+
+
+def fitting_in_one_thread() -> AbstractContextManager[object]:
+    """From this call on, until its end as a context, no library takes more than one thread.
+
+    For hundreds of small systems: threads that wait for each other take up to 50 times longer.
+    Threads of libraries are found only once these are there, and fitting needs scipy.
+    """
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    limited: AbstractContextManager[object] = threadpool_limits(1)
+    return limited

@@ -4,7 +4,6 @@ What scikit-learn and optuna find leaves here as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from advisor.prediction.features import FEATURES
 from advisor.prediction.model import Bounds, Correction, Kernel
 from advisor.prediction.observation import Bools, Rows, Shared
+from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.pace import corrected
 from advisor.prediction.script import Floats
 
@@ -35,7 +35,7 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
     Its interval comes from its errors on those, so it holds for new families as far as they
     differ from the known ones as these do from each other.
     """
-    with _one_thread():
+    with fitting_in_one_thread():
         blocks = tuple(blocks_of(rows, runs))
         kernel = _tuned(rows, blocks)
         log_errors, spreads = _unseen(rows, blocks, kernel)
@@ -133,20 +133,8 @@ def blocks_of(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
 
 def errors_on_unseen(rows: Rows, runs: Sequence[Shared], kernel: Kernel) -> Floats:
     """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
-    with _one_thread():
+    with fitting_in_one_thread():
         return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
-
-
-def _one_thread() -> AbstractContextManager[object]:
-    """For hundreds of small systems: threads that wait for each other take up to 50 times longer.
-
-    Those of scipy are found once it is there, and `_inverse` needs it.
-    """
-    import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
-
-    limited: AbstractContextManager[object] = threadpool_limits(1)
-    return limited
 
 
 def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from advisor.gpu.catalogue import Gpu
 from advisor.prediction.fit import fit
 from advisor.prediction.model import Model
 from advisor.prediction.observation import Playback
+from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.predictor import Predictor
 from advisor.validation.baselines import baselines
 from advisor.validation.comparison import JobComparison, RunComparison, compare
@@ -89,10 +90,7 @@ _here: list[Folds] = []  # of a worker process: the data, sent once and not with
 
 
 def _begin(folds: Folds) -> None:
-    import scipy.linalg  # noqa: F401 - its threads are found once it is there
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)  # one process a core; threads of its own would wait for each other
+    fitting_in_one_thread()  # one process a core; threads of its own would wait for each other
     _here.append(folds)
 
 
