@@ -1,10 +1,10 @@
-"""How often the predictor says that a job slows when its own MPS limit is raised.
+"""That no job is said to slow when its own MPS limit is raised, and how often replay says so.
 
     python benchmarks/raised_limits.py [MIXES]
 
-The distilled predictor, by which limits are searched, never says so; see
-`advisor.prediction.distilled`. The full answer may: each limit is replayed and corrected by
-itself. Mixes of 2 to 7 jobs are drawn, and one job's limit is raised by one step of the grid.
+Each limit replayed by itself, a job may seem to slow a little; what is predicted never does, see
+`advisor.prediction.own_limit`. Mixes of 2 to 7 jobs with profiles are drawn, and one job's limit is
+raised by one step of the grid.
 """
 
 import sys

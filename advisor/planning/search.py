@@ -38,9 +38,12 @@ GRIDS = (
 _REFINED = 16
 # So many of the best by the distilled predictor are replayed for a short time with all jobs
 # running, and so many of the best by that are predicted, from the first step to the last.
-REPLAYED, FORECAST = 32, 3
+REPLAYED, _FORECAST = 16, 3
 # Likewise, where all jobs are copies of one: these hardly gain by limits that differ.
 _OF_COPIES = 4, 2
+# But those that are predicted beside the best take no more than so many replays while all jobs run:
+# up to three for each job that differs in name or limit, or one where all limits are the same.
+_MOST_REPLAYS = 21
 
 # Share of a job's work below which it is done.
 _DUST = 1e-9
@@ -71,10 +74,31 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
     vectors, costs = search.compared()
-    replayed, kept = (REPLAYED, FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
+    replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
     sharings = _different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
-    return Found(tuple(search.replayed(sharings)[:kept]), len(vectors) + len(usual))
+    ordered = search.replayed(sharings)
+    names = [job.name for job in mixes.jobs]
+    return Found(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
+
+
+def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
+    """The first of `ordered`, and others that can be predicted in the time that there is.
+
+    Args:
+        ordered: Limits for each job, the best first.
+        names: Of the jobs; copies have the same.
+        most: How many to keep.
+    """
+    found: list[Mps] = []
+    left = _MOST_REPLAYS
+    for each in ordered:
+        kinds = len(set(zip(names, each.limits, strict=True)))
+        replays = 1 if len(set(each.limits)) == 1 else 3 * kinds
+        if not found or (len(found) < most and replays <= left):
+            found.append(each)
+            left -= replays
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """A small network that has learnt the predictor's answers: thousands of mixes at once.
 
-It is for searching only: what it finds is predicted anew, by replay and correction. A job's mates
-enter as sums, means and maxima, so their order says nothing and copies of a job get one answer.
+It is for searching, and what it finds is predicted anew, by replay and correction; and for what
+lies between two limits that were replayed, see `advisor.prediction.own_limit`. A job's mates enter
+as sums, means and maxima, so their order says nothing and copies of a job get one answer.
 """
 
 from collections.abc import Iterator, Mapping

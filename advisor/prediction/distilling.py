@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.corrected import Mix, Play, by_replay
 from advisor.prediction.distilled import COLUMNS, Crowds, Distilled, Net, columns
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.one_thread import fitting_in_one_thread
-from advisor.prediction.pace import step_intervals
+from advisor.prediction.pace import alone_s
+from advisor.prediction.rehearsal import rehearse
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID, summaries
 from advisor.sharing import Mps, Naive
@@ -28,6 +30,9 @@ _DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
 _MODES = {"naive": 20, "mps": 25, "mps-limits": 55}
 _COPIES = 0.2  # share of mixes in which a workload may come more than once
 _EQUAL = 0.25  # share of the mixes with limits in which all have the same
+
+# The mode whose answers lean on the distilled predictor; see `own_limit`.
+_PREDICTED = "mps-limits"
 
 # With fewer mixes than this, processes take longer to start than they save.
 _WORTH_SPREADING = 300
@@ -66,11 +71,47 @@ def distilled(
         `model` as it is where fewer than two profiles have traces and counters.
     """
     usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
-    jobs = summaries(usable, gpu, model.physics)
-    if jobs is None or len(usable) < 2 or not model.corrections:
+    if len(usable) < 2 or not model.corrections:
         return model
     drawn = draw(lessons, len(usable), sorted(model.corrections))
-    answers = _asked(drawn, partial(_answers, usable, gpu, model), processes)
+    answers = _asked(drawn, partial(_answers, usable, gpu, model, rehearse), processes)
+    return _taught(model, usable, gpu, drawn, answers)
+
+
+def distilled_without(
+    family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: Play
+) -> Model:
+    """As `distilled`, of what predictions take from it, and of no mix with a job of `family`.
+
+    Args:
+        family: Left out.
+        model: Fitted without it.
+        profiles: All, for the same mixes to be drawn whatever is left out.
+        gpu: The GPU of all of them.
+        play: Replays; most mixes are asked about again when another family is left out.
+    """
+    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
+    if len(usable) < 2 or _PREDICTED not in model.corrections:
+        return model
+    drawn = [
+        lesson
+        for lesson in draw(LESSONS, len(usable), sorted(_MODES))
+        if mode_of(lesson.sharing) == _PREDICTED
+        and all(usable[job].workload.family != family for job in lesson.jobs)
+    ]
+    return _taught(model, usable, gpu, drawn, _answers(usable, gpu, model, play, drawn))
+
+
+def _taught(
+    model: Model,
+    usable: Sequence[Profile],
+    gpu: Gpu,
+    drawn: Sequence[Lesson],
+    answers: Sequence[Floats],
+) -> Model:
+    """`model` with a network for each mode that it answered about."""
+    jobs = summaries(usable, gpu, model.physics)
+    assert jobs is not None, "each of them has a trace and counters"
     nets = {}
     for mode in sorted({mode_of(lesson.sharing) for lesson in drawn}):
         told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
@@ -163,15 +204,20 @@ def _asked(
 
 
 def _answers(
-    profiles: Sequence[Profile], gpu: Gpu, model: Model, lessons: Sequence[Lesson]
+    profiles: Sequence[Profile], gpu: Gpu, model: Model, play: Play, lessons: Sequence[Lesson]
 ) -> list[Floats]:
-    """What the predictor says of the steps of each lesson's jobs, in seconds, shape (jobs,)."""
-    return [
-        np.array([
-            each.p50
-            for each in step_intervals(
-                [profiles[job] for job in lesson.jobs], lesson.sharing, gpu, model
-            )
-        ])
-        for lesson in lessons
-    ]  # fmt: skip
+    """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
+    mixed = [tuple(profiles[job] for job in lesson.jobs) for lesson in lessons]
+    answers: dict[int, Floats] = {}
+    for mode in {mode_of(lesson.sharing) for lesson in lessons}:
+        some = [at for at, lesson in enumerate(lessons)
+                if mode_of(lesson.sharing) == mode and len(lesson.jobs) > 1]  # fmt: skip
+        mixes = [Mix(mixed[at], lessons[at].sharing, tuple(range(len(mixed[at])))) for at in some]
+        found = by_replay(mixes, gpu, model, play) if mixes else []
+        assert found is not None, "modes with a correction teach, and jobs with traces"
+        answers |= zip(some, (middle for _, middle, _ in found), strict=True)
+    for at, lesson in enumerate(lessons):
+        if len(lesson.jobs) == 1:
+            step_s = alone_s(mixed[at][0], lesson.sharing, gpu, model, play)
+            answers[at] = np.array([step_s])
+    return [answers[at] for at in range(len(lessons))]

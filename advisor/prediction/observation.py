@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from advisor.prediction.at_once import at_once
 from advisor.prediction.features import features
 from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.model import is_gpu_bound, mode_of
-from advisor.prediction.rehearsal import Physics, Replayed, rehearse, ways, with_doubts
+from advisor.prediction.rehearsal import Physics, Replayed, doubted, rehearse, ways
 from advisor.prediction.replay import Effort
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -123,16 +122,37 @@ class Playback:
         effort: Effort = Effort(),  # noqa: B008 - frozen
     ) -> Floats | None:
         """Steps by replay alone, shape (jobs,); None without traces."""
-        key = (shared.run.id, effort, *physics.bearing_on(shared.sharing))
+        return self._once(shared.run.id, shared.profiles, shared.sharing, physics, effort)
+
+    def play(
+        self,
+        profiles: Sequence[Profile],
+        sharing: Naive | Mps,
+        gpu: Gpu,
+        physics: Physics,
+        effort: Effort,
+    ) -> Floats | None:
+        """As `rehearsal.rehearse`, on the GPU of all runs."""
+        assert gpu == self._gpu, "replays of one GPU are remembered"
+        jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
+        return self._once(jobs, profiles, sharing, physics, effort)
+
+    def _once(
+        self,
+        what: object,
+        profiles: Sequence[Profile],
+        sharing: Naive | Mps,
+        physics: Physics,
+        effort: Effort,
+    ) -> Floats | None:
+        key = (what, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
-            self._replayed[key] = rehearse(
-                shared.profiles, shared.sharing, self._gpu, physics, effort
-            )
+            self._replayed[key] = rehearse(profiles, sharing, self._gpu, physics, effort)
         return self._replayed[key]
 
     def replayed(self, shared: Shared, physics: Physics) -> Replayed | None:
-        """As `rehearsal.with_doubts`."""
-        return with_doubts(partial(self.replayed_s, shared), shared.sharing, physics)
+        """Replayed in all of its `rehearsal.ways`."""
+        return doubted([self.replayed_s(shared, *way) for way in ways(shared.sharing, physics)])
 
     def error(self, runs: Sequence[Shared], physics: Physics) -> float:
         """Mean absolute log error of replay alone over jobs of `runs` that tell of sharing."""

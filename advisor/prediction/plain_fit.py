@@ -6,9 +6,9 @@ import numpy as np
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.corrected import corrected
 from advisor.prediction.model import is_gpu_bound
 from advisor.prediction.observation import Bools, Rows, Shared
-from advisor.prediction.pace import corrected
 from advisor.prediction.plain import COLUMNS, Plain, columns, drawn, seen_by_driver
 from advisor.prediction.regression import blocks_of, bounds_of
 from advisor.prediction.script import Floats

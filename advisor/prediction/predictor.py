@@ -7,6 +7,7 @@ from math import prod
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.prediction.corrected import Play
 from advisor.prediction.energy import Drawn, drawn_in_turn, drawn_together, with_energy
 from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, interval_mib, needs
 from advisor.prediction.model import Model, mode_of
@@ -16,6 +17,7 @@ from advisor.prediction.plain import why_wide
 from advisor.prediction.pools import Pool, pools
 from advisor.prediction.power import Law
 from advisor.prediction.quick import Quick, quick
+from advisor.prediction.rehearsal import rehearse
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial
 from advisor.sharing.parts import check_count
 from advisor.workload.profile import Profile
@@ -27,11 +29,13 @@ class Predictor:
 
     Attributes:
         mps_server_mib: What the MPS server holds of the GPU's memory.
+        play: Replays mixes.
     """
 
     gpu: Gpu
     model: Model
     mps_server_mib: float = MPS_SERVER_MIB
+    play: Play = rehearse
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """What each job and the GPU do under `sharing`, while all jobs run.
@@ -44,7 +48,7 @@ class Predictor:
         """
         check_count(sharing, len(profiles))
         sharing = placed(sharing, self.gpu)
-        steps = step_intervals(profiles, sharing, self.gpu, self.model)
+        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         wanted = needs(profiles, sharing, self.model.context, self.gpu)
         rooms = pools(self.gpu, sharing, len(profiles), self.mps_server_mib)
         risks, pool_risks = self._risks(wanted, rooms, sharing)

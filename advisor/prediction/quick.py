@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.corrected import brief_steps
 from advisor.prediction.distilled import Crowds, Distilled
 from advisor.prediction.memory import MPS_SERVER_MIB
 from advisor.prediction.model import Model, mode_of
-from advisor.prediction.pace import brief_steps
 from advisor.prediction.rough import Rough, Tenancy
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import Summaries, summaries

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.prediction.corrected import corrected
 from advisor.prediction.features import FEATURES
 from advisor.prediction.model import Bounds, Correction, Kernel
 from advisor.prediction.observation import Bools, Rows, Shared
 from advisor.prediction.one_thread import fitting_in_one_thread
-from advisor.prediction.pace import corrected
 from advisor.prediction.script import Floats
 
 if TYPE_CHECKING:

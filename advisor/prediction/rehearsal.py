@@ -1,12 +1,11 @@
 """A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.gpu.catalogue import Gpu
-from advisor.prediction.at_once import at_once
 from advisor.prediction.remembered import once_a_profile
 from advisor.prediction.replay import (
     UNLOGGED,
@@ -131,8 +130,8 @@ class Replayed:
     packing_s: Floats
 
 
-# How far answers move is all that is asked of these replays.
-_BRIEFLY = Effort(steps=2.0, events=20_000)
+# Of a replay: how far answers move is all that is asked where the physics is moved.
+_BRIEFLY = 2, 4
 
 
 def _doubts(physics: Physics) -> tuple[Physics, Physics]:
@@ -140,20 +139,21 @@ def _doubts(physics: Physics) -> tuple[Physics, Physics]:
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
 
 
-def ways(sharing: Naive | Mps, physics: Physics) -> list[tuple[Physics, Effort]]:
-    """What `with_doubts` replays; `physics` as it is comes first."""
-    if isinstance(sharing, Naive):  # no doubt bears on taking turns
-        return [(physics, Effort())]
-    return [(physics, Effort()), *((each, _BRIEFLY) for each in _doubts(physics))]
-
-
-def with_doubts(
-    replayed_s: Callable[[Physics, Effort], Floats | None],
+def ways(
     sharing: Naive | Mps,
     physics: Physics,
-) -> Replayed | None:
-    """What `replayed_s` says of a mix, and how it moves with the physics; None as it is."""
-    steps_s, *moved = at_once(lambda way: replayed_s(*way), ways(sharing, physics))
+    effort: Effort = Effort(),  # noqa: B008 - frozen
+) -> list[tuple[Physics, Effort]]:
+    """What `doubted` is told of: a replay by `physics` as it is, then those with it moved."""
+    if isinstance(sharing, Naive):  # no doubt bears on taking turns
+        return [(physics, effort)]
+    briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
+    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
+
+
+def doubted(replays: Sequence[Floats | None]) -> Replayed | None:
+    """A mix replayed in all of its `ways`, in their order; None as the first is."""
+    steps_s, *moved = replays
     if steps_s is None:
         return None
     ceding_s, packing_s = (steps_s if each is None else each for each in moved or (None, None))

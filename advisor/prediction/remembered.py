@@ -6,9 +6,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from advisor.workload.profile import Profile
 
-# Fitting sees a profile anew for each run, on the host of that run, and asks of the same few
-# hundred runs again and again; of all runs they need not be kept.
-_MOST = 2048
+# Fitting sees a profile anew for each run, on the host of that run, and evaluation fits to the same
+# thousand runs again and again.
+_MOST = 8192
 
 _Rest = ParamSpec("_Rest")
 _Found = TypeVar("_Found")

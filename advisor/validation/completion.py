@@ -8,6 +8,7 @@ from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Predicts
 from advisor.prediction.answer import Interval, MixPrediction
+from advisor.prediction.corrected import Play
 from advisor.prediction.host import profiles_on_host
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.predictor import Predictor
@@ -73,10 +74,13 @@ class Unseen:
     Args:
         gpu: Theirs.
         models: By the family that each of them never saw.
+        play: Replays: different models ask for the same ones.
     """
 
-    def __init__(self, gpu: Gpu, models: Mapping[str, Model]) -> None:
-        self._predictors = {name: Predictor(gpu, model) for name, model in models.items()}
+    def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: Play) -> None:
+        self._predictors = {
+            name: Predictor(gpu, model, play=play) for name, model in models.items()
+        }
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """As `Predictor.predict`; what is said of the whole GPU is one model's of them."""

@@ -80,7 +80,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         ablations=ablations(profiles, others, selection.scored, model, playback),
         bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
         completions=whole,
-        unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models)),
+        unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.distilling import distilled_without
 from advisor.prediction.fit import fit
 from advisor.prediction.model import Model
 from advisor.prediction.observation import Playback
@@ -48,8 +49,10 @@ class Folds:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
         seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
         runs = [run for run in self.runs if family not in families_of([run])]
-        model = fit(seen, runs, self.gpu, self.playback)
-        predictor, rivals = Predictor(self.gpu, model), baselines(model.physics)
+        everyone, replays = list(self.profiles.values()), self.playback
+        model = fit(seen, runs, self.gpu, replays)
+        model = distilled_without(family, model, everyone, self.gpu, replays.play)
+        predictor, rivals = Predictor(self.gpu, model, play=replays.play), baselines(model.physics)
         held = {
             (run.id, place): job
             for run in self.wanted

@@ -7,7 +7,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.planning.limits import limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.ranking import ranked
-from advisor.planning.search import FORECAST, GRIDS, MOST_COMBINED, best_limits
+from advisor.planning.search import GRIDS, MOST_COMBINED, best_limits, kept
 from advisor.prediction.distilling import distilled
 from advisor.prediction.model import load_model
 from advisor.prediction.pace import step_intervals
@@ -48,7 +48,7 @@ def test_little_throughput_is_given_away_by_not_replaying_every_vector(predictor
 @pytest.mark.parametrize("degree", [2, 3, 4, 6])
 def test_hundreds_of_vectors_are_compared_and_a_few_are_left(predictor, degree):
     found = best_limits(Mixes((JOBS * 2)[:degree], predictor), "makespan")
-    assert len(found.sharings) == FORECAST
+    assert 1 <= len(found.sharings) <= 3
     assert 50 < found.compared < 2 * MOST_COMBINED
     assert all(len(each.limits) == degree for each in found.sharings)
 
@@ -92,7 +92,7 @@ def test_limits_are_not_searched_where_the_jobs_do_not_fit(predictor):
 def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predictor):
     found = best_limits(Mixes(JOBS * 5, predictor), "throughput")
     assert np.isfinite(found.compared)
-    assert 0 < len(found.sharings) <= FORECAST
+    assert 1 <= len(found.sharings) <= 3
 
 
 @pytest.mark.parametrize("jobs", [JOBS, [JOBS[0]] * 4])
@@ -106,6 +106,7 @@ def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_lon
     vectors = [Mps(tuple(map(float, each))) for each in product((14, 28, 57, 100), repeat=3)]
     brief_s = mixes.quick().replayed(vectors)
     alone_s = np.array([job.profile.step_s for job in JOBS])
-    chosen = np.argsort(-(alone_s / brief_s).sum(axis=1))[:FORECAST]
-    exact = [throughput(predictor, JOBS, each) for each in vectors]
-    assert max(exact[at] for at in chosen) >= 0.98 * max(exact)
+    ordered = [vectors[at] for at in np.argsort(-(alone_s / brief_s).sum(axis=1))]
+    chosen = kept(ordered, [job.name for job in JOBS])
+    exact = {each: throughput(predictor, JOBS, each) for each in vectors}
+    assert max(exact[each] for each in chosen) >= 0.98 * max(exact.values())

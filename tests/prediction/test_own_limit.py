@@ -1,0 +1,110 @@
+"""Under limits that differ a job whose own limit is raised never slows, whatever its mates have."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.gpu.catalogue import gpu
+from advisor.prediction.distilling import distilled
+from advisor.prediction.model import load_model
+from advisor.prediction.pace import step_intervals
+from advisor.sharing import Mps
+from tests import shelf
+
+H200 = gpu("h200-141gb")
+PROFILES = list(shelf.PROFILES.values())[:3]
+LIMITS = st.floats(2, 100)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    fitted = load_model(folder / "models" / f"{shelf.GPU}.json")
+    return distilled(fitted, PROFILES, H200, lessons=250)
+
+
+@pytest.fixture(scope="module")
+def undistilled(model):
+    return replace(model, distilled=None)
+
+
+def steps(model, profiles, limits):
+    found = step_intervals(profiles, Mps(tuple(limits)), H200, model)
+    return [(each.p05, each.p50, each.p95) for each in found]
+
+
+def never_slows(model, profiles, limits, job, raised):
+    higher = [raised if at == job else limit for at, limit in enumerate(limits)]
+    before, after = (steps(model, profiles, each)[job] for each in (limits, higher))
+    return all(new <= old * (1 + 1e-12) for old, new in zip(before, after, strict=True))
+
+
+@given(
+    jobs=st.lists(st.sampled_from(PROFILES), min_size=2, max_size=4),
+    limits=st.lists(LIMITS, min_size=4, max_size=4),
+    raised=LIMITS,
+)
+@settings(max_examples=40)
+def test_raising_a_jobs_own_limit_never_slows_it(model, jobs, limits, raised):
+    own, *mates = limits[: len(jobs)]
+    low, high = sorted((own, raised))
+    assert never_slows(model, jobs, [low, *mates], 0, high)
+
+
+@given(degree=st.integers(2, 3), same=LIMITS, raised=LIMITS, job=st.integers(0, 1))
+@settings(max_examples=30)
+def test_nor_where_all_limits_were_the_same_or_come_to_be(model, degree, same, raised, job):
+    low, high = sorted((same, raised))
+    limits = [low if at == job else same for at in range(degree)]
+    assert never_slows(model, PROFILES[:degree], limits, job, high)
+
+
+@given(limits=st.lists(LIMITS, min_size=3, max_size=3), raised=LIMITS)
+@settings(max_examples=20)
+def test_nor_without_a_distilled_predictor(undistilled, limits, raised):
+    own, *mates = limits
+    low, high = sorted((own, raised))
+    assert never_slows(undistilled, PROFILES, [low, *mates], 0, high)
+
+
+@given(profile=st.sampled_from(PROFILES), limit=LIMITS, raised=LIMITS)
+@settings(max_examples=40)
+def test_nor_once_its_mates_have_left(model, profile, limit, raised):
+    low, high = sorted((limit, raised))
+    assert never_slows(model, [profile], [low], 0, high)
+
+
+def test_a_limit_that_binds_costs_much(model):
+    busy = max(PROFILES, key=lambda each: each.busy_share)
+    few, many = (steps(model, [busy, *PROFILES[:1]], [own, 50])[0][1] for own in (5, 100))
+    assert few > 2 * many
+
+
+def test_the_order_of_the_jobs_says_nothing(model):
+    limits = [20.0, 45.0, 80.0]
+    one = steps(model, PROFILES, limits)
+    other = steps(model, PROFILES[::-1], limits[::-1])
+    for job, same in zip(one, other[::-1], strict=True):
+        assert same == pytest.approx(job, rel=1e-9)
+
+
+def test_copies_with_the_same_limit_fare_alike(model):
+    first, _, second = steps(model, [PROFILES[0], PROFILES[1], PROFILES[0]], [30, 60, 30])
+    assert first == second
+
+
+@pytest.mark.parametrize("mates", [(40.0, 40.0), (30.0, 50.0)])
+def test_a_limit_a_little_off_its_mates_mean_changes_little(model, mates):
+    at, below, above = (steps(model, PROFILES, [own, *mates])[0] for own in (40, 39.999, 40.001))
+    assert below == pytest.approx(at, rel=1e-3)
+    assert above == pytest.approx(at, rel=1e-3)
+
+
+def test_equal_limits_are_replayed_as_they_are_and_ends_lie_around_the_middle(model):
+    for limits in ([40.0, 40.0], [40.0, 70.0], [10.0, 100.0]):
+        assert all(
+            low <= middle <= high for low, middle, high in steps(model, PROFILES[:2], limits)
+        )
