@@ -85,14 +85,18 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
 def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
     """The first of `ordered`, and others that can be predicted in the time that there is.
 
+    The best that is the same for all comes next, since a short replay tells it less well from
+    limits that differ than from others like it.
+
     Args:
         ordered: Limits for each job, the best first.
         names: Of the jobs; copies have the same.
         most: How many to keep.
     """
+    same = [each for each in ordered if len(set(each.limits)) == 1]
     found: list[Mps] = []
     left = _MOST_REPLAYS
-    for each in ordered:
+    for each in dict.fromkeys((ordered[0], *same[:1], *ordered)):
         kinds = len(set(zip(names, each.limits, strict=True)))
         replays = 1 if len(set(each.limits)) == 1 else 3 * kinds
         if not found or (len(found) < most and replays <= left):
