@@ -26,9 +26,9 @@ from advisor.workload.profile import Profile
 
 _RUNGS = (14.0, 36.0, 100.0)  # a seventh, as MIG's smallest share, all, and midway between
 
-# For each of the jobs that share. With all events that a mix has by itself, limits of 3 to 8 unseen
-# jobs were predicted no better; with a fifth less, 0.2 points worse.
-_EVENTS = 5_000
+# At each anchor, for each of the jobs that share, and at least. With all the events that a mix has
+# by itself, limits of 3 to 8 unseen jobs were predicted no better; with a fifth less, worse.
+_EVENTS, _LEAST_EVENTS = 5_000, 20_000
 
 # At which a job that is left alone is replayed, in per cent. Clients get two SMs at least.
 _ALONE = (1, 3, *LIMIT_GRID)
@@ -132,7 +132,7 @@ def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
         tuple(profiles[at] for at in order),
         Mps(tuple(limits[at] for at in order)),
         (0,),
-        Effort(events=_EVENTS * len(profiles)),
+        Effort(events=max(_LEAST_EVENTS, _EVENTS * len(profiles))),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.gpu.catalogue import Gpu
+from advisor.prediction.distilling import distilled
 from advisor.prediction.fit import fit
 from advisor.prediction.observation import Playback
 from advisor.prediction.predictor import Predictor
@@ -61,6 +62,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     advice = [run for run in of_pace(runs) if run.purpose == "validation"]
     playback = Playback(gpu)
     model = fit(profiles, others, gpu, playback)
+    model = distilled(model, list(profiles.values()), gpu, processes=processes)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
     power = PowerData(
         profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
