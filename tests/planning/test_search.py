@@ -110,3 +110,16 @@ def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_lon
     chosen = kept(ordered, [job.name for job in JOBS])
     exact = {each: throughput(predictor, JOBS, each) for each in vectors}
     assert max(exact[each] for each in chosen) >= 0.98 * max(exact.values())
+
+
+def test_the_best_limits_are_predicted_and_the_best_equal_ones_where_time_is_left():
+    names = [f"job-{at}" for at in range(6)]
+    apart, other = (
+        Mps((14.0, 28.0, 43.0, 57.0, 71.0, 86.0)),
+        Mps((14.0, 28.0, 43.0, 57.0, 71.0, 100.0)),
+    )
+    same = Mps((43.0,) * 6)
+    assert kept([apart, other, same], names) == [apart, same]
+    assert kept([same, apart, other], names) == [same, apart]
+    many = [f"job-{at}" for at in range(12)]
+    assert kept([Mps(apart.limits * 2), Mps(same.limits * 2)], many) == [Mps(apart.limits * 2)]
