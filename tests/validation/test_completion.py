@@ -9,6 +9,7 @@ from advisor.gpu.catalogue import gpu
 from advisor.prediction.fit import fit
 from advisor.prediction.observation import shared_runs
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import rehearse
 from advisor.sharing import Naive
 from advisor.validation.completion import Unseen, compared_completions, panels
 from advisor.validation.completion_score import (
@@ -173,7 +174,7 @@ def test_a_job_is_predicted_by_the_model_that_never_saw_its_family():
     h200, mates = gpu("h200-141gb"), list(MANY.values())[:2]
     models = {name: fit(MANY, campaign(name), h200) for name in ("resnet", "cait")}
     pair = [mates[0], MANY["cait_xxs24_224-cifar10-bs32"]]
-    unseen = Unseen(h200, models)
+    unseen = Unseen(h200, models, rehearse)
     said = unseen.predict(pair, Naive())
     for at, family in enumerate(("resnet", "cait")):
         alone = Predictor(h200, models[family]).predict(pair, Naive())
