@@ -1,4 +1,4 @@
-"""A small network that has learnt the predictor's answers: thousands of mixes at once.
+"""A smooth function that has learnt the predictor's answers: thousands of mixes at once.
 
 It is for searching, and what it finds is predicted anew, by replay and correction; and for what
 lies between two limits that were replayed, see `advisor.prediction.own_limit`. A job's mates enter
@@ -8,10 +8,10 @@ as sums, means and maxima, so their order says nothing and copies of a job get o
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from advisor.errors import InvalidInput
 from advisor.prediction.one_thread import one_thread
@@ -62,70 +62,106 @@ class Crowds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Net:
-    """A network with relu units, from `COLUMNS` to the log of a job's slowdown.
+class Surrogate:
+    """The log of a job's slowdown: a weighted sum of its likenesses to jobs in some mixes.
+
+    It is the mean of a Gaussian process over a subset of the rows that it was taught (Rasmussen and
+    Williams 2006, section 8.3.1).
 
     Attributes:
         columns: Their names.
-        mean: Of each column, shape (columns,).
-        scale: Standard deviation of each column, shape (columns,).
-        weights: Of each layer, shape (inputs, units).
-        biases: Of each layer, shape (units,); the last layer has one unit.
+        scale: By how much two rows differ in each column that are 1 apart, shape (columns,).
+        points: The rows that others are likened to, in `scale`, shape (points, columns).
+        weights: Of each point, shape (points,).
+        middle: Log slowdown of what is like none of them.
     """
 
     __pydantic_config__ = STRICT
 
     columns: tuple[str, ...]
-    mean: tuple[float, ...]
     scale: tuple[float, ...]
-    weights: tuple[tuple[tuple[float, ...], ...], ...]
-    biases: tuple[tuple[float, ...], ...]
+    points: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    middle: float
 
     def __post_init__(self) -> None:
         if self.columns != COLUMNS:
             raise InvalidInput("the search was fitted to other columns than this advisor computes")
-        widths = [len(self.columns), *map(len, self.biases)]
-        shapes = [(len(layer), *{len(row) for row in layer}) for layer in self.weights]
-        if {len(self.mean), len(self.scale)} != {widths[0]} or shapes != list(pairwise(widths)):
-            raise InvalidInput("the layers of the search do not fit each other")
-        if widths[-1] != 1 or min(self.scale) <= 0:
-            raise InvalidInput("the search has one answer, and its scales are above 0")
+        if {len(self.scale), *map(len, self.points)} != {len(COLUMNS)}:
+            raise InvalidInput("the points of the search are not as long as its list of columns")
+        if len(self.weights) != len(self.points) or min(self.scale) <= 0:
+            raise InvalidInput("the search has one weight a point, and its scales are above 0")
+
+    def slowdowns(self, others: Floats, limited: Floats, of: _Indices) -> Floats:
+        """Log slowdown of jobs in mixes, at each limit of their own; shape (rows, limits).
+
+        Args:
+            others: All columns but `LIMITED`, shape (rows, columns).
+            limited: `LIMITED` of each job at each limit, shape (jobs, limits, columns).
+            of: The job of each row, shape (rows,).
+        """
+        scale, centre, points, weights = self._arrays
+        known = others.shape[1]
+        alike = likeness(_single(others / scale[:known] - centre[:known]), points[:, :known])
+        found = np.empty((len(of), limited.shape[1]))
+        for job in np.unique(of):
+            own = likeness(
+                _single(limited[job] / scale[known:] - centre[known:]), points[:, known:]
+            )
+            rows = of == job
+            found[rows] = alike[rows] @ (own * weights).T
+        return found + self.middle
 
     @cached_property
-    def layers(self) -> list[tuple[_Singles, _Singles]]:
-        """Weights and biases of each layer, the first one for columns as they are."""
-        pairs = [(np.array(w), np.array(b)) for w, b in zip(self.weights, self.biases, strict=True)]
-        first, bias = pairs[0]
-        first = first / np.array(self.scale)[:, None]
-        pairs[0] = first, bias - np.array(self.mean) @ first
-        return [(w.astype(np.float32), b.astype(np.float32)) for w, b in pairs]
+    def _arrays(self) -> tuple[Floats, Floats, _Singles, _Singles]:
+        """Scale, middle of the points, points from there on, weights."""
+        points = np.array(self.points)
+        centre = points.mean(axis=0)
+        return np.array(self.scale), centre, _single(points - centre), _single(self.weights)
+
+
+def likeness(rows: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
+    """exp(-d^2 / 2) of each row and each point that lie d apart, shape (rows, points).
+
+    Args:
+        rows: Shape (rows, columns).
+        points: Near 0, where single precision is wanted; shape (points, columns).
+    """
+    alike = rows @ points.T
+    alike -= (rows * rows).sum(axis=1)[:, None] / 2
+    alike -= (points * points).sum(axis=1) / 2
+    return np.asarray(np.exp(alike, out=alike))
+
+
+def _single(values: ArrayLike) -> _Singles:
+    return np.asarray(values, dtype=np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distilled:
-    """A network for each mode that runs taught.
+    """A surrogate for each mode that runs taught.
 
     Attributes:
-        nets: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+        surrogates: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
     """
 
     __pydantic_config__ = STRICT
 
-    nets: dict[str, Net]
+    surrogates: dict[str, Surrogate]
 
     def steps(self, jobs: Summaries, crowds: Crowds, mode: str) -> Floats:
         """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
 
-        No job is faster than alone under its limit, and none slows when its limit is raised and
-        its mates keep theirs: of all limits up to its own, the answer is the fastest one's.
+        No job is faster than alone, and none slows when its limit is raised and its mates keep
+        theirs.
 
         Raises:
             KeyError: Nothing was learnt of `mode`.
         """
-        layers = self.nets[mode].layers
+        surrogate = self.surrogates[mode]
         limited = mode == "mps-limits"
         with one_thread():
-            parts = [_slowdowns(layers, jobs, part, limited) for part in _parts(crowds)]
+            parts = [_slowdowns(surrogate, jobs, part, limited) for part in _parts(crowds)]
         there = crowds.jobs >= 0
         steps = np.full(there.shape, np.nan)
         steps[there] = np.exp(np.concatenate([[], *parts])) * jobs.step_s[crowds.jobs[there]]
@@ -133,7 +169,7 @@ class Distilled:
 
 
 def columns(jobs: Summaries, crowds: Crowds) -> Floats:
-    """What a network sees of each job, shape (mixes, places, columns)."""
+    """What a surrogate sees of each job, shape (mixes, places, columns)."""
     limited = _at_limits(jobs, crowds)
     others = _unlimited_columns(jobs, crowds, limited)
     return np.concatenate([others, limited], axis=2)
@@ -144,29 +180,24 @@ def _parts(crowds: Crowds) -> Iterator[Crowds]:
         yield crowds.rows(slice(start, start + _AT_ONCE))
 
 
-def _slowdowns(
-    layers: list[tuple[_Singles, _Singles]], jobs: Summaries, crowds: Crowds, limited: bool
-) -> Floats:
+def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: Crowds, limited: bool) -> Floats:
     """Log slowdown of each job that is there, shape (jobs there,)."""
     at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
-    others = _unlimited_columns(jobs, crowds, at_limits)[there].astype(np.float32)
-    (weights, bias), *rest = layers
-    known = weights.shape[0] - len(LIMITED)
+    others = _unlimited_columns(jobs, crowds, at_limits)[there]
     grid = jobs.limited if limited else jobs.limited[:, -1:]
-    own = grid.astype(np.float32) @ weights[known:]
-    hidden = (others @ weights[:known] + bias)[:, None] + own[crowds.jobs[there]]
-    hidden = hidden.reshape(-1, hidden.shape[-1])
-    for weights, bias in rest:
-        np.maximum(hidden, 0, out=hidden)
-        hidden = hidden @ weights + bias
-    # The limits grow along the row, so this is the best of all that are not above each.
-    curves = hidden.reshape(len(others), grid.shape[1]).astype(np.float64)
-    curves = np.minimum.accumulate(curves, axis=1)
+    curves = _falling(surrogate.slowdowns(others, grid, crowds.jobs[there]))
     if not limited:
         return np.asarray(np.maximum(curves[:, 0], 0.0))
     below, part = _places(crowds.limits[there])
     low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
-    return np.asarray(np.maximum(low + part * (high - low), at_limits[there, 0]))
+    return np.asarray(np.maximum(low + part * (high - low), 0.0))
+
+
+def _falling(curves: Floats) -> Floats:
+    """Midway between the least so far and the most from there on, both of which only fall."""
+    least = np.minimum.accumulate(curves, axis=1)
+    most = np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray((least + most) / 2)
 
 
 def _at_limits(jobs: Summaries, crowds: Crowds) -> Floats:

@@ -145,7 +145,7 @@ def _curves(
     """
     asked = [[job.own, *job.anchors] for job in jobs]
     seen = summaries(profiles, gpu, model.physics)
-    if seen is None or model.distilled is None or "mps-limits" not in model.distilled.nets:
+    if seen is None or model.distilled is None or "mps-limits" not in model.distilled.surrogates:
         return [-np.log(each) for each in asked]
     vectors = np.array([job.at(limit) for job, some in zip(jobs, asked, strict=True)
                         for limit in some])  # fmt: skip

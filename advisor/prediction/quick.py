@@ -32,7 +32,7 @@ class Quick:
 
     def knows(self, mode: str) -> bool:
         """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
-        return mode in self.distilled.nets and mode in self.rough.model.corrections
+        return mode in self.distilled.surrogates and mode in self.rough.model.corrections
 
     def fit(self, limit: float, most_risk: float) -> bool:
         """Whether memory suffices for all jobs at once, each under `limit`, in per cent.

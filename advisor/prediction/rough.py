@@ -72,7 +72,7 @@ class Rough:
         """
         distilled = self.model.distilled
         assert distilled is not None, "without one there are no rough answers"
-        modes = [each.mode if each.mode in distilled.nets else "mps" for each, _ in asked]
+        modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in asked]
         found: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
             chosen = [at for at, other in enumerate(modes) if other == mode]

@@ -104,7 +104,7 @@ class Rough:
         return float(self._held_mib[list(team)].sum()) <= self._gpu.usable_mib
 
     def _best(self, teams: Teams) -> Iterator[Column]:
-        modes = [mode for mode in _ROUGH if mode in self._quick.distilled.nets]
+        modes = [mode for mode in _ROUGH if mode in self._quick.distilled.surrogates]
         ends = {mode: self._ends_s(teams, mode) for mode in modes}
         for row, team in enumerate(teams):
             jobs = self._kinds.of(tuple(team))
