@@ -18,6 +18,7 @@ _LEFT, _READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
 _WARM_UP = 0.25  # share of the replay after which counting begins
 _NEVER = 1e30
 _DUST = 1e-12
+_FINE = 1e9  # powers are told apart by so much: see `script.demand`
 
 
 def _compiled(function, **options):
@@ -105,7 +106,7 @@ def _share_out(left, demand, limits, exponents, ceded, queue, active, rate, know
             if exponents[i] != 1.0:
                 if known[0, i] != pace:
                     known[0, i] = pace
-                    known[1, i] = pace ** exponents[i]
+                    known[1, i] = np.floor(pace ** exponents[i] * _FINE + 0.5) / _FINE
                 pace = known[1, i]
         rate[i] = pace
         if left[i] < pause * pace:

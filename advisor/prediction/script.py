@@ -14,6 +14,10 @@ LAUNCH_QUEUE = 1024
 
 Floats = NDArray[np.float64]
 
+# Processors differ in the last digit of a power, and after that a replay goes another way: so many
+# decimals of one are told apart. `engine` rounds likewise.
+_DECIMALS = 9
+
 # Kernels that overlap by less than this are one stream's, timed a little long.
 _STREAMS = 1.05
 
@@ -52,7 +56,7 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
     resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
     spread = np.minimum(1, blocks / sms)
     packed = np.minimum(1, blocks / (sms * resident))
-    return np.asarray(spread ** (1 - packing) * packed**packing)
+    return np.asarray(np.round(spread ** (1 - packing) * packed**packing, _DECIMALS))
 
 
 @once_a_profile
