@@ -39,7 +39,7 @@ def slurm_text(plan: Handover) -> str:
             f"export each group as a plan of its own."
         )
     refuse_alike(plan)
-    return "\n".join([*_node(plan), *_unknown(plan), *_jobs(plan), ""])
+    return "\n".join([*_node(plan), "set -e", *_unknown(plan), *_jobs(plan), ""])
 
 
 def _node(plan: Handover) -> Iterator[str]:

@@ -7,6 +7,7 @@
 #   NodeName=NODE Gres=gpu:1
 # Jobs under MPS start its daemon themselves, and end it: nobody else must.
 # Put your own command in place of each job's ./NAME.sh.
+set -e
 job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --gres=gpu:1 --cpus-per-task=4 <<'EOF'
 #!/bin/bash
 jobs= failed=0 MPS_1=

@@ -17,6 +17,7 @@
 # differ between drivers and releases: one that is not among them drains the node.
 # Jobs under MPS start its daemon themselves, and end it: nobody else must.
 # Put your own command in place of each job's ./NAME.sh.
+set -e
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:4g.70gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
 job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 <<'EOF'
 #!/bin/bash
