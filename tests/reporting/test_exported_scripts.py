@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from advisor.planning.commands import commands
+from advisor.planning.side_by_side import commands_at_once, side_by_side
 from advisor.reporting.exports import EXPORTS
 from advisor.running.scratch import end_mps_within, mps_within, wait_until
 from advisor.workload.job import Job
@@ -154,24 +156,45 @@ def test_where_the_daemon_starts_and_keeps_silent_no_job_runs_either(node):
     assert not told(RESNET)
 
 
-@pytest.mark.usefixtures("node")
-@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(sockets, how, status):
+def interrupted(words, send, how):
+    """The status of a script whose jobs never end, when it got a signal; all of them are gone."""
     # A shell cannot trap what its caller ignores, and who runs tests in the background does.
     heeding = ["env", f"--default-signal={how}"]
     running = subprocess.Popen(
-        [*heeding, *script("commands", PLAN)], env=os.environ | {"ENDLESS": "yes"}
+        [*heeding, *words], env=os.environ | {"ENDLESS": "yes"}, start_new_session=True
     )
     files = [Path(f"{job.name}.sh.pid") for job in (RESNET, BERT)]
     try:
         assert wait_until(lambda: all(file.exists() and file.read_text() for file in files), 30)
-        running.send_signal(how)
-        assert running.wait(30) == status
+        send(running.pid, how)
+        status = running.wait(30)
     finally:
         running.kill()
         running.wait()
     for file in files:
         assert wait_until(lambda file=file: not alive(int(file.read_text())), 10)
+    return status
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(sockets, how, status):
+    assert interrupted(script("commands", PLAN), os.kill, how) == status
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_commands_on_a_terminal_leave_nothing_behind_either(sockets):
+    put(Path("plan.sh"), "\n".join(commands(PLAN)))
+    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_commands_for_several_gpus_end_with_all_of_their_jobs(sockets):
+    plans = side_by_side({0: handed("mps", [RESNET]), 1: handed("naive", [BERT])}, {0: [1], 1: [2]})
+    put(Path("plan.sh"), "\n".join(commands_at_once(plans)))
+    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
     assert gone(sockets)
 
 
