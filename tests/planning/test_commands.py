@@ -30,6 +30,7 @@ def shell(tmp_path):
     tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
     texts = dict.fromkeys(tools, _NOTE % log)
     texts["taskset"] = _PASS_ON % log
+    texts["mktemp"] = '#!/bin/sh\nmkdir -p pipes\necho "$PWD/pipes"\n'
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
