@@ -70,6 +70,13 @@ def test_what_builds_the_editable_install_is_pinned(monkeypatch):
         assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])
 
 
+def test_torch_and_what_is_bound_to_it_are_chosen_by_hand_and_kept_when_pins_are_renewed():
+    (below,) = (number for number, line in enumerate(LINES) if line.startswith("# Below"))
+    chosen = [line.partition("==")[0] for line in LINES[:below] if not line.startswith("#")]
+    assert chosen == ["torch", "torchvision", "timm"]
+    assert "sed '/^# Below/q'" in (ROOT / "Makefile").read_text()
+
+
 def test_a_pin_is_a_name_and_a_version_that_any_index_knows_and_stands_once():
     assert len(PINS) == len(PINNED)
     for line in PINNED:
