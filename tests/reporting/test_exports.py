@@ -98,6 +98,13 @@ def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
     assert (other_type(H200, "2g.35gb"), other_type(H200, "3g.71gb")) == ("2g.33gb", None)
 
 
+def test_slurm_is_asked_for_no_part_of_an_instance_that_differs_in_media_engines_only():
+    a30 = gpu("a30-24gb")
+    mix = predicted("mig=2g.12gb/ci=1c[1]+1c[2]+2g.12gb+me[3]", JOBS)
+    with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for all"):
+        EXPORTS["slurm"](hand_over(JOBS, a30, mix))
+
+
 def test_a_slurm_type_is_within_half_a_gib_of_the_memory_or_not_known():
     for known in catalogue().values():
         for profile in known.mig:
@@ -138,7 +145,7 @@ def test_a_type_that_nobody_knows_is_asked_for_before_anything_is_submitted():
 )
 def test_slurm_is_asked_for_no_compute_instance_that_it_cannot_tell_from_another(sharing):
     jobs = JOBS[: 2 + ("[3]" in sharing)]
-    with pytest.raises(InvalidInput, match="Slurm has one type for all compute instances"):
+    with pytest.raises(InvalidInput, match="cannot tell these apart"):
         EXPORTS["slurm"](handed(sharing, jobs))
 
 

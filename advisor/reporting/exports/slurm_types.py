@@ -39,14 +39,15 @@ def refuse_alike(plan: Handover) -> None:
     Raises:
         InvalidInput: Compute instances differ, or their neighbours do, and have one type.
     """
-    by_profile: dict[str, list[Room]] = {}
+    alike: dict[str, list[Room]] = {}
     for instance, room in _on_instances(plan):
-        by_profile.setdefault(instance.profile, []).append(room)
-    for profile, rooms in by_profile.items():
+        name = slurm_type(plan.gpu, instance.profile) or instance.profile
+        alike.setdefault(name, []).append(room)
+    for name, rooms in alike.items():
         if len({(room.slices, room.slices and room.instance) for room in rooms}) > 1:
             raise InvalidInput(
-                f"{plan.sharing}: Slurm has one type for all compute instances of every {profile}, "
-                f"and cannot tell these apart. Export it as commands instead."
+                f"{plan.sharing}: Slurm has one type, {name}, for all compute instances of such an "
+                f"instance, and cannot tell these apart. Export it as commands instead."
             )
 
 
