@@ -67,7 +67,7 @@ def profile(
         power_w=300.0,
         energy_j=300.0 * step_s,
         idle_power_w=75.0,
-        cores=(0,),
+        cores=tuple(range(workload(name).cores)),
         mps=MpsProbe(LimitedRun(100.0, 132, windows), limited, memory),
         trace=trace(kernels, gpu_s, host_s, blocks),
         provenance=PROVENANCE,

@@ -19,6 +19,7 @@ class MigProfile:
         compute_slices: Compute slices of an instance.
         memory_slices: Memory slices of an instance.
         memory_mib: Memory usable by an instance; the driver at hand may differ a little.
+        memory_estimated: Whether no driver was seen to say `memory_mib`.
         sms: Streaming multiprocessors of an instance; None where unknown.
         max_instances: Most that one GPU offers.
         starts: First memory slices at which an instance may lie.
@@ -35,6 +36,7 @@ class MigProfile:
     max_instances: int
     starts: tuple[int, ...]
     min_driver: int | None = None
+    memory_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

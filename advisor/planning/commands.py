@@ -17,27 +17,26 @@ from advisor.sharing import Instance, Serial
 def commands(plan: Handover) -> tuple[str, ...]:
     """Lines for the plan's GPU, in order; each job is pinned to host cores of its own.
 
-    Variables go from line to line, so all of them belong in one shell.
+    One shell runs them all, which ends with the status of a job that failed. However it ends, no
+    job or daemon of it is left, nor a power cap.
     """
-    return tuple(_under_cap([*_head(plan), *_lines(plan)], plan))
+    return (*head(plan), "(", *(f"  {line}" for line in body(plan)), ")")
 
 
-def _head(plan: Handover) -> Iterator[str]:
+def body(plan: Handover) -> tuple[str, ...]:
+    """As `commands`, for a shell that is there already."""
+    limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
+    capped = plan.power_cap_w is not None
+    undo = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
+    cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
+    return (*shell.guard(plan.rooms, undo), *cap, *_lines(plan), shell.STATUS)
+
+
+def head(plan: Handover) -> Iterator[str]:
+    """Comments: what to know before `plan` is applied."""
     if plan.on_mig:
         yield f"# {NOT_RUN} Nothing else may run on the GPU."
     yield "# Put your own command in place of each job's ./NAME.sh."
-
-
-def _under_cap(lines: Sequence[str], plan: Handover) -> Sequence[str]:
-    """`lines` between those that set a power cap and take it back, where there is one."""
-    if plan.power_cap_w is None:
-        return lines
-    limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
-    return (
-        f"{limit}={plan.power_cap_w:g}",
-        *lines,
-        f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit",
-    )
 
 
 def _lines(plan: Handover) -> Iterator[str]:
@@ -98,22 +97,30 @@ def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
 def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
     """Lines that start daemons and jobs, wait for the jobs, and end the daemons.
 
+    They come after those of `shell.guard`.
+
     Args:
         rooms: Of one stage.
         by_scheduler: Leave out device and cores: a scheduler has given them out.
     """
     served = [room for room in rooms if room.under_mps]
     for room in served:
-        yield f"{shell.folder(room)}=$(mktemp -d)"
+        # Pipes are Unix sockets, whose paths are short.
+        yield f"{shell.folder(room)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
         where = [] if by_scheduler else [shell.device(room)]
-        yield " ".join([*where, shell.daemon_started(room)])
+        yield " ".join([*where, shell.daemon_started(room), "|| exit"])
     one_by_one = isinstance(rooms[0].sharing, Serial)
     for room in rooms:
+        told = not by_scheduler or shell.renumbered(room)
+        where = [shell.device_of_job(room)] if told else []
         for start in room.starts:
-            where = [] if by_scheduler else [shell.device_of_job(room)]
-            cores = [] if by_scheduler else [shell.pinned(start)]
-            line = " ".join([*where, *shell.client(room, start), *cores, shell.command(start)])
-            yield line if one_by_one else f"{line} &"
+            cores = [] if by_scheduler else shell.pinned(start)
+            words = [*where, *shell.client(room, start), "job", *cores, shell.command(start)]
+            yield " ".join(words)
+            if one_by_one:
+                yield "ended"
     if not one_by_one:
-        yield "wait"
-    yield from map(shell.daemon_stopped, served)
+        yield "ended"
+    for room in served:
+        yield shell.daemon_stopped(room)
+        yield f"{shell.folder(room)}="

@@ -37,16 +37,22 @@ class Start:
 
     Attributes:
         number: Of the job, from 1, in the order in which the jobs were asked for.
-        cores: First and last of the host cores that are its own while it runs.
+        cores: First and last of the host cores that are its own while it runs: as many as its
+            profile was measured on; None where that does not say.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: none.
         memory_cap_mib: What it may allocate at most; None: no cap is needed, or none can be set.
     """
 
     number: int
     job: Job
-    cores: tuple[int, int]
+    cores: tuple[int, int] | None
     limit: float | None
     memory_cap_mib: int | None
+
+    @property
+    def core_count(self) -> int | None:
+        """How many host cores are its own; None where its profile does not say."""
+        return None if self.cores is None else self.cores[1] - self.cores[0] + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,11 +239,12 @@ def _placed(hybrid: Hybrid, gpu: Gpu) -> list[tuple[Group | Slot | Compute, _Whe
 
 def _cores(
     numbers: Sequence[int], jobs: Sequence[Job], *, one_by_one: bool
-) -> dict[int, tuple[int, int]]:
+) -> dict[int, tuple[int, int] | None]:
     """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
-    found, first = {}, 0
+    found: dict[int, tuple[int, int] | None] = {}
+    first = 0
     for number in sorted(numbers):
-        wanted = jobs[number - 1].profile.workload.cores
-        found[number] = (first, first + wanted - 1)
-        first = 0 if one_by_one else first + wanted
+        used = len(jobs[number - 1].profile.cores)
+        found[number] = (first, first + used - 1) if used else None
+        first = 0 if one_by_one else first + used
     return found

@@ -48,7 +48,7 @@ class _PlannedJob:
     user: str | None
     data_parallel: bool
     isolated: bool
-    cores: tuple[int, int]
+    cores: tuple[int, int] | None
     mps_limit_percent: float | None
     memory_cap_mib: int | None
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.planning.commands import commands
+from advisor.planning import shell
+from advisor.planning.commands import body, head
 from advisor.planning.handover import Handover, Room, Stage, Start
 
 
@@ -21,8 +22,9 @@ def side_by_side(
     for device, plan in plans.items():
         shift = replace(shift, device=device, jobs=tuple(jobs[device]))
         moved.append(replace(plan, stages=tuple(map(shift.stage, plan.stages))))
-        last = max(start.cores[1] for start in moved[-1].starts)
-        shift = replace(shift, rooms=shift.rooms + len(plan.rooms), cores=last + 1)
+        ends = (start.cores[1] + 1 for start in moved[-1].starts if start.cores)
+        taken = max(ends, default=shift.cores)
+        shift = replace(shift, rooms=shift.rooms + len(plan.rooms), cores=taken)
     return tuple(moved)
 
 
@@ -31,15 +33,18 @@ def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
 
     Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to.
     """
+    heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _in_own_shell(plan))
-    return ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", *shells, "wait")
+    order = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    inside = (*shell.guard(()), order, *shells, "ended", shell.STATUS)
+    return (*heads, "(", *(f"  {line}" for line in inside), ")")
 
 
 def _in_own_shell(plan: Handover) -> Iterator[str]:
     numbers = ", ".join(str(start.number) for start in plan.starts)
     yield f"(  # GPU {plan.device}: job {numbers}"
-    yield from (f"  {line}" for line in commands(plan))
-    yield ") &"
+    yield from (f"  {line}" for line in body(plan))
+    yield ') & jobs="$jobs $!"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +68,5 @@ class _Shift:
         )
 
     def _start(self, start: Start) -> Start:
-        first, last = start.cores
-        return replace(
-            start,
-            number=self.jobs[start.number - 1],
-            cores=(self.cores + first, self.cores + last),
-        )
+        cores = start.cores and (self.cores + start.cores[0], self.cores + start.cores[1])
+        return replace(start, number=self.jobs[start.number - 1], cores=cores)

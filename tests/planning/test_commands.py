@@ -30,6 +30,7 @@ def shell(tmp_path):
     tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
     texts = dict.fromkeys(tools, _NOTE % log)
     texts["taskset"] = _PASS_ON % log
+    texts["mktemp"] = '#!/bin/sh\nmkdir -p pipes\necho "$PWD/pipes"\n'
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -65,6 +66,7 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
         f"resnet50-imagenet64-bs128.sh  device=0 pipes=set limit=43 cap=0={cap}M",
     ]
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
+    assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
     assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
     assert {"cores 0", "cores 1-3"} < set(lines)
 
@@ -90,7 +92,7 @@ def test_on_mig_each_job_sees_its_instance_and_what_was_made_is_taken_apart(shel
         "nvidia-smi mig -i 0 -cgi 5:0,9:4 -C",
         "nvidia-smi -L",
         "nvidia-cuda-mps-control -d",
-        "nvidia-cuda-mps-control ",
+        *["nvidia-cuda-mps-control "] * 3,  # asked, asked again, told to quit
         "nvidia-smi mig -i 0 -dci",
         "nvidia-smi mig -i 0 -dgi",
         "nvidia-smi -i 0 -mig 0",
@@ -105,22 +107,18 @@ def test_a_script_stops_before_any_job_where_no_uuid_was_filled_in(shell):
 
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
-    lines = commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))
+    lines = [line.strip() for line in commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))]
     assert "sudo nvidia-smi mig -i 0 -cgi 0:0" in lines
     assert 'sudo nvidia-smi mig -i 0 -cci 4c.7g.141gb,3c.7g.141gb -gi "$GI_1"' in lines
 
 
-def test_the_mps_script_starts_daemons_and_gives_a_command_the_limits_of_a_job(shell):
+def test_the_mps_script_gives_a_command_the_limits_and_cores_of_a_job(shell):
     text = EXPORTS["mps"](handed("mps=43,57.5"))
-    _, lines = shell(text, "start")
-    assert lines == ["nvidia-cuda-mps-control -d device=0 pipes=set limit= cap="]
     _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
-    assert lines == [
+    assert lines[1:] == [
         "cores 1-3",
         "gpt2-small-pretrain-bs8.sh two words device=0 pipes=set limit=57.5 cap=",
     ]
-    _, lines = shell(text, "stop")
-    assert len(lines) == 1
 
 
 @pytest.mark.parametrize("words", [(), ("begin",), ("run",), ("run", "1"), ("run", "7", "true")])
@@ -130,10 +128,18 @@ def test_the_mps_script_refuses_other_words(shell, words):
     assert ended.stderr
 
 
-def test_a_power_cap_is_set_first_and_taken_back_last():
-    lines = commands(handed("naive", cap_w=350.0))
-    assert lines[0] == "sudo nvidia-smi -i 0 --power-limit=350"
-    assert lines[-1].startswith("sudo nvidia-smi -i 0 --power-limit=700 ")
+def test_a_power_cap_is_set_first_and_taken_back_last(shell):
+    ended, lines = shell(script(handed("naive", cap_w=350.0)))
+    assert ended.returncode == 0
+    assert lines[0].startswith("nvidia-smi -i 0 --power-limit=350 ")
+    assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=700 ")
+
+
+def test_no_job_runs_where_the_power_cap_cannot_be_set(shell, tmp_path):
+    plan = script(handed("naive", cap_w=350.0))
+    (tmp_path / "sudo").write_text("#!/bin/sh\nexit 4\n")
+    ended, lines = shell(plan)
+    assert (ended.returncode, lines) == (4, [])
 
 
 def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():

@@ -151,7 +151,7 @@ def test_each_of_several_gpus_may_choose_a_cap_that_saves_joules_of_all():
     assert [each.setup.sharing for each in capped.on] == [each.setup.sharing for each in free.on]
     lines = spread_commands(capped, 1)
     for each in capped.on:
-        assert f"-i {each.number} --power-limit={each.setup.power_cap_w:g}\n" in lines
+        assert f"-i {each.number} --power-limit={each.setup.power_cap_w:g} || exit\n" in lines
 
 
 def test_gpus_that_draw_little_are_not_capped():

@@ -4,15 +4,20 @@ import csv
 import json
 import re
 import subprocess
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from advisor.collocation.plan_file import read_plans
 from advisor.errors import InvalidInput, NothingFits
-from advisor.planning.handover import NOT_RUN, check_memory
+from advisor.gpu.catalogue import catalogue, gpu
+from advisor.planning.handover import NOT_RUN, check_memory, hand_over
 from advisor.reporting.exports import EXPORTS, SUFFIXES
-from tests.handed import BERT, JOBS, RESNET, handed, predicted
+from advisor.reporting.exports.slurm_types import other_type, slurm_type
+from advisor.workload.job import Job
+from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
 from tests.reporting.golden_exports import GOLDEN, PLANS, written
 
 WRITTEN = written()
@@ -83,18 +88,92 @@ def test_what_a_format_cannot_say_is_refused(form, plan, said):
         EXPORTS[form](plan)
 
 
-def test_slurm_gives_out_no_more_of_mps_than_there_is():
-    for limits in ("", "=30,40,20", "=90,90,90", "=100,1,1"):
-        text = EXPORTS["slurm"](handed(f"mps{limits}", JOBS))
-        shares = [int(share) for share in re.findall(r"--gres=mps:(\d+)", text)]
-        assert len(shares) == 3
-        assert min(shares) >= 1
-        assert sum(shares) <= 100
+def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
+    names = {profile.name: slurm_type(H200, profile.name) for profile in H200.mig}
+    assert names == {
+        "1g.18gb": "1g.16gb", "1g.18gb+me": "1g.16gb", "1g.35gb": "1g.32gb", "2g.35gb": "2g.32gb",
+        "3g.71gb": "3g.70gb", "4g.71gb": "4g.70gb", "7g.141gb": "7g.140gb",
+    }  # fmt: skip
+    assert slurm_type(gpu("a100-80gb"), "3g.40gb") == "3g.39gb"
+    assert (other_type(H200, "2g.35gb"), other_type(H200, "3g.71gb")) == ("2g.33gb", None)
+
+
+def test_slurm_is_asked_for_no_part_of_an_instance_that_differs_in_media_engines_only():
+    a30 = gpu("a30-24gb")
+    mix = predicted("mig=2g.12gb/ci=1c[1]+1c[2]+2g.12gb+me[3]", JOBS)
+    with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for all"):
+        EXPORTS["slurm"](hand_over(JOBS, a30, mix))
+
+
+def test_a_slurm_type_is_within_half_a_gib_of_the_memory_or_not_known():
+    for known in catalogue().values():
+        for profile in known.mig:
+            name = slurm_type(known, profile.name)
+            assert (name is None) == profile.memory_estimated
+            if name is not None:
+                slices, memory_gib = re.fullmatch(r"(\d)g\.(\d+)gb", name).groups()
+                assert int(slices) == profile.compute_slices
+                assert abs(int(memory_gib) - profile.memory_mib / 1024) <= 0.5
+
+
+@pytest.mark.parametrize("name", of("slurm"))
+def test_every_instance_that_a_job_of_slurm_asks_for_is_on_the_node(name):
+    (node,) = re.findall(r"NodeName=NODE Gres=(\S+)", WRITTEN[name])
+    offered = dict(each.rsplit(":", 1) for each in node.split(","))
+    asked = Counter(re.findall(r"--gres=(\S+):1 ", WRITTEN[name]))
+    assert asked.keys() <= offered.keys()
+    if PLANS[name.partition(".")[0]].on_mig:
+        assert asked == {each: int(count) for each, count in offered.items()}
+
+
+def test_a_type_that_nobody_knows_is_asked_for_before_anything_is_submitted():
+    b200 = gpu("b200-180gb")
+    text = EXPORTS["slurm"](hand_over(JOBS[:2], b200, predicted("mig=3g.90gb,4g.90gb", JOBS[:2])))
+    assert "--gres=gpu:$TYPE_3g_90gb:1 " in text
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert "TYPE_3g_90gb: set it to the type of 3g.90gb that slurmd -G lists" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        "mig=7g.141gb/ci=3c[1]+4c[2]",
+        "mig=3g.71gb/ci=1c[1]+1c[2]+3g.71gb/ci=1c[3]",
+        "mig=3g.71gb/ci=2c[1]+1c[2]+3g.71gb[3]",
+    ],
+)
+def test_slurm_is_asked_for_no_compute_instance_that_it_cannot_tell_from_another(sharing):
+    jobs = JOBS[: 2 + ("[3]" in sharing)]
+    with pytest.raises(InvalidInput, match="cannot tell these apart"):
+        EXPORTS["slurm"](handed(sharing, jobs))
+
+
+UNKNOWN = Job(replace(RESNET.profile, cores=()))
+WIDE = Job(replace(RESNET.profile, cores=(4, 5, 6, 7)))
+
+
+def test_a_job_has_as_many_cores_as_its_profile_used_whatever_its_workload_says():
+    for form in ("commands", "mps"):
+        text = EXPORTS[form](handed("mps", [WIDE, BERT]))
+        assert re.findall(r"taskset -c (\S+)", text) == ["0-3", "4-6"]
+    assert "--cpus-per-task=4 " in EXPORTS["slurm"](handed("naive", [WIDE, BERT]))
+
+
+def test_a_job_whose_cores_nobody_knows_is_pinned_to_none():
+    for form in ("commands", "mps"):
+        text = EXPORTS[form](handed("mps", [UNKNOWN, BERT]))
+        assert re.findall(r"taskset -c (\S+)", text) == ["0-2"]
+    text = EXPORTS["slurm"](handed("mps", [UNKNOWN, BERT]))
+    assert "--cpus-per-task=$((3 + CORES_1)) " in text
+    assert ': "${CORES_1:?set it to the cores that job 1 uses' in text
+    (plan,) = json.loads(EXPORTS["json"](handed("mps", [UNKNOWN, BERT])))["plans"]
+    assert [job["cores"] for job in plan["jobs"]] == [None, [0, 2]]
 
 
 def test_the_next_group_waits_in_slurm_for_every_job_of_the_one_before():
     lines = WRITTEN["phases.slurm.sh"].splitlines()
-    assert "--dependency=afterany:$job_2:$job_1 " in lines[-1]
+    assert "--dependency=afterany:$job_2_1 " in lines[-1]
     assert sum("--dependency" in line for line in lines) == 1
 
 

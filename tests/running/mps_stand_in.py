@@ -1,8 +1,9 @@
 """A program that speaks as nvidia-cuda-mps-control does, without a GPU.
 
-With -f it is the daemon; without, it asks the daemon of CUDA_MPS_PIPE_DIRECTORY what stands on
-its standard input. It starts its server when the first client is seen, as the real one does; who
-is a client stands in a file, since nothing here uses CUDA.
+With -f it is the daemon, with -d it starts one and returns; without, it asks the daemon of
+CUDA_MPS_PIPE_DIRECTORY what stands on its standard input. It starts its server when the first
+client is seen, as the real one does; who is a client stands in a file, since nothing here uses
+CUDA.
 """
 
 import os
@@ -31,11 +32,16 @@ def become_clients(pipes: Path, pids: list[int]) -> None:
     (pipes / "clients").write_text("".join(f"{pid}\n" for pid in pids))
 
 
-def _daemon(pipes: Path) -> None:
+def _listener(pipes: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(pipes / "control"))
+    listener.listen()
+    return listener
+
+
+def _daemon(pipes: Path, listener: socket.socket) -> None:
     server = 0
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(pipes / "control"))
-        listener.listen()
+    with listener:
         while True:
             with listener.accept()[0] as asker:
                 if not server and (pipes / "clients").exists():
@@ -47,6 +53,17 @@ def _daemon(pipes: Path) -> None:
                     os.kill(server, 15)
                     os.waitpid(server, 0)
                 return
+
+
+def _in_background(pipes: Path) -> None:
+    listener = _listener(pipes)
+    if os.fork():
+        return
+    os.setsid()
+    for stream in (0, 1, 2):
+        os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+    _daemon(pipes, listener)
+    (pipes / "control").unlink()
 
 
 def _start_server() -> int:
@@ -77,4 +94,10 @@ def _ask(pipes: Path) -> int:
 
 if __name__ == "__main__":
     at = Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
-    sys.exit(_daemon(at) if sys.argv[1:] == ["-f"] else _ask(at))
+    match sys.argv[1:]:
+        case ["-f"]:
+            _daemon(at, _listener(at))
+        case ["-d"]:
+            _in_background(at)
+        case _:
+            sys.exit(_ask(at))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from advisor.gpu.catalogue import Gpu
-from advisor.planning.commands import commands
+from advisor.planning.commands import body, head
 from advisor.planning.handover import NOT_RUN, Handover, check_memory, hand_over
 from advisor.planning.plan_file import plan_text
 from advisor.prediction.answer import MixPrediction
@@ -17,7 +17,7 @@ from advisor.workload.job import Job
 
 def commands_text(plan: Handover) -> str:
     """A script of the shell lines that apply `plan` by hand."""
-    return "\n".join(["#!/usr/bin/env bash", *commands(plan), ""])
+    return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
 
 
 EXPORTS: dict[str, Callable[[Handover], str]] = {

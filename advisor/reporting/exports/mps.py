@@ -44,15 +44,17 @@ def _places(rooms: Sequence[Room]) -> Iterator[str]:
 
 
 def _verbs(rooms: Sequence[Room]) -> Iterator[str]:
+    yield from shell.MPS_WORDS
+    yield "stop() {"
+    yield from (f"  {shell.daemon_stopped(room)}" for room in rooms)
+    yield "}"
     yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
     yield "case ${1:-} in"
     yield "start)"
-    for room in rooms:
-        yield f'  mkdir -p "${shell.folder(room)}"'
-        yield f"  {shell.device(room)} {shell.daemon_started(room)}"
+    yield from (f"  {line}" for line in _start(rooms))
     yield "  ;;"
     yield "stop)"
-    yield from (f"  {shell.daemon_stopped(room)}" for room in rooms)
+    yield "  stop"
     yield "  ;;"
     yield "run)"
     yield "  [ $# -gt 2 ] || usage"
@@ -64,12 +66,24 @@ def _verbs(rooms: Sequence[Room]) -> Iterator[str]:
     yield "esac"
 
 
+def _start(rooms: Sequence[Room]) -> Iterator[str]:
+    """All daemons are started or none; those that run, with jobs on them maybe, are let be."""
+    for room in rooms:
+        said = f'echo "MPS runs already, in ${shell.folder(room)}: bash $0 stop" >&2'
+        yield f"! {shell.daemon_answers(room)} || {{ {said}; exit 1; }}"
+    for room in rooms:
+        yield f'mkdir -p "${shell.folder(room)}"'
+        yield f"{shell.device(room)} {shell.daemon_started(room)} || {{ stop; exit 1; }}"
+
+
 def _jobs(rooms: Sequence[Room]) -> Iterator[str]:
     yield "  case $job in"
     for room in rooms:
+        off = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
         for start in room.starts:
-            settings = " ".join([shell.device_of_job(room), *shell.client(room, start)])
+            settings = [shell.device_of_job(room), *shell.client(room, start), *shell.pinned(start)]
             yield f"  {start.number})  # {start.job.name}"
-            yield f'    exec env {settings} {shell.pinned(start)} "$@" ;;'
+            yield f"    {shell.daemon_answers(room)} || {off}"
+            yield f'    exec env {" ".join(settings)} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield "  esac"

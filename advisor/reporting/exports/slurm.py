@@ -1,36 +1,45 @@
 """What Slurm needs: lines of gres.conf and slurm.conf, and the job lines.
 
-After Slurm's documentation, Generic Resource Scheduling: time-sliced jobs take shards, jobs under
-MPS shares of gres/mps, jobs on MIG an instance by its profile. Slurm does not cut up GPUs itself,
-has no gres/mps on MIG, and gives out cores by count.
+After Slurm's documentation, Generic Resource Scheduling: time-sliced jobs take shards, jobs on MIG
+an instance by its type, jobs under MPS a GPU together. Its own gres/mps is left alone: that sets
+percentages from shares, and without a daemon that a prolog starts, CUDA runs without MPS and says
+nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
 """
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
 from typing import assert_never
 
 from advisor.errors import InvalidInput
+from advisor.gpu.catalogue import Gpu
 from advisor.planning import shell
 from advisor.planning.commands import created, run
 from advisor.planning.handover import NOT_RUN, Handover, Room, Start
+from advisor.reporting.exports.slurm_types import (
+    other_type,
+    profiles_used,
+    refuse_alike,
+    slurm_type,
+)
 from advisor.sharing import Mps, Naive, Serial
-
-_PERCENTAGE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 
 def slurm_text(plan: Handover) -> str:
     """A script that submits the jobs of `plan`; above it, as comments, how the node is set up.
 
     Raises:
-        InvalidInput: The plan cuts up the GPU between groups of jobs, which Slurm does not.
+        InvalidInput: The plan cuts up the GPU between groups of jobs, which Slurm does not, or
+            into parts that Slurm cannot tell apart.
     """
     if plan.on_mig and len(plan.stages) > 1:
         raise InvalidInput(
             f"{plan.sharing}: Slurm does not cut up a GPU between jobs. Export it as commands, or "
             f"export each group as a plan of its own."
         )
-    return "\n".join([*_node(plan), *_jobs(plan), ""])
+    refuse_alike(plan)
+    return "\n".join([*_node(plan), "set -e", *_unknown(plan), *_jobs(plan), ""])
 
 
 def _node(plan: Handover) -> Iterator[str]:
@@ -43,17 +52,30 @@ def _node(plan: Handover) -> Iterator[str]:
             yield f"#   {line}"
     if plan.power_cap_w is not None:
         yield f"# As root on the node: nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
-    shared = {"shard": _most_at_once(plan), "mps": 100 * any(room.under_mps for room in plan.rooms)}
-    counts = {} if plan.on_mig else {name: count for name, count in shared.items() if count}
+    shards = 0 if plan.on_mig else _most_at_once(plan)
     yield "# gres.conf of the node:"
     yield "#   AutoDetect=nvml"
-    for name, count in counts.items():
-        yield f"#   Name={name} Count={count} File=/dev/nvidia0"
+    if shards:
+        yield f"#   Name=shard Count={shards} File=/dev/nvidia0"
     yield "# slurm.conf, with the select/cons_tres plugin:"
-    yield f"#   GresTypes={','.join(['gpu', *counts])}"
-    gres = [*_gpus(plan), *(f"{name}:{count}" for name, count in counts.items())]
+    yield "#   GresTypes=gpu,shard" if shards else "#   GresTypes=gpu"
+    gres = [*_gpus(plan), f"shard:{shards}"] if shards else _gpus(plan)
     yield f"#   NodeName=NODE Gres={','.join(gres)}"
+    yield from _types(plan)
+    if any(room.under_mps for room in plan.rooms):
+        yield "# Jobs under MPS start its daemon themselves, and end it: nobody else must."
     yield "# Put your own command in place of each job's ./NAME.sh."
+
+
+def _types(plan: Handover) -> Iterator[str]:
+    """What to know of the types of instances."""
+    if not plan.on_mig:
+        return
+    yield "# `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which"
+    yield "# differ between drivers and releases: one that is not among them drains the node."
+    for profile in profiles_used(plan):
+        if other := other_type(plan.gpu, profile):
+            yield f"# {profile}: {other} where half a GiB is rounded up."
 
 
 def _most_at_once(plan: Handover) -> int:
@@ -65,8 +87,29 @@ def _most_at_once(plan: Handover) -> int:
 def _gpus(plan: Handover) -> list[str]:
     if not plan.on_mig:
         return ["gpu:1"]
-    profiles = Counter(str(room.profile) for room in plan.rooms)
-    return [f"gpu:{profile}:{count}" for profile, count in profiles.items()]
+    types = Counter(_type(plan.gpu, room.instance.profile) for room in plan.rooms if room.instance)
+    return [f"gpu:{name}:{count}" for name, count in types.items()]
+
+
+def _type(gpu: Gpu, profile: str) -> str:
+    """What Slurm calls an instance; a variable stands for it where nobody knows."""
+    return slurm_type(gpu, profile) or f"${_variable(profile)}"
+
+
+def _variable(profile: str) -> str:
+    return "TYPE_" + re.sub(r"\W", "_", profile)
+
+
+def _unknown(plan: Handover) -> Iterator[str]:
+    """Lines that stop the script until what nobody knows has been filled in."""
+    for profile in profiles_used(plan):
+        if slurm_type(plan.gpu, profile) is None:
+            said = f"set it to the type of {profile} that slurmd -G lists"
+            yield f': "${{{_variable(profile)}:?{said}}}"'
+    for start in plan.starts:
+        if start.core_count is None:
+            said = f"set it to the cores that job {start.number} uses, its profile does not say"
+            yield f': "${{CORES_{start.number}:?{said}}}"'
 
 
 def _jobs(plan: Handover) -> Iterator[str]:
@@ -77,7 +120,8 @@ def _jobs(plan: Handover) -> Iterator[str]:
         for room in stage.rooms:
             for starts in _allocations(room):
                 name = "job_" + "_".join(str(start.number) for start in starts)
-                yield f"{name}=$(sbatch --parsable{_after(before)} {_words(room, starts)})"
+                words = _words(plan.gpu, room, starts)
+                yield f"{name}=$(sbatch --parsable{_after(before)} {words})"
                 submitted.append(name)
                 if isinstance(room.sharing, Serial):
                     before, submitted = [name], []
@@ -85,43 +129,41 @@ def _jobs(plan: Handover) -> Iterator[str]:
 
 
 def _allocations(room: Room) -> list[tuple[Start, ...]]:
-    """Jobs by who is given resources together: all on an instance that several share."""
-    shared = room.instance is not None and (room.under_mps or len(room.starts) > 1)
-    return [room.starts] if shared else [(start,) for start in room.starts]
+    """Jobs by who is given resources together: all that share a daemon or an instance."""
+    return [room.starts] if _together(room) else [(start,) for start in room.starts]
+
+
+def _together(room: Room) -> bool:
+    return room.under_mps or (room.instance is not None and len(room.starts) > 1)
 
 
 def _after(names: list[str]) -> str:
     return " --dependency=afterany:" + ":".join(f"${name}" for name in names) if names else ""
 
 
-def _words(room: Room, starts: tuple[Start, ...]) -> str:
-    cores = sum(start.job.profile.workload.cores for start in starts)
-    name = "+".join(start.job.name for start in starts)
-    asked = ["--job-name", name, f"--gres={_gres(room, starts[0])}", f"--cpus-per-task={cores}"]
-    if room.instance and (room.under_mps or len(starts) > 1):
-        lines = ["#!/bin/bash", *run([room], by_scheduler=True)]
-        return "\n".join([f"{shlex.join(asked)} <<'EOF'", *lines, "EOF", ""])
-    return shlex.join([*asked, "--wrap", _wrapped(room, starts[0])])
+def _words(gpu: Gpu, room: Room, starts: tuple[Start, ...]) -> str:
+    name = shlex.quote("+".join(start.job.name for start in starts))
+    asked = f"--job-name {name} --gres={_gres(gpu, room)} --cpus-per-task={_cores(starts)}"
+    if not _together(room):
+        return f"{asked} --wrap {shlex.quote(shell.command(starts[0]))}"
+    script = [*shell.guard([room]), *run([room], by_scheduler=True), shell.STATUS]
+    return "\n".join([f"{asked} <<'EOF'", "#!/bin/bash", *script, "EOF", ""])
 
 
-def _gres(room: Room, start: Start) -> str:
+def _cores(starts: tuple[Start, ...]) -> str:
+    """How many cores `starts` use together; variables stand for what nobody knows."""
+    known = sum(start.core_count or 0 for start in starts)
+    unknown = [f"CORES_{start.number}" for start in starts if start.core_count is None]
+    return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
+
+
+def _gres(gpu: Gpu, room: Room) -> str:
+    if room.instance is not None:
+        return f"gpu:{_type(gpu, room.instance.profile)}:1"
     match room.sharing:
-        case _ if room.profile:
-            return f"gpu:{room.profile}:1"
-        case Serial():
+        case Serial() | Mps():
             return "gpu:1"
         case Naive():
             return "gpu:1" if len(room.starts) == 1 else "shard:1"
-        case Mps(limits):
-            total = max(100.0, sum(limits)) if limits else 100.0 * len(room.starts)
-            return f"mps:{max(1, int(100 * (start.limit or 100.0) / total))}"
         case _:
             assert_never(room.sharing)
-
-
-def _wrapped(room: Room, start: Start) -> str:
-    """The job's command under its own limits: Slurm's follow from shares, 100 in all."""
-    if not room.under_mps:
-        return shell.command(start)
-    unlimited = ["-u", _PERCENTAGE] if start.limit is None else []
-    return " ".join(["env", *unlimited, *shell.limits(start), shell.command(start)])

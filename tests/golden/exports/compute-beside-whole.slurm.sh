@@ -12,16 +12,46 @@
 #   AutoDetect=nvml
 # slurm.conf, with the select/cons_tres plugin:
 #   GresTypes=gpu
-#   NodeName=NODE Gres=gpu:2c.4g.71gb:2,gpu:3g.71gb:1
+#   NodeName=NODE Gres=gpu:4g.70gb:2,gpu:3g.70gb:1
+# `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which
+# differ between drivers and releases: one that is not among them drains the node.
+# Jobs under MPS start its daemon themselves, and end it: nobody else must.
 # Put your own command in place of each job's ./NAME.sh.
-job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:2c.4g.71gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
-job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:2c.4g.71gb:1 --cpus-per-task=3 <<'EOF'
+set -e
+job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:4g.70gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
+job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 <<'EOF'
 #!/bin/bash
-MPS_2=$(mktemp -d)
-CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_LOG_DIRECTORY="$MPS_2" nvidia-cuda-mps-control -d
-CUDA_MPS_PIPE_DIRECTORY="$MPS_2" ./bert-base-finetune-bs16-loader2.sh &
-wait
-echo quit | CUDA_MPS_PIPE_DIRECTORY="$MPS_2" nvidia-cuda-mps-control
+jobs= failed=0 MPS_2=
+job() { setsid "$@" & jobs="$jobs $!"; }
+ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
+stop() {  # also when interrupted
+  for each in $jobs; do
+    kill -s TERM -- "-$each" || kill -s TERM "$each"
+  done 2> /dev/null
+  wait
+  [ -z "$MPS_2" ] || CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_stop
+}
+unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
+mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
+  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+    mps_answers && return
+    sleep 0.1
+  done
+  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  return 1
+}
+mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
+MPS_2=$(mktemp -d /tmp/mps.XXXXXX) || exit
+CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_LOG_DIRECTORY="$MPS_2" mps_start || exit
+CUDA_MPS_PIPE_DIRECTORY="$MPS_2" job ./bert-base-finetune-bs16-loader2.sh
+ended
+CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_stop
+MPS_2=
+exit "$failed"
 EOF
 )
-job_3=$(sbatch --parsable --job-name gpt2-small-pretrain-bs8 --gres=gpu:3g.71gb:1 --cpus-per-task=1 --wrap ./gpt2-small-pretrain-bs8.sh)
+job_3=$(sbatch --parsable --job-name gpt2-small-pretrain-bs8 --gres=gpu:3g.70gb:1 --cpus-per-task=1 --wrap ./gpt2-small-pretrain-bs8.sh)

@@ -1,15 +1,28 @@
 #!/usr/bin/env bash
 # Not run on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
 # Put your own command in place of each job's ./NAME.sh.
+jobs= failed=0
+job() { setsid "$@" & jobs="$jobs $!"; }
+ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
+stop() {  # also when interrupted
+  for each in $jobs; do
+    kill -s TERM -- "-$each" || kill -s TERM "$each"
+  done 2> /dev/null
+  wait
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
 sudo nvidia-smi -i 0 -mig 1
 sudo nvidia-smi mig -i 0 -cgi 15:4,19:0,19:1 -C
 nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set
 : "${MIG_1:?set it to the UUID of 1g.18gb@0, for job 1}"
 : "${MIG_2:?set it to the UUID of 1g.18gb@1, for job 2}"
 : "${MIG_3:?set it to the UUID of 1g.35gb@4, for job 3}"
-CUDA_VISIBLE_DEVICES="$MIG_1" taskset -c 0 ./resnet50-imagenet64-bs128.sh &
-CUDA_VISIBLE_DEVICES="$MIG_2" taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh &
-CUDA_VISIBLE_DEVICES="$MIG_3" taskset -c 4 ./gpt2-small-pretrain-bs8.sh &
-wait
+CUDA_VISIBLE_DEVICES="$MIG_1" job taskset -c 0 ./resnet50-imagenet64-bs128.sh
+CUDA_VISIBLE_DEVICES="$MIG_2" job taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh
+CUDA_VISIBLE_DEVICES="$MIG_3" job taskset -c 4 ./gpt2-small-pretrain-bs8.sh
+ended
 sudo nvidia-smi mig -i 0 -dci && sudo nvidia-smi mig -i 0 -dgi
 sudo nvidia-smi -i 0 -mig 0
+exit "$failed"

@@ -2,10 +2,45 @@
 # mps on GPU 0 of a node, one h200-141gb. Not run on a cluster.
 # gres.conf of the node:
 #   AutoDetect=nvml
-#   Name=mps Count=100 File=/dev/nvidia0
 # slurm.conf, with the select/cons_tres plugin:
-#   GresTypes=gpu,mps
-#   NodeName=NODE Gres=gpu:1,mps:100
+#   GresTypes=gpu
+#   NodeName=NODE Gres=gpu:1
+# Jobs under MPS start its daemon themselves, and end it: nobody else must.
 # Put your own command in place of each job's ./NAME.sh.
-job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=mps:50 --cpus-per-task=1 --wrap 'env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE ./resnet50-imagenet64-bs128.sh')
-job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=mps:50 --cpus-per-task=3 --wrap 'env -u CUDA_MPS_ACTIVE_THREAD_PERCENTAGE ./bert-base-finetune-bs16-loader2.sh')
+set -e
+job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --gres=gpu:1 --cpus-per-task=4 <<'EOF'
+#!/bin/bash
+jobs= failed=0 MPS_1=
+job() { setsid "$@" & jobs="$jobs $!"; }
+ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
+stop() {  # also when interrupted
+  for each in $jobs; do
+    kill -s TERM -- "-$each" || kill -s TERM "$each"
+  done 2> /dev/null
+  wait
+  [ -z "$MPS_1" ] || CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+}
+unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT
+mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
+  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+    mps_answers && return
+    sleep 0.1
+  done
+  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  return 1
+}
+mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
+MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
+CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" job ./resnet50-imagenet64-bs128.sh
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" job ./bert-base-finetune-bs16-loader2.sh
+ended
+CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+MPS_1=
+exit "$failed"
+EOF
+)
