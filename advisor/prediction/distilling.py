@@ -25,7 +25,7 @@ from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.pace import alone_s
 from advisor.prediction.rehearsal import rehearse
 from advisor.prediction.script import Floats
-from advisor.prediction.summary import LIMIT_GRID, summaries
+from advisor.prediction.summary import LIMIT_GRID, LIMITED, summaries
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
@@ -47,7 +47,10 @@ _WORTH_SPREADING = 300
 # are much alike grow, and with them what a rounding error makes of the model.
 _POINTS = 256
 _NOISE = 0.003
-_SURE = 1e-5
+_SURE = 3e-5
+
+# A column that differs by less than this, over its largest number, differs by rounding alone.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +176,12 @@ def learnt(x: Floats, y: Floats, mode: str) -> Surrogate:
     from scipy.linalg import solve
 
     deviation = x.std(axis=0)
-    scale = np.where(deviation > 0, deviation, 1.0) * np.array(
-        [LENGTHS[each][mode] for each in COLUMNS]
-    )
+    differs = deviation > _SAME * np.abs(x).max(axis=0)
+    scale = np.where(differs, deviation, 1.0) * np.array([LENGTHS[each][mode] for each in COLUMNS])
     points = _spread(np.round(x / scale, 4))
     with fitting_in_one_thread():
-        alike = likeness(x / scale, points)
-        squared = alike.T @ alike + _NOISE * likeness(points, points) + _SURE * np.eye(len(points))
+        alike, among = _likeness(x / scale, points), _likeness(points, points)
+        squared = alike.T @ alike + _NOISE * among + _SURE * np.eye(len(points))
         weights = solve(squared, alike.T @ (y - y.mean()), assume_a="pos")
     return Surrogate(
         columns=COLUMNS,
@@ -188,6 +190,13 @@ def learnt(x: Floats, y: Floats, mode: str) -> Surrogate:
         weights=tuple(map(float, weights)),
         middle=float(y.mean()),
     )
+
+
+def _likeness(rows: Floats, points: Floats) -> Floats:
+    """As a surrogate has it of all columns, shape (rows, points)."""
+    own = slice(-len(LIMITED), None)
+    others = slice(-len(LIMITED))
+    return likeness(rows[:, others], points[:, others]) * likeness(rows[:, own], points[:, own])
 
 
 def _spread(rows: Floats) -> Floats:

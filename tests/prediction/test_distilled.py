@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.distilled import Crowds, columns
-from advisor.prediction.distilling import distilled, draw, learnt, regressor
+from advisor.prediction.distilling import _NOISE, _SURE, distilled, draw, learnt
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.quick import quick
@@ -51,16 +52,38 @@ def test_it_answers_about_what_the_predictor_answers(model):
     assert np.abs(np.log(rough_s / np.array(exact_s))).mean() < 0.15
 
 
-def test_its_network_computes_what_scikit_learn_computes(jobs, model):
+def test_its_surrogate_is_the_penalised_least_squares_of_scikit_learns_kernel(jobs, model):
+    from sklearn.gaussian_process.kernels import RationalQuadratic
+
+    def kernel(some, others):
+        parts = (slice(-3), slice(-3, None))
+        alike = [RationalQuadratic(1.0, 1.0)(some[:, each], others[:, each]) for each in parts]
+        return alike[0] * alike[1]
+
     asked = crowds([[0, 1, 2], [1, 1, 0], [2, 2, 2], [0, 2, 1]])
     x = columns(jobs, asked).reshape(12, -1)
     y = np.sin(np.arange(12.0)) + 2
-    net = learnt(x, y)
-    scaled = (x - np.array(net.mean)) / np.array(net.scale)
-    expected = np.maximum(regressor().fit(scaled, y).predict(scaled), 0).reshape(4, 3)
-    known = replace(model.distilled, nets={"mps": net})
+    surrogate = learnt(x, y, "mps")
+    points, scaled = np.array(surrogate.points), x / np.array(surrogate.scale)
+    penalties = [np.sqrt(_NOISE) * np.linalg.cholesky(kernel(points, points)).T,
+                 np.sqrt(_SURE) * np.eye(len(points))]  # fmt: skip
+    wanted = np.concatenate([y - y.mean(), np.zeros(2 * len(points))])
+    weights = np.linalg.lstsq(np.concatenate([kernel(scaled, points), *penalties]), wanted)[0]
+    expected = np.maximum(kernel(scaled, points) @ weights + y.mean(), 0).reshape(4, 3)
+    known = replace(model.distilled, surrogates={"mps": surrogate})
     steps_s = known.steps(jobs, asked, "mps")
-    assert np.log(steps_s / jobs.step_s[asked.jobs]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
+    assert np.log(steps_s / jobs.step_s[asked.jobs]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_what_is_learnt_hardly_moves_with_a_rounding_error(jobs):
+    asked = crowds([list(row) for row in product(range(3), repeat=4)])
+    x = columns(jobs, asked).reshape(4 * len(asked.jobs), -1)
+    y = np.log1p(x.sum(axis=1) ** 2) / 9
+    random = np.random.default_rng(3)
+    learnt_of = [learnt(each, y, "mps-limits")
+                 for each in (x, x * (1 + 1e-15 * random.normal(size=x.shape)))]  # fmt: skip
+    one, other = (np.array(each.weights) for each in learnt_of)
+    assert np.abs(one - other).max() <= 1e-6 * np.abs(one).max()
 
 
 @given(
@@ -135,7 +158,7 @@ def test_nothing_is_distilled_from_profiles_without_traces(plain):
 
 def test_only_modes_that_runs_taught_are_distilled(plain):
     taught = replace(plain, corrections={"naive": plain.corrections["naive"]})
-    assert set(distilled(taught, PROFILES, H200, lessons=20).distilled.nets) == {"naive"}
+    assert set(distilled(taught, PROFILES, H200, lessons=20).distilled.surrogates) == {"naive"}
 
 
 def test_the_same_mixes_are_drawn_each_time():
@@ -153,12 +176,12 @@ def test_a_file_keeps_what_was_distilled(model, tmp_path):
     "wrong",
     [
         {"columns": ("busy",)},
-        {"mean": (0.0,)},
-        {"biases": ((0.0,),)},
-        {"weights": ()},
         {"scale": (0.0,) * 24},
+        {"scale": (1.0,)},
+        {"points": ((0.0,),)},
+        {"weights": ()},
     ],
 )
-def test_a_network_whose_parts_do_not_fit_is_refused(model, wrong):
+def test_a_surrogate_whose_parts_do_not_fit_is_refused(model, wrong):
     with pytest.raises(InvalidInput):
-        replace(model.distilled.nets["mps"], **wrong)
+        replace(model.distilled.surrogates["mps"], **wrong)

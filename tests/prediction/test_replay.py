@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
-from advisor.prediction.script import Script
+from advisor.prediction.script import Script, demand
+from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive
 
 TICK_S = 1e-6
@@ -127,3 +130,19 @@ def test_steps_much_shorter_than_a_slice_get_their_turns_too():
     brief = [script([50], [1], 10)] * 4
     steps_s = replay_naive(brief, TimeSlicing(slice_s=1e-3, patience_s=3e-5, switch_s=1e-4), LONG)
     assert steps_s == pytest.approx(4 * 50e-6 * 1.1, rel=0.15)
+
+
+@given(packing=st.floats(0.01, 0.99), exponent=st.floats(0.31, 1.2))
+@settings(max_examples=20)
+def test_a_replay_goes_the_same_way_whatever_the_last_digit_of_a_power(packing, exponent):
+    played = synthetic.profile("mlp-toy-bs128", gpu_s=0.002, host_s=0.001, blocks=50)
+    trace = replace(played.trace, resident_blocks=(3,) * len(played.trace.blocks))
+    one, other = (demand(trace, 132, each) for each in (packing, np.nextafter(packing, 1)))
+    assert (one == other).all()
+    jobs = [Script(launch_s=np.zeros(3), duration_s=np.full(3, 1e-4), demand=np.full(3, share),
+                   host_s=1e-4, gap_s=0.0, lead_s=1e-3) for share in (1.0, 0.7)]  # fmt: skip
+    powers = exponent, np.nextafter(exponent, 1)
+    steps = [
+        replay_mps(jobs, [0.6, 0.6], [power] * 2, 0.05, Effort(events=500)) for power in powers
+    ]
+    assert (steps[0] == steps[1]).all()
