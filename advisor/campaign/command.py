@@ -1,7 +1,7 @@
 """Does a campaign from its plan file to its summary."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from advisor.campaign.board import Board
@@ -65,8 +65,17 @@ def _todo(
         say(f"{len(wanted) - len(mixes)} runs are done already and are not done again")
     used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
+    _refuse_profiles(steadiness, {each.name for each in listed})
     unprofiled = [each for each in listed if each.name not in steadiness.profiled]
     return unprofiled if campaign.profile_missing else [], mixes
+
+
+def _refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
+    """Refuse profiles that are none, of workloads in use; others are said to be none."""
+    for name, why in sorted(steadiness.refused.items()):
+        if name in used:
+            raise InvalidInput(why)
+        say(f"warning: {why}")
 
 
 def _refuse_too_big(

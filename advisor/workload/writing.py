@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +10,7 @@ from tempfile import NamedTemporaryFile
 
 from advisor.errors import AdvisorError
 from advisor.workload.calibration import Calibration
+from advisor.workload.files import writable
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -16,23 +18,30 @@ from advisor.workload.run import Run
 def write_whole(path: Path, text: str) -> None:
     """Put `text` into `path` at once, so that no reader ever finds half of it.
 
+    A link stays, and the file that it points to is replaced; one that was there keeps its mode.
+
     Raises:
+        InvalidInput: Something is there that is no regular file.
         AdvisorError: The folder cannot be written.
     """
+    target = writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=path.parent, prefix=".", delete=False) as draft:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+        with NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=".", delete=False
+        ) as draft:
             try:
                 draft.write(text)
                 draft.flush()
-                Path(draft.name).chmod(0o644)
-                os.replace(draft.name, path)  # noqa: PTH105 - one word for one system call
+                Path(draft.name).chmod(mode)
+                os.replace(draft.name, target)  # noqa: PTH105 - one word for one system call
             except BaseException:
                 with suppress(FileNotFoundError):
                     Path(draft.name).unlink()
                 raise
     except OSError as error:
-        raise AdvisorError(f"{path}: {error.strerror}. Choose another --out.") from None
+        raise AdvisorError(f"{path}: {error.strerror}. Choose another path.") from None
 
 
 def profile_text(profile: Profile) -> str:
@@ -51,14 +60,21 @@ def run_line(run: Run) -> str:
 
 
 def append_run(path: Path, run: Run) -> None:
-    """Add `run` to the JSON Lines file `path` in one write, so that no line is ever half there.
+    """Add `run` to the JSON Lines file `path`; see `append_line`."""
+    append_line(path, run_line(run))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add `line` to the file `path` in one write, so that no line is ever half there.
 
     Raises:
+        InvalidInput: Something is there that is no regular file.
         AdvisorError: The file cannot be written.
     """
+    target = writable(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab", buffering=0) as lines:
-            lines.write(run_line(run).encode())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("ab", buffering=0) as lines:
+            lines.write(line.encode())
     except OSError as error:
-        raise AdvisorError(f"{path}: {error.strerror}. Choose another --out.") from None
+        raise AdvisorError(f"{path}: {error.strerror}. Choose another path.") from None

@@ -117,7 +117,7 @@ def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, val
             3,
             "out of memory",
         ),
-        (["--sharing", "naive", "--out", "/dev/null/plan"], 1, "Choose another --out"),
+        (["--sharing", "naive", "--out", "/dev/null/plan"], 1, "Choose another path"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(advisor, words, code, said):
