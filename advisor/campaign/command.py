@@ -25,6 +25,7 @@ from advisor.running.provenance import command_line
 from advisor.running.supervisor import say
 from advisor.workload.folders import user_folder
 from advisor.workload.spec import Workload
+from advisor.workload.writing import writable_folder
 
 
 def run(argv: Sequence[str]) -> int:
@@ -38,11 +39,13 @@ def run(argv: Sequence[str]) -> int:
     campaign = read_campaign(asked.plan)
     plans = drawn_plans(campaign)
     out = asked.out or user_folder("profiles") / campaign.gpu / "runs"
+    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
+    for folder in (out, profiles):
+        writable_folder(folder)
     write_list(out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
     say(counts(plans))
     if asked.dry_run:
         return 0
-    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
     steadiness = Steadiness([profiles, *campaign.known])
     ledger = Ledger(out, campaign.name, profiles, steadiness)
     unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)

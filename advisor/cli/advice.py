@@ -23,7 +23,7 @@ from advisor.cli.options import (
     Top,
     cap_w,
 )
-from advisor.cli.output import show, show_json, warn
+from advisor.cli.output import leave_out, show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
         level=asked.level,
     )
     warn(advised.standing.stale)
+    leave_out(*advised.refused_variants)
     if shown.commands is not None:
         typer.echo(plan_commands(advised, shown.commands))
     elif shown.as_json:

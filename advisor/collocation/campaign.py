@@ -17,7 +17,7 @@ from advisor.running.supervisor import say
 from advisor.running.windows import Timing
 from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
-from advisor.workload.writing import append_run
+from advisor.workload.writing import append_run, writable
 
 # What a run is taken to need before one has been seen.
 FIRST_RUN_S = 15.0
@@ -30,6 +30,7 @@ def main(argv: Sequence[str]) -> int:
     asked = _parser().parse_args(argv)
     timing = Timing(asked.settle, asked.window, asked.windows)
     device = device_at_hand(asked.device)
+    writable(asked.out)
     plans = read_plans(asked.plans, device.key)
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     todo = _without_done(wanted, asked.out, resume=asked.resume)

@@ -18,8 +18,8 @@ from advisor.prediction.power import Power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
-from advisor.workload.profile import Profile
 from advisor.workload.files import read_bytes
+from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
 

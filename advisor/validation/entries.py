@@ -23,9 +23,9 @@ from advisor.validation.comparison import (
 )
 from advisor.validation.evaluate import Evaluation, evaluation_of
 from advisor.validation.selection import select
+from advisor.workload.files import read_bytes
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check_number
 from advisor.workload.profile import Profile
-from advisor.workload.files import read_bytes
 from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT

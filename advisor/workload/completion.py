@@ -42,7 +42,8 @@ class Completion:
             ended is not None and ended <= began for began, ended in pairs
         ):
             raise InvalidInput("a tenant begins at 0 s or later, and ends after it began")
-        check_number("seconds of a run", max((self.makespan_s, *self.began_s, *self.pauses_s)), DAY_S)
+        longest_s = max((self.makespan_s, *self.began_s, *self.pauses_s))
+        check_number("seconds of a run", longest_s, DAY_S)
         check_number("steps of a tenant", max(self.steps, default=0), MOST_COUNT)
         check(self, ("energy_j",))
 

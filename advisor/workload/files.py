@@ -1,20 +1,17 @@
-"""Files that users name, refused before they are read or written where they are none.
+"""Reads the files that users name, and refuses what is none before it is read.
 
-Needs the standard library only: whatever reads or writes a user's file comes here first.
+Needs the standard library only: every reader of a user's file comes here, wherever it runs.
 """
 
 import json
-import os
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import suppress
+from os import stat_result
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import InvalidInput
 
 # The largest file of ours, a fitted model, has 2 MiB; a million arrivals in a CSV have 40 MiB.
 MOST_BYTES = 128 * 2**20
@@ -40,14 +37,14 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """
     try:
         if not stat.S_ISREG((found := path.stat()).st_mode):
-            raise InvalidInput(f"{path}: it is {_kind(found)}. Name a regular file.")
+            raise InvalidInput(f"{path}: it is {kind_of(found)}. Name a regular file.")
         content = b""
         if (size := found.st_size) <= most:
             with path.open("rb") as file:
                 content = file.read(most + 1)
             size = len(content)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path}: {_reason(error)}. Check the path.") from None
+        raise InvalidInput(f"{path}: {reason_of(error)}. Check the path.") from None
     if size > most:
         raise InvalidInput(f"{path}: it has more than {most // 2**20} MiB. Check the path.")
     return content
@@ -94,67 +91,6 @@ def read_toml(path: Path) -> dict[str, Any]:
     return document
 
 
-def writable(path: Path) -> Path:
-    """Where writing to `path` puts its text: at the end of its links. Makes nothing.
-
-    Ask before hours of work whose result goes there; writing asks again.
-
-    Raises:
-        InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is, or
-            it is where this process's own output goes.
-        AdvisorError: Its folder cannot be written.
-    """
-    try:
-        with suppress(FileNotFoundError):
-            # Of the path as given: what stands behind /dev/stdout may bear no other name.
-            _refuse_no_file(path, path.stat())
-        target = Path(os.path.realpath(path))
-        folder = next(each for each in target.parents if each.exists())
-        with TemporaryFile(dir=folder):
-            return target
-    except (OSError, ValueError) as error:
-        raise AdvisorError(f"{path}: {_reason(error)}. Choose another path.") from None
-
-
-def writable_folder(path: Path) -> Path:
-    """`path`, in which files can be written; likewise for a folder, there already or not.
-
-    Raises:
-        InvalidInput: Something else is there.
-        AdvisorError: It cannot be written.
-    """
-    if path.exists() and not path.is_dir():
-        raise InvalidInput(f"{path}: it is no folder. Choose another path.")
-    writable(path / "new")
-    return path
-
-
-def _refuse_no_file(path: Path, there: os.stat_result) -> None:
-    if not stat.S_ISREG(there.st_mode):
-        raise InvalidInput(
-            f"{path}: it is {_kind(there)}, and only a regular file is replaced. Choose another "
-            f"path."
-        )
-    if any(os.path.samestat(there, own) for own in _own_outputs()):
-        raise InvalidInput(
-            f"{path}: this command's own output goes there already. Choose another path."
-        )
-
-
-def _own_outputs() -> Iterable[os.stat_result]:
-    for descriptor in (1, 2):
-        with suppress(OSError):  # closed
-            yield os.fstat(descriptor)
-
-
-def _kind(found: os.stat_result) -> str:
-    return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
 
 
@@ -182,3 +118,13 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> Any:
     raise InvalidInput(f"{word} is no number that can be measured")
+
+
+def kind_of(found: stat_result) -> str:
+    """What `found` tells of, in words."""
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why the system refused a path, in words; a ValueError: it cannot be one."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -3,16 +3,70 @@
 import json
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.calibration import Calibration
-from advisor.workload.files import writable
+from advisor.workload.files import kind_of, reason_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+
+
+def writable(path: Path) -> Path:
+    """Where writing to `path` puts its text: at the end of its links. Makes nothing.
+
+    Ask before hours of work whose result goes there; writing asks again.
+
+    Raises:
+        InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is, or
+            it is where this process's own output goes.
+        AdvisorError: Its folder cannot be written.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            # Of the path as given: what stands behind /dev/stdout may bear no other name.
+            _refuse_no_file(path, path.stat())
+        target = Path(os.path.realpath(path))
+        folder = next(each for each in target.parents if each.exists())
+        with TemporaryFile(dir=folder):
+            return target
+    except (OSError, ValueError) as error:
+        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
+
+
+def writable_folder(path: Path) -> Path:
+    """`path`, in which files can be written; likewise for a folder, there already or not.
+
+    Raises:
+        InvalidInput: Something else is there.
+        AdvisorError: It cannot be written.
+    """
+    if path.exists() and not path.is_dir():
+        raise InvalidInput(f"{path}: it is no folder. Choose another path.")
+    writable(path / "new")
+    return path
+
+
+def _refuse_no_file(path: Path, there: os.stat_result) -> None:
+    if not stat.S_ISREG(there.st_mode):
+        raise InvalidInput(
+            f"{path}: it is {kind_of(there)}, and only a regular file is replaced. Choose another "
+            f"path."
+        )
+    if any(os.path.samestat(there, own) for own in _own_outputs()):
+        raise InvalidInput(
+            f"{path}: this command's own output goes there already. Choose another path."
+        )
+
+
+def _own_outputs() -> Iterable[os.stat_result]:
+    for descriptor in (1, 2):
+        with suppress(OSError):  # closed
+            yield os.fstat(descriptor)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -41,7 +95,7 @@ def write_whole(path: Path, text: str) -> None:
                     Path(draft.name).unlink()
                 raise
     except OSError as error:
-        raise AdvisorError(f"{path}: {error.strerror}. Choose another path.") from None
+        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
 
 
 def profile_text(profile: Profile) -> str:
@@ -77,4 +131,4 @@ def append_line(path: Path, line: str) -> None:
         with target.open("ab", buffering=0) as lines:
             lines.write(line.encode())
     except OSError as error:
-        raise AdvisorError(f"{path}: {error.strerror}. Choose another path.") from None
+        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
