@@ -24,6 +24,9 @@ MOST_LOADER_WORKERS = 1024
 # a block has 1024 threads, an SM 32 blocks.
 MOST_BLOCKS, MOST_THREADS, MOST_RESIDENT_BLOCKS, MOST_STREAMS = 2**48, 2**14, 2**10, 2**31
 
+# Of the log of a factor by which a prediction is corrected, or may be off: 5e8.
+MOST_LOG = 20.0
+
 # Of one measured number, by the unit that its name ends in.
 _MOST = {
     "_mib_s": 2.0**30,

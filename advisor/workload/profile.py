@@ -8,6 +8,7 @@ from advisor.errors import InvalidInput
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.plausible import (
     DAY_S,
+    LEAST_STEP_S,
     MOST_BLOCKS,
     MOST_CORES,
     MOST_EPOCH_S,
@@ -71,6 +72,8 @@ class KernelTrace:
         if not all(map(isfinite, times_us)) or min(times_us) < 0:
             raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
         check_number("a kernel's launch or duration in us", max(times_us), most_of("duration_us"))
+        if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
+            raise InvalidInput("the kernels of a trace take time together")
         if any(map(gt, self.launch_us, self.launch_us[1:])):
             raise InvalidInput("a trace's launch times must not decrease")
         if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
@@ -216,7 +219,9 @@ class Profile:
             raise InvalidInput(f"{self.name}: {error}") from None
 
     def _check_numbers(self) -> None:
-        check(self, ("host_s", "gpu_s", "host_check_s", "host_cpu_share"))
+        if self.host_s is not None:
+            check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
+        check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
         check(self, ("power_w", "idle_power_w", "energy_j"))
         if self.cores:
             check_number("a core's number", min(self.cores), MOST_CORES)
