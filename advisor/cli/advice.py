@@ -132,6 +132,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
         chosen,
         sources.gpu,
         asked.objective,
+        profiles=asked.profiles,
         models=sources.models,
         power_cap_w=sources.power_cap_w,
         calibration=sources.calibration,

@@ -50,10 +50,8 @@ def export(
     from advisor.planning.advice import predict, recommend
     from advisor.reporting.exports import exported
     from advisor.running.present import present_machine
-    from advisor.workload.writing import writable, write_whole
+    from advisor.workload.writing import write_whole
 
-    if out is not None:
-        writable(out)  # before a search of seconds
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     present = present_machine(gpu)
     if sharing is None:

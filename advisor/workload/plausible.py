@@ -72,4 +72,4 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
     if not least <= value < float("inf"):
         raise InvalidInput(f"{what} is finite and at least {least:g}, got {value}")
     if value > most:
-        raise InvalidInput(f"{what} is at most {most:,.9g}, got {value:,.9g}; check its unit")
+        raise InvalidInput(f"{what} is at most {most:,.12g}, got {value:,.12g}; check its unit")

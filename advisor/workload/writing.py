@@ -22,8 +22,8 @@ def writable(path: Path) -> Path:
     Ask before hours of work whose result goes there; writing asks again.
 
     Raises:
-        InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is, or
-            it is where this process's own output goes.
+        InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is; or
+            it is where this process's own output goes; or a part of `path` is no folder.
         AdvisorError: Its folder cannot be written.
     """
     try:
@@ -34,19 +34,14 @@ def writable(path: Path) -> Path:
         folder = next(each for each in target.parents if each.exists())
         with TemporaryFile(dir=folder):
             return target
+    except NotADirectoryError:
+        raise InvalidInput(f"{path}: part of it is no folder. Choose another path.") from None
     except (OSError, ValueError) as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
 
 
 def writable_folder(path: Path) -> Path:
-    """`path`, in which files can be written; likewise for a folder, there already or not.
-
-    Raises:
-        InvalidInput: Something else is there.
-        AdvisorError: It cannot be written.
-    """
-    if path.exists() and not path.is_dir():
-        raise InvalidInput(f"{path}: it is no folder. Choose another path.")
+    """`path`, a folder in which files can be written, there already or not; likewise."""
     writable(path / "new")
     return path
 
