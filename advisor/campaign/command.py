@@ -68,13 +68,17 @@ def _todo(
         say(f"{len(wanted) - len(mixes)} runs are done already and are not done again")
     used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
-    _refuse_profiles(steadiness, {each.name for each in listed})
+    refuse_profiles(steadiness, {each.name for each in listed})
     unprofiled = [each for each in listed if each.name not in steadiness.profiled]
     return unprofiled if campaign.profile_missing else [], mixes
 
 
-def _refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
-    """Refuse profiles that are none, of workloads in use; others are said to be none."""
+def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
+    """See that files which are no profiles bear the names of other workloads than those `used`.
+
+    Raises:
+        InvalidInput: One bears such a name; of others it is said on stderr.
+    """
     for name, why in sorted(steadiness.refused.items()):
         if name in used:
             raise InvalidInput(why)

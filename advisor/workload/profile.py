@@ -76,6 +76,9 @@ class KernelTrace:
             raise InvalidInput("the kernels of a trace take time together")
         if any(map(gt, self.launch_us, self.launch_us[1:])):
             raise InvalidInput("a trace's launch times must not decrease")
+        self._check_grids()
+
+    def _check_grids(self) -> None:
         if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
             raise InvalidInput(
                 "a kernel's blocks, threads, resident blocks and stream are at least 0"
