@@ -165,6 +165,8 @@ def _show(advised: Recommendation) -> None:
     _BOXES.get(found.answers[0], st.info)(f"**{headline(found)}** {answer(advised)}")
     for stale in advised.standing.stale:
         st.warning(str(stale))
+    for why in advised.refused_variants:
+        st.warning(f"left out: {why}")
     if note := calibrated_note(advised.standing):
         st.caption(note)
     names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}

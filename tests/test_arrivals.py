@@ -65,6 +65,13 @@ def test_equal_jobs_are_one_so_that_a_long_trace_stays_small(read):
         (f"arrival_s,job,validation_s\n0,{BERT},-3\n", "validation_s must be at least 0"),
         (f'arrival_s,job\n0,"{BERT}\n', "unexpected end of data"),
         (b"arrival_s,job\n0,\xff\n", "can't decode byte"),
+        (f"arrival_s,job,epochs\n0,{BERT},5e-324\n", "epochs is finite and at least 1e-09"),
+        (f"arrival_s,job,epochs\n0,{BERT},1e300\n", "epochs is at most 1,000,000,000"),
+        (f"arrival_s,job,validation_s\n0,{BERT},1e300\n", "validation_s is at most"),
+        (f"arrival_s,job\n1700000000000000000,{BERT}\n", "or in nanoseconds"),
+        (f"arrival_s,job\n1700000000,{BERT}\n", "Of times since 1970"),
+        (f"arrival_s,job\n0,{BERT}\x00\n", "arrivals.csv:2"),
+        (f"\x00arrival_s,job\n0,{BERT}\n", "its first line names the columns"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_line(read, text, said):

@@ -21,7 +21,7 @@ from advisor.running.worker import Seat
 from advisor.sharing import Naive
 from advisor.workload.calibration import Calibration, Contexts, HostCheck, Switching
 from advisor.workload.folders import user_folder
-from advisor.workload.writing import calibration_text, write_whole
+from advisor.workload.writing import calibration_text, writable, write_whole
 
 # Reads of the power meter, over some seconds: whatever ran before needs a while to calm down.
 _POWER_READS, _POWER_PAUSE_S = 16, 0.25
@@ -42,6 +42,7 @@ def run(argv: Sequence[str]) -> int:
     if device.kind == "cuda" and len(cores) < 2:
         raise InvalidInput("two processes take turns, each on a core of its own: allow 2 --cores")
     path = asked.out or user_folder("calibrations") / f"{device.key}.json"
+    writable(path)
     calibration = calibrated(device, cores, command_line("advisor.calibration", argv))
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")

@@ -1,7 +1,7 @@
 """Does a campaign from its plan file to its summary."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from advisor.campaign.board import Board
@@ -25,6 +25,7 @@ from advisor.running.provenance import command_line
 from advisor.running.supervisor import say
 from advisor.workload.folders import user_folder
 from advisor.workload.spec import Workload
+from advisor.workload.writing import writable_folder
 
 
 def run(argv: Sequence[str]) -> int:
@@ -38,11 +39,13 @@ def run(argv: Sequence[str]) -> int:
     campaign = read_campaign(asked.plan)
     plans = drawn_plans(campaign)
     out = asked.out or user_folder("profiles") / campaign.gpu / "runs"
+    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
+    for folder in (out, profiles):
+        writable_folder(folder)
     write_list(out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
     say(counts(plans))
     if asked.dry_run:
         return 0
-    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
     steadiness = Steadiness([profiles, *campaign.known])
     ledger = Ledger(out, campaign.name, profiles, steadiness)
     unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
@@ -65,8 +68,21 @@ def _todo(
         say(f"{len(wanted) - len(mixes)} runs are done already and are not done again")
     used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
+    refuse_profiles(steadiness, {each.name for each in listed})
     unprofiled = [each for each in listed if each.name not in steadiness.profiled]
     return unprofiled if campaign.profile_missing else [], mixes
+
+
+def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
+    """See that files which are no profiles bear the names of other workloads than those `used`.
+
+    Raises:
+        InvalidInput: One bears such a name; of others it is said on stderr.
+    """
+    for name, why in sorted(steadiness.refused.items()):
+        if name in used:
+            raise InvalidInput(why)
+        say(f"warning: {why}")
 
 
 def _refuse_too_big(

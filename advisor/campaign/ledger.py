@@ -11,7 +11,7 @@ from advisor.campaign.steadiness import Steadiness
 from advisor.collocation.campaign import records_in
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
-from advisor.workload.writing import append_run, profile_text, write_whole
+from advisor.workload.writing import append_line, append_run, profile_text, write_whole
 
 
 class Ledger:
@@ -57,8 +57,9 @@ class Ledger:
     def fail(self, task: Task, why: str) -> None:
         """Write down that `task` was given up, and why."""
         moment = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._lock, (self._out / f"{self._name}-failed.log").open("a") as log:
-            log.write(f"{moment} {task_name(task)}: {why}\n")
+        with self._lock:
+            log = self._out / f"{self._name}-failed.log"
+            append_line(log, f"{moment} {task_name(task)}: {why}\n")
 
 
 def task_name(task: Task) -> str:

@@ -1,12 +1,12 @@
 """The workloads of a campaign, listed in its plan or in a file that several plans include."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from advisor.campaign.table import Table
 from advisor.collocation.plan_file import workload_of
 from advisor.errors import InvalidInput
+from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
 
 
@@ -25,7 +25,7 @@ def listed_workloads(top: Table, folder: Path) -> tuple[tuple[Workload, ...], tu
     if top.has("small") or top.has("large"):
         raise InvalidInput("workloads are either included or listed, not both")
     path = folder / top.text("include")
-    listed = Table("", toml_in(path))
+    listed = Table("", read_toml(path))
     try:
         found = _both_sizes(listed)
         listed.close()
@@ -50,17 +50,3 @@ def _workload(entry: Any, where: str) -> Workload:
         return workload_of(entry)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
-
-
-def toml_in(path: Path) -> dict[str, Any]:
-    """The TOML document in `path`.
-
-    Raises:
-        InvalidInput: It is none.
-    """
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None

@@ -10,6 +10,7 @@ from typing import Any
 from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput, UnknownName
 from advisor.sharing import Mps, Phases, parse_sharing
+from advisor.workload.files import read_json
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 from advisor.workload.zoo import workload
@@ -51,12 +52,13 @@ def _entry(each: Workload) -> str | dict[str, Any]:
 
 
 def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    remedy = "Choose another --out."
     try:
-        before = json.loads(path.read_bytes())["plans"]
+        before = read_json(path, remedy)["plans"]
         lost = [each["id"] for each in _drawn(before) if each not in entries]
         lost += [each["id"] for each in _drawn(entries) if each not in before]
-    except (ValueError, TypeError, KeyError):
-        raise InvalidInput(f"{path}: no list of runs. Choose another --out.") from None
+    except (TypeError, KeyError, AttributeError):
+        raise InvalidInput(f"{path}: no list of runs. {remedy}") from None
     if lost:
         raise InvalidInput(
             f"{path}: drawn otherwise before ({lost[0]} differs), and what is scored is fixed "

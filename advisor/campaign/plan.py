@@ -51,13 +51,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.campaign.listed import listed_workloads, toml_in
+from advisor.campaign.listed import listed_workloads
 from advisor.campaign.table import Table
 from advisor.collocation.plan_file import plan_of
 from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.running.windows import Timing
+from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
@@ -124,7 +125,7 @@ def read_campaign(path: Path) -> Campaign:
     Raises:
         InvalidInput: It is none; says which key is wrong.
     """
-    top = Table("", toml_in(path))
+    top = Table("", read_toml(path))
     try:
         return _campaign(top, path)
     except InvalidInput as error:

@@ -1,6 +1,5 @@
 """Whether measurements repeat: solo runs their profiles, repeats their originals."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from advisor.campaign.draw import idle_twin
 from advisor.errors import InvalidInput
+from advisor.workload.files import read_json
 from advisor.workload.measured import Window, median_step_s
 
 # A solo run further from its profile than this does not repeat it.
@@ -30,14 +30,21 @@ class Steadiness:
 
     Args:
         profiles: Folders of profiles; of two of one name, the first folder's counts.
+
+    Attributes:
+        refused: Why a file of these folders is no profile, by the name that it bears.
     """
 
     def __init__(self, profiles: Iterable[Path]) -> None:
         self._alone_s: dict[str, float] = {}
         self._paces: dict[str, _Pace] = {}
+        self.refused: dict[str, str] = {}
         for folder in reversed(list(profiles)):
             for path in sorted(folder.glob("*.json")):
-                self.learn(path)
+                try:
+                    self.learn(path)
+                except InvalidInput as error:
+                    self.refused[path.stem] = str(error)
 
     @property
     def profiled(self) -> frozenset[str]:
@@ -50,13 +57,28 @@ class Steadiness:
         Raises:
             InvalidInput: It holds none.
         """
+        remedy = "Measure it again, or move it out of this folder."
+        measured = read_json(path, remedy)
         try:
-            self._alone_s[path.stem] = _step_s(json.loads(path.read_bytes()))
-        except (ValueError, TypeError, KeyError):
-            raise InvalidInput(f"{path}: no profile. Move it out of this folder.") from None
+            self._alone_s[path.stem] = _step_s(measured)
+        except (InvalidInput, TypeError, KeyError):
+            raise InvalidInput(f"{path}: no profile. {remedy}") from None
+        self.refused.pop(path.stem, None)
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Take in a run; one with a tenant that ended early tells nothing."""
+        """Take in a run; one with a tenant that ended early tells nothing.
+
+        Raises:
+            InvalidInput: It is no run.
+        """
+        try:
+            self._note(record)
+        except (AttributeError, TypeError, KeyError):
+            raise InvalidInput(
+                f"run {record['id']} is not whole. Mend its file, or choose another --out."
+            ) from None
+
+    def _note(self, record: Mapping[str, Any]) -> None:
         tenants = record.get("tenants") or ()
         if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
             return

@@ -23,7 +23,7 @@ from advisor.cli.options import (
     Top,
     cap_w,
 )
-from advisor.cli.output import show, show_json, warn
+from advisor.cli.output import leave_out, show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
         chosen,
         sources.gpu,
         asked.objective,
+        profiles=asked.profiles,
         models=sources.models,
         power_cap_w=sources.power_cap_w,
         calibration=sources.calibration,
@@ -140,6 +141,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
         level=asked.level,
     )
     warn(advised.standing.stale)
+    leave_out(*advised.refused_variants)
     if shown.commands is not None:
         typer.echo(plan_commands(advised, shown.commands))
     elif shown.as_json:

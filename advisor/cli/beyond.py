@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from advisor.cli.output import show, show_json, warn
+from advisor.cli.output import leave_out, show, show_json, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
         return Running(jobs=named, sharing=parse_sharing(asked.sharing or "naive"))
     from advisor.gpu.live import live_gpu
     from advisor.planning.now import running_now
-    from advisor.workload.store import load_profile, profile_paths
+    from advisor.workload.store import load_profiles
 
     live = live_gpu(asked.device)
     if live.catalogue_key != gpu:
@@ -190,8 +190,8 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
             f"GPU {live.index} here is a {live.product}, and the profiles are of {gpu}. "
             f"Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
         )
-    known = (load_profile(name, gpu, profiles) for name in profile_paths(gpu, profiles))
-    held_mib = {each.name: each.memory.device_mib for each in known}
+    known = load_profiles(gpu, profiles, leave_out)
+    held_mib = {each.name: each.memory.device_mib for each in known.values()}
     found = running_now(live, named, {name: mib for name, mib in held_mib.items() if mib})
     if found is None:
         warn([f"nothing runs on GPU {live.index} now: all of it is free"])

@@ -1,12 +1,16 @@
 """``advisor fit`` and ``advisor evaluate``: what runs teach, and how well."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import show, show_json
+from advisor.cli.output import leave_out, show, show_json
+
+if TYPE_CHECKING:
+    from advisor.workload.profile import Profile
+    from advisor.workload.run import Run
 
 
 def fit(
@@ -26,13 +30,13 @@ def fit(
     from advisor.running.cores import allowed_cores
     from advisor.workload.folders import user_folder
     from advisor.workload.staleness import odd_ones
-    from advisor.workload.store import load_profiles, runs_by_owner
-    from advisor.workload.writing import write_whole
+    from advisor.workload.writing import writable, write_whole
 
-    alone, (shipped, own) = load_profiles(gpu, profiles), runs_by_owner(gpu, profiles)
+    path = (out or user_folder("models")) / f"{gpu}.json"
+    writable(path)  # before a minute of fitting
+    alone, shipped, own = _measured(gpu, profiles)
     model = fitted(alone, shipped + own, known(gpu))
     model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
-    path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
     typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
     used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
@@ -65,13 +69,13 @@ def evaluate(
     from advisor.validation.evaluate import evaluate as evaluated
     from advisor.validation.scoreboard import evaluation_document
     from advisor.validation.tables import evaluation_table
-    from advisor.workload.store import load_profiles, runs_by_owner
-    from advisor.workload.writing import write_whole
+    from advisor.workload.writing import writable, write_whole
 
     if predictions and export:
         raise InvalidInput("--export writes our own predictions. Leave out --predictions.")
-    model, alone = known(gpu), load_profiles(gpu, profiles)
-    shipped, own = runs_by_owner(gpu, profiles)
+    if export:
+        writable(export)  # before minutes of evaluating
+    model, (alone, shipped, own) = known(gpu), _measured(gpu, profiles)
     # What others are scored on is the same everywhere, whatever was measured here.
     runs = shipped if predictions or export else shipped + own
     if predictions:
@@ -84,3 +88,13 @@ def evaluate(
         show_json(evaluation_document(evaluation))
     else:
         show(evaluation_table(evaluation))
+
+
+def _measured(
+    gpu: str, profiles: Path | None
+) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+    """Profiles by name, the shipped runs, and the user's own; runs need their profiles."""
+    from advisor.workload.store import load_profiles, runs_by_owner, tenants_of
+
+    shipped, own = runs_by_owner(gpu, profiles)
+    return load_profiles(gpu, profiles, leave_out, tenants_of(shipped + own)), shipped, own

@@ -3,7 +3,7 @@
 import typer
 
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import show, show_json
+from advisor.cli.output import leave_out, show, show_json
 from advisor.errors import GpuUnavailable
 
 
@@ -45,7 +45,7 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     from advisor.reporting.listings import profiles_document, profiles_table
     from advisor.workload.store import load_profiles
 
-    measured = load_profiles(known(gpu).key, folder)
+    measured = load_profiles(known(gpu).key, folder, leave_out)
     if as_json:
         show_json(profiles_document(gpu, measured))
     elif measured:

@@ -23,5 +23,10 @@ def warn(lines: Iterable[object]) -> None:
         typer.echo(f"warning: {line}", err=True)
 
 
+def leave_out(*reasons: str) -> None:
+    """Say that files are left out, and of each why."""
+    warn(f"left out: {why}" for why in reasons)
+
+
 def show_json(document: dict[str, Any]) -> None:
     typer.echo(json.dumps(document, indent=1, allow_nan=False))

@@ -84,6 +84,7 @@ def simulate(
     from advisor.reporting.over_time import simulation_document, simulation_report
     from advisor.running.present import present_machine
     from advisor.simulation.simulate import Fleet
+    from advisor.workload.writing import writable
 
     if kernels and not trace:
         raise InvalidInput("kernels are written into a trace: name one with --trace FILE")
@@ -91,6 +92,8 @@ def simulate(
         raise InvalidInput(
             "jobs are named, or in a file, or come by --trace-in or --plan: one of these"
         )
+    if trace:
+        writable(trace)  # before a simulation of seconds
     if plan:
         arrivals, sharing, gpu, power_cap = _planned(plan, profiles, power_cap)
     else:

@@ -1,7 +1,6 @@
 """Runs plans one after the other, each into the file as it finishes."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
@@ -16,11 +15,14 @@ from advisor.running.device import device_at_hand
 from advisor.running.provenance import command_line
 from advisor.running.supervisor import say
 from advisor.running.windows import Timing
+from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
-from advisor.workload.writing import append_run
+from advisor.workload.writing import append_run, writable
 
 # What a run is taken to need before one has been seen.
 FIRST_RUN_S = 15.0
+
+_REMEDY = "Mend the file, or choose another --out."
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,6 +30,7 @@ def main(argv: Sequence[str]) -> int:
     asked = _parser().parse_args(argv)
     timing = Timing(asked.settle, asked.window, asked.windows)
     device = device_at_hand(asked.device)
+    writable(asked.out)
     plans = read_plans(asked.plans, device.key)
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     todo = _without_done(wanted, asked.out, resume=asked.resume)
@@ -113,14 +116,11 @@ def records_in(path: Path) -> list[dict[str, Any]]:
         InvalidInput: A line is no run.
     """
     records = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            hash(record["id"])
-        except (ValueError, TypeError, KeyError):
-            raise InvalidInput(
-                f"{path}:{number}: no run. Mend the file, or choose another --out."
-            ) from None
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        where = f"{path}:{number}"
+        record = parse_json(line, where, _REMEDY)
+        if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+            raise InvalidInput(f"{where}: no run. {_REMEDY}")
         records.append(record)
     return records
 

@@ -10,7 +10,6 @@
 What ``advisor recommend --json`` prints will do as well: see `advisor.collocation.advice`.
 """
 
-import json
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -22,6 +21,7 @@ from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
 from advisor.sharing.parts import mps_servers
 from advisor.workload import zoo
+from advisor.workload.files import read_json
 from advisor.workload.spec import Workload
 
 _Record = TypeVar("_Record")
@@ -33,12 +33,7 @@ def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
     Raises:
         InvalidInput: The file is no such file, or for another GPU; says which entry is wrong.
     """
-    try:
-        document = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
-    except ValueError as error:
-        raise InvalidInput(f"{path}: no JSON: {error}. Mend the file.") from None
+    document = read_json(path)
     try:
         return _plans(document, gpu)
     except InvalidInput as error:

@@ -65,8 +65,9 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     predictor = predictor_of(gpu, models, power_cap_w, here)
     found = _jobs(jobs, gpu, profiles)
     advised = ranked(found, known_gpu(gpu), predictor, objective, conditions, level)
+    variants, refused = variants_of(found, gpu, profiles)
     return replace(
-        advised, standing=here.standing(found), variants=variants_of(found, gpu, profiles)
+        advised, standing=here.standing(found), variants=variants, refused_variants=refused
     )
 
 

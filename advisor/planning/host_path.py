@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from advisor.errors import InvalidInput
 from advisor.planning.binding import Binding
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -64,7 +65,9 @@ def host_bound(
     return tuple(found.values())
 
 
-def variants_of(jobs: Iterable[Job], gpu: str, profiles: Path | None = None) -> tuple[Profile, ...]:
+def variants_of(
+    jobs: Iterable[Job], gpu: str, profiles: Path | None = None
+) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
     """Profiles of the same work as one of `jobs` with another loader or execution.
 
     Found by name: ``-compiled``, ``-graph`` and ``-loaderN`` end it.
@@ -74,17 +77,19 @@ def variants_of(jobs: Iterable[Job], gpu: str, profiles: Path | None = None) -> 
         gpu: Catalogue key.
         profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
 
-    Raises:
-        InvalidInput: A file is malformed.
+    Returns:
+        The profiles, and why files of such a name hold none.
     """
     names = {job.name for job in jobs}
     stems = {_WAYS.sub("", name) for name in names}
-    paths = {
-        name: path
-        for name, path in profile_paths(gpu, profiles).items()
-        if name not in names and _WAYS.sub("", name) in stems
-    }
-    return tuple(load_profile(str(path), gpu, profiles) for path in paths.values())
+    found, refused = [], []
+    for name, path in profile_paths(gpu, profiles).items():
+        if name not in names and _WAYS.sub("", name) in stems:
+            try:
+                found.append(load_profile(str(path), gpu, profiles))
+            except InvalidInput as error:
+                refused.append(str(error))
+    return tuple(found), tuple(refused)
 
 
 def _fastest(profile: Profile, variants: Sequence[Profile]) -> Profile | None:

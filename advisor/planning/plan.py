@@ -144,6 +144,7 @@ class Recommendation:
         plans: Of limits and of MIG layouts the best few only.
         considered: Sharings that were predicted or left out, in all.
         variants: Profiles of the same work with another loader or execution, where there are any.
+        refused_variants: Why files that bear the names of such profiles hold none.
     """
 
     gpu: Gpu
@@ -157,6 +158,7 @@ class Recommendation:
     considered: int
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
+    refused_variants: tuple[str, ...] = ()
 
     @property
     def best(self) -> Plan:

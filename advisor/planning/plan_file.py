@@ -13,8 +13,9 @@ from advisor.errors import InvalidInput
 from advisor.planning.handover import NOT_RUN, Handover, Start
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.parts import check_count
+from advisor.workload.files import read_bytes
 from advisor.workload.job import Job, loader
-from advisor.workload.reading import parse_record, read_bytes
+from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT, Workload
 
 _SCHEMA: Literal[1] = 1

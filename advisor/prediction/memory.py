@@ -8,17 +8,22 @@ because one process's cache is never released for another.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, hypot, sqrt
+from math import erf, hypot, isfinite, sqrt
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
 from advisor.prediction.rehearsal import limit_shares
 from advisor.sharing import Arrangement, Mps
 from advisor.sharing.parts import mps_servers
+from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
+from advisor.workload.spec import STRICT
 
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
 MPS_SERVER_MIB = 66
+
+_MOST_SPREAD = 1000.0  # of a share of memory
 
 Z95 = 1.645  # standard normal quantile
 
@@ -33,8 +38,13 @@ class Context:
             memory for every thread that its SMs can hold.
     """
 
+    __pydantic_config__ = STRICT
+
     usual_mib: float
     per_sm_mib: float
+
+    def __post_init__(self) -> None:
+        check(self, ("usual_mib", "per_sm_mib"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +108,17 @@ class Edge:
         victims: How many processes of a mix that runs out are refused, on average.
     """
 
+    __pydantic_config__ = STRICT
+
     share: float
     width: float
     sigma: float
     victims: float
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.share) and self.victims >= 0):
+            raise InvalidInput(f"an edge is somewhere, and has victims, got {self}")
+        check(self, ("width", "sigma"), _MOST_SPREAD)
 
     def risk(self, needs: Sequence[Need], capacity_mib: float) -> float:
         """Chance that `needs` together run out of `capacity_mib`, 0..1.

@@ -18,8 +18,10 @@ from advisor.prediction.power import Power
 from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
+from advisor.workload.files import read_bytes
+from advisor.workload.plausible import MOST_LOG, check, check_number
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record, read_bytes
+from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
 
 
@@ -62,6 +64,7 @@ class Bounds:
     def __post_init__(self) -> None:
         if not self.low <= 0 <= self.high:
             raise InvalidInput("the bounds of an interval lie on both sides of its middle")
+        check_number("a bound of an interval", max(-self.low, self.high), MOST_LOG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,10 @@ class Correction:
         """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
         likeness = self.kernel.likeness(self._points, self._points)
         noise = self.kernel.noise * np.eye(len(likeness))
-        return np.asarray(np.linalg.inv(np.linalg.cholesky(likeness + noise)))
+        try:
+            return np.asarray(np.linalg.inv(np.linalg.cholesky(likeness + noise)))
+        except np.linalg.LinAlgError:
+            raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
 
     def _near(self, rows: Floats) -> Floats:
         """Covariance of each row with each point, shape (rows, points)."""
@@ -157,6 +163,9 @@ class Alone:
 
     gpu_bound: float
     host_bound: float
+
+    def __post_init__(self) -> None:
+        check(self, ("gpu_bound", "host_bound"), MOST_LOG)
 
     def spread(self, profile: Profile) -> float:
         """Log distance for `profile`."""

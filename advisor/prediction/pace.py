@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
 from advisor.prediction.capacity import capacity_steps
@@ -15,7 +16,11 @@ from advisor.prediction.plain import columns, seen_by_driver
 from advisor.prediction.rehearsal import rehearse
 from advisor.prediction.replay import Effort
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
+from advisor.workload.plausible import DAY_S, LEAST_STEP_S
 from advisor.workload.profile import Profile
+
+# A thousandth of the shortest step, and a million times the longest.
+_LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
 
 
 def step_intervals(
@@ -25,7 +30,22 @@ def step_intervals(
     model: Model,
     play: Play = rehearse,
 ) -> list[Interval]:
-    """Seconds of a step of each job, in the jobs' order; `play` replays."""
+    """Seconds of a step of each job, in the jobs' order; `play` replays.
+
+    Raises:
+        InvalidInput: By the model, one takes no time, or for ever: it was not fitted.
+    """
+    found = _intervals(profiles, sharing, gpu, model, play)
+    if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
+        raise InvalidInput(
+            f"by the model of {gpu.key}, a step takes no time or years. Fit it anew: `advisor fit`."
+        )
+    return found
+
+
+def _intervals(
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: Play
+) -> list[Interval]:
     match sharing:
         case Serial():
             return [_around(each.step_s, model.alone.spread(each)) for each in profiles]

@@ -15,6 +15,7 @@ from advisor.prediction.rehearsal import limit_shares
 from advisor.prediction.script import Floats
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.workload.measured import Counters
+from advisor.workload.plausible import MOST_LOG, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 
@@ -62,6 +63,7 @@ class Plain:
     def __post_init__(self) -> None:
         if not self.low <= 0 <= self.high:
             raise InvalidInput("the bounds of an interval lie on both sides of its middle")
+        check_number("a bound of an interval", max(-self.low, self.high), MOST_LOG)
         widths = {len(self.mean), len(self.scale), len(self.weights)}
         if widths not in ({0}, {len(COLUMNS)}):
             raise InvalidInput("answers without a trace were fitted to other columns than these")

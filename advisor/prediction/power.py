@@ -17,8 +17,12 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.script import Floats
+from advisor.workload.plausible import MOST_LOG, check, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
+
+# Power and activity of jobs that share are near the sum of what each has alone.
+_MOST_FACTOR = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,9 @@ class Law:
             raise InvalidInput(f"shares and factors of a power law are at least 0, got {self}")
         if not self.low <= 0 <= self.high:
             raise InvalidInput(f"the bounds of a power law hold its middle, got {self}")
+        check_number("a bound of a power law", max(-self.low, self.high), MOST_LOG)
+        most = max(self.waiting, self.working, self.working_half, self.gract_least, *factors)
+        check_number("a factor of a power law", most, _MOST_FACTOR)
 
 
 # Of a job that nobody shares the GPU with: what its profile says, from one day to the next.
@@ -77,6 +84,9 @@ class Power:
     awake_w: float
     laws: dict[str, Law] = field(default_factory=dict)
     alone: Law = _ALONE
+
+    def __post_init__(self) -> None:
+        check(self, ("awake_w",))
 
     def law(self, mode: str | None, jobs: int, apart: bool = False) -> Law:
         """What holds for so many jobs at once; `mode` is None for other ways to share.

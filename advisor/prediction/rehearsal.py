@@ -16,7 +16,9 @@ from advisor.prediction.replay import (
 )
 from advisor.prediction.script import Floats, script
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
+from advisor.workload.spec import STRICT
 
 # A limit that slows a job by less than this says nothing of how its kernels take it.
 _FELT = 1.1
@@ -36,10 +38,15 @@ class Physics:
             its limit, 0..1.
     """
 
+    __pydantic_config__ = STRICT
+
     packing: float
     slicing: TimeSlicing
     ceded: float
     bandwidth: float
+
+    def __post_init__(self) -> None:
+        check(self, ("packing", "ceded", "bandwidth"), 1.0)
 
     def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
         """The constants that replay looks at under `sharing`; the others change nothing."""

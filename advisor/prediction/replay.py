@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from advisor.prediction.script import Floats, Script
+from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
+from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +49,15 @@ class TimeSlicing:
             owner with nothing to run it costs nothing.
     """
 
+    __pydantic_config__ = STRICT
+
     slice_s: float
     patience_s: float
     switch_s: float
+
+    def __post_init__(self) -> None:
+        check_number("slice_s", self.slice_s, DAY_S, LEAST_STEP_S)
+        check(self, ("patience_s", "switch_s"))
 
 
 @cache

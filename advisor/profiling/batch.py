@@ -19,7 +19,7 @@ from advisor.running.supervisor import say
 from advisor.running.tenants import warm_up
 from advisor.workload.folders import user_folder
 from advisor.workload.spec import Workload
-from advisor.workload.writing import profile_text, write_whole
+from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
 from advisor.workload.zoo import workload
 
 # What a workload is taken to need before one has been measured.
@@ -40,7 +40,8 @@ def profile_all(request: Request) -> int:
     """
     device = device_at_hand(request.device)
     refuse_other(device, request.gpu)
-    batch = _Batch(request, request.out or user_folder("profiles") / device.key)
+    out = writable_folder(request.out or user_folder("profiles") / device.key)
+    batch = _Batch(request, out)
     if batch.todo:
         with _setting(device, request) as setting:
             batch.measure(setting)
@@ -98,6 +99,8 @@ class _Batch:
         self._seconds: list[float] = []
         self._asked = len(request.workloads)
         self.todo = [each for each in self._known() if not self._exists(each)]
+        for each in self.todo:
+            writable(self._path(each))
 
     def measure(self, setting: Setting) -> None:
         """Measure and write each, until all are done or the deadline is near."""

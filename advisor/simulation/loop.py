@@ -138,15 +138,18 @@ class _World:
     def advance(self, at: int, seconds: float) -> None:
         """What a GPU's jobs do in `seconds`; whoever has nothing left to do has ended."""
         gpu = self.gpus[at]
-        if gpu.seats and self.now_s > gpu.since_s:
+        if gpu.seats:  # of no length where a job is shorter than the clock can tell
             stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds)
             self.stretches.append(stretch)
         gpu.since_s = self.now_s
         for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
-            self.left[seat.job] -= speed * seconds
-            if self.left[seat.job] <= _DONE * self.tasks[seat.job].work_steps:
+            left = self.left.pop(seat.job)
+            # The quotient is that by which the end was foreseen: one job at least ends then.
+            after = left - speed * seconds
+            if left / speed <= seconds or after <= _DONE * self.tasks[seat.job].work_steps:
                 self.ends_s[seat.job] = self.now_s
-                del self.left[seat.job]
+            else:
+                self.left[seat.job] = after
         gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
 
     def begin(self, queue: Queue) -> set[int]:

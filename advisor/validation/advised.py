@@ -20,7 +20,7 @@ from advisor.workload.folders import user_folder
 from advisor.workload.reading import read_runs
 from advisor.workload.run import Run
 from advisor.workload.store import load_profile
-from advisor.workload.writing import append_run, write_whole
+from advisor.workload.writing import append_run, writable, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,14 @@ def validate_advice(
     Raises:
         NothingFits: No plan can be run.
         GpuUnavailable: No GPU, no permission, or somebody else holds it.
+        InvalidInput: The runs cannot go to `store`.
     """
     gpu = recommendation.gpu
     chosen = choose(recommendation, top, new_stamp())
-    predictor = predictor_of(gpu.key)  # before minutes of running: there may be no model
-    runs = run_plans(gpu.key, chosen.plans, device, store_file(gpu.key, store))
+    # Before minutes of running: there may be no model, and no place for the runs.
+    predictor, file = predictor_of(gpu.key), store_file(gpu.key, store)
+    writable(file)
+    runs = run_plans(gpu.key, chosen.plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
     return Validation(gpu, runs, compared(runs, profiles, predictor, gpu), chosen.left_out)
 

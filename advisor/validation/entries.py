@@ -23,8 +23,10 @@ from advisor.validation.comparison import (
 )
 from advisor.validation.evaluate import Evaluation, evaluation_of
 from advisor.validation.selection import select
+from advisor.workload.files import read_bytes
+from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check_number
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record, read_bytes
+from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
 
@@ -54,6 +56,7 @@ class Step:
             raise InvalidInput("an interval has both bounds, p05 and p95, or is left out")
         if not 0 < self.interval.p05 <= self.interval.p95 < inf:
             raise InvalidInput(f"a step takes more than 0 s, got {self}")
+        check_number("a predicted step in seconds", self.interval.p95, DAY_S, LEAST_STEP_S)
 
     @property
     def interval(self) -> Interval:

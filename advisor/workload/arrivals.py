@@ -17,8 +17,9 @@ from math import isfinite
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.workload.files import read_bytes
 from advisor.workload.job import Job
-from advisor.workload.reading import read_bytes
+from advisor.workload.plausible import MOST_WAIT_S
 from advisor.workload.store import load_profile
 
 _NEEDED = ("arrival_s", "job")
@@ -40,6 +41,12 @@ class Arrival:
         if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
             raise InvalidInput(
                 f"{self.job.name}: arrival_s must be at least 0, got {self.arrival_s:g}"
+            )
+        if self.arrival_s > MOST_WAIT_S:
+            raise InvalidInput(
+                f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
+                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:,.0f}. Of times since 1970, or in "
+                f"nanoseconds, take away the first, and divide"
             )
 
 

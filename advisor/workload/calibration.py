@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
 from statistics import median
 
 from advisor.errors import InvalidInput
 from advisor.workload.measured import Provenance
+from advisor.workload.plausible import DAY_S, MOST_CORES, MOST_SMS, check, check_number
 from advisor.workload.spec import STRICT
 
 
@@ -22,6 +22,8 @@ class HostCheck:
     def __post_init__(self) -> None:
         if self.cores < 1 or not 0 < self.check_s < float("inf"):
             raise InvalidInput(f"a host check takes time, on at least one core; got {self}")
+        check(self, ("cores",), MOST_CORES)
+        check(self, ("check_s",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class LimitedContext:
     context_mib: float
 
     def __post_init__(self) -> None:
-        _refuse_below_zero(self, ("limit_pct", "sms", "context_mib"))
+        check(self, ("limit_pct", "context_mib"))
+        check(self, ("sms",), MOST_SMS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,8 @@ class Contexts:
     mps_server_mib: float | None
 
     def __post_init__(self) -> None:
-        _refuse_below_zero(self, ("driver_mib", "plain_mib", "mps_mib", "sms", "mps_server_mib"))
+        check(self, ("driver_mib", "plain_mib", "mps_mib", "mps_server_mib"))
+        check(self, ("sms",), MOST_SMS)
 
     @property
     def per_sm_mib(self) -> float | None:
@@ -97,11 +101,11 @@ class Switching:
     switch_s: float | None
 
     def __post_init__(self) -> None:
-        _refuse_below_zero(self, ("kernel_s", "slice_s"))
+        check(self, ("kernel_s", "slice_s"))
         if not -1 < self.overhead < 1:
             raise InvalidInput(f"overhead is a share below 1, got {self.overhead}")
-        if self.switch_s is not None and not isfinite(self.switch_s):
-            raise InvalidInput(f"switch_s is finite, got {self.switch_s}")
+        if self.switch_s is not None:
+            check_number("switch_s", self.switch_s, DAY_S, -DAY_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +140,7 @@ class Calibration:
         cores = [each.cores for each in self.host]
         if not cores or cores[0] != 1 or any(b <= a for a, b in pairwise(cores)):
             raise InvalidInput(f"host checks begin with one core and add more, got {cores}")
-        _refuse_below_zero(self, ("idle_power_w",))
+        check(self, ("idle_power_w",))
 
     def host_check_s(self, cores: int) -> float:
         """Seconds of the check with `cores` cores busy, on a straight line between those tried."""
@@ -147,10 +151,3 @@ class Calibration:
                 return before.check_s + part * (after.check_s - before.check_s)
             before = after
         return before.check_s
-
-
-def _refuse_below_zero(record: object, fields: tuple[str, ...]) -> None:
-    for field in fields:
-        value = getattr(record, field)
-        if value is not None and not (isfinite(value) and value >= 0):
-            raise InvalidInput(f"{field} is finite and at least 0, got {value}")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
+from advisor.workload.plausible import DAY_S, MOST_COUNT, check, check_number
 from advisor.workload.spec import STRICT
 
 
@@ -41,6 +42,10 @@ class Completion:
             ended is not None and ended <= began for began, ended in pairs
         ):
             raise InvalidInput("a tenant begins at 0 s or later, and ends after it began")
+        longest_s = max((self.makespan_s, *self.began_s, *self.pauses_s))
+        check_number("seconds of a run", longest_s, DAY_S)
+        check_number("steps of a tenant", max(self.steps, default=0), MOST_COUNT)
+        check(self, ("energy_j",))
 
     @property
     def makespan_s(self) -> float:

@@ -11,6 +11,13 @@ from math import isfinite
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.workload.plausible import (
+    LEAST_EPOCHS,
+    MOST_EPOCH_S,
+    MOST_EPOCHS,
+    MOST_WAIT_S,
+    check_number,
+)
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profile
 
@@ -53,14 +60,17 @@ class Job:
     def __post_init__(self) -> None:
         if not (isfinite(self.epochs) and self.epochs > 0):
             raise InvalidInput(f"{self.name}: epochs must be above 0, got {self.epochs:g}")
+        check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
         for field in ("validation_s", "checkpoint_s"):
             seconds = getattr(self, field)
             if not (isfinite(seconds) and seconds >= 0):
                 raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
+            check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
         if self.user is not None and not self.user.strip():
             raise InvalidInput(f"{self.name}: a user has a name; leave it out where there is none")
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
+        check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
         self._check_choices()
 
     def _check_choices(self) -> None:

@@ -20,9 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.workload.files import read_toml
 from advisor.workload.job import Job, checked_copies, job_set, loader
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record, read_toml
+from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
 
 

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.workload.plausible import DAY_S, LEAST_STEP_S, MOST_CORES, check, check_number
 from advisor.workload.spec import STRICT
 
 
@@ -23,6 +24,8 @@ class Window:
             raise InvalidInput(f"a window takes time, got {self.seconds} s and {self.steps} steps")
         if self.steps <= 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
+        check_number("seconds of a window", self.seconds, DAY_S)
+        check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
     def step_s(self) -> float:
@@ -55,6 +58,7 @@ class Memory:
         device = self.reserved_mib if self.device_mib is None else self.device_mib
         if not 0 <= self.allocated_mib <= self.reserved_mib <= device < float("inf"):
             raise InvalidInput(f"allocated <= reserved <= device must hold in MiB, got {self}")
+        check(self, ("reserved_mib", "device_mib"))
 
     @property
     def context_mib(self) -> float | None:
@@ -93,6 +97,7 @@ class Counters:
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
                 raise InvalidInput(f"{name} is a share in 0..1, got {share}")
+        check(self, ("pcie_rx_mib_s", "pcie_tx_mib_s"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,3 +129,7 @@ class Provenance:
     date: str
     command: str
     recipes: str | None = None
+
+    def __post_init__(self) -> None:
+        check(self, ("sm_clock_mhz", "memory_clock_mhz"))
+        check(self, ("host_cores",), MOST_CORES)

@@ -6,6 +6,20 @@ from operator import gt
 
 from advisor.errors import InvalidInput
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.plausible import (
+    DAY_S,
+    LEAST_STEP_S,
+    MOST_BLOCKS,
+    MOST_CORES,
+    MOST_EPOCH_S,
+    MOST_RESIDENT_BLOCKS,
+    MOST_SMS,
+    MOST_STREAMS,
+    MOST_THREADS,
+    check,
+    check_number,
+    most_of,
+)
 from advisor.workload.spec import STRICT, Workload
 
 
@@ -57,12 +71,25 @@ class KernelTrace:
         times_us = self.launch_us + self.duration_us
         if not all(map(isfinite, times_us)) or min(times_us) < 0:
             raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
+        check_number("a kernel's launch or duration in us", max(times_us), most_of("duration_us"))
+        if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
+            raise InvalidInput("the kernels of a trace take time together")
         if any(map(gt, self.launch_us, self.launch_us[1:])):
             raise InvalidInput("a trace's launch times must not decrease")
+        self._check_grids()
+
+    def _check_grids(self) -> None:
         if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
             raise InvalidInput(
                 "a kernel's blocks, threads, resident blocks and stream are at least 0"
             )
+        for what, column, most in (
+            ("blocks of a kernel", self.blocks, MOST_BLOCKS),
+            ("threads of a block", self.threads, MOST_THREADS),
+            ("resident blocks of an SM", self.resident_blocks, MOST_RESIDENT_BLOCKS),
+            ("a stream's number", self.stream_of or (0,), MOST_STREAMS),
+        ):
+            check_number(what, max(column), most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +101,12 @@ class LimitedRun:
     limit_pct: float
     sms: int | None
     windows: tuple[Window, ...]
+
+    def __post_init__(self) -> None:
+        if not self.windows:
+            raise InvalidInput("a run under an MPS limit has at least one window")
+        check(self, ("limit_pct",))
+        check(self, ("sms",), MOST_SMS)
 
     @property
     def step_s(self) -> float:
@@ -124,10 +157,7 @@ class PartSeconds:
     limits_s: float | None = None
 
     def __post_init__(self) -> None:
-        for part in self.__slots__:
-            seconds = getattr(self, part)
-            if seconds is not None and not (isfinite(seconds) and seconds >= 0):
-                raise InvalidInput(f"{part} is finite and at least 0, got {seconds}")
+        check(self, self.__slots__)
 
     @property
     def whole_s(self) -> float:
@@ -186,18 +216,25 @@ class Profile:
             raise InvalidInput(f"{self.name}: its schema is {self.schema}, this advisor reads 1")
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
-        for field in (
-            "host_s",
-            "gpu_s",
-            "power_w",
-            "energy_j",
-            "idle_power_w",
-            "host_cpu_share",
-            "host_check_s",
-        ):
-            value = getattr(self, field)
-            if value is not None and not (isfinite(value) and value >= 0):
-                raise InvalidInput(f"{self.name}: {field} is finite and at least 0, got {value}")
+        try:
+            self._check_numbers()
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.name}: {error}") from None
+
+    def _check_numbers(self) -> None:
+        if self.host_s is not None:
+            check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
+        check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
+        check(self, ("power_w", "idle_power_w", "energy_j"))
+        if self.cores:
+            check_number("a core's number", min(self.cores), MOST_CORES)
+            check_number("a core's number", max(self.cores), MOST_CORES)
+        if self.epoch_s is not None and self.epoch_s > MOST_EPOCH_S:
+            raise InvalidInput(
+                f"an epoch would take {self.epoch_s / DAY_S:,.0f} days, and "
+                f"{MOST_EPOCH_S / DAY_S:.0f} are the most: check examples_per_epoch, batch and "
+                f"windows"
+            )
 
     @property
     def name(self) -> str:

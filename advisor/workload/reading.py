@@ -4,13 +4,13 @@ Whatever is malformed, truncated, NaN, out of range or misspelt ends as `Invalid
 says which file, which field and what to do.
 """
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
+from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -54,19 +54,8 @@ def parse_record(
         raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    parse_json(text, where, remedy)  # pydantic takes the last of keys that are there twice
     return record
-
-
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a user's file.
-
-    Raises:
-        InvalidInput: There is no such file, or it may not be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
 
 
 def read_profile(path: Path) -> Profile:
@@ -96,15 +85,3 @@ def read_runs(path: Path) -> tuple[Run, ...]:
     """
     lines = enumerate(read_bytes(path).splitlines(), start=1)
     return tuple(parse_record(Run, line, f"{path}:{number}") for number, line in lines if line)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The TOML document in `path`.
-
-    Raises:
-        InvalidInput: It is none.
-    """
-    try:
-        return tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None

@@ -8,6 +8,7 @@ from advisor.sharing import parse_sharing
 from advisor.sharing.parts import at_once
 from advisor.workload.completion import Completion
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.plausible import MOST_COUNT, MOST_SMS, check
 from advisor.workload.spec import STRICT, Workload
 
 Outcome = Literal["ok", "out-of-memory", "died"]
@@ -46,6 +47,8 @@ class Tenant:
     def __post_init__(self) -> None:
         if (self.outcome == "ok") != bool(self.windows):
             raise InvalidInput(f"{self.workload.name}: a tenant has windows if and only if it ran")
+        check(self, ("host_check_s",))
+        check(self, ("sms",), MOST_SMS)
 
     @property
     def step_s(self) -> float:
@@ -108,6 +111,8 @@ class Run:
                 f"run {self.id}: capacity_mib and free_mib are known if and only if its purpose "
                 f"is memory"
             )
+        check(self, ("power_w", "free_mib", "capacity_mib"))
+        check(self, ("mps_clients",), MOST_COUNT)
         self._check_completion()
 
     def _check_completion(self) -> None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
+from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
-# For pydantic, which is absent where measuring runs: a misspelt key or a NaN is refused.
-STRICT = {"extra": "forbid", "allow_inf_nan": False}
+# For pydantic, which is absent where measuring runs: a misspelt key, a NaN, and true or "3" for a
+# number are refused.
+STRICT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
@@ -73,6 +75,9 @@ class Workload:
             count = getattr(self, field)
             if count is not None and count < 1:
                 raise InvalidInput(f"{self.name}: {field} must be at least 1, got {count}")
+        check(self, _COUNTS, MOST_COUNT)
+        check(self, ("table_mib",))
+        check(self, ("loader_workers",), MOST_LOADER_WORKERS)
 
     @property
     def steps_per_epoch(self) -> int | None:

@@ -6,6 +6,7 @@ the user's data folder and is read beside the shipped data.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,15 +90,43 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     return profile
 
 
-def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
-    """Every profile of `gpu`, read, by name."""
-    return {name: read_profile(path) for name, path in profile_paths(gpu, given).items()}
+def load_profiles(
+    gpu: str,
+    given: Path | None = None,
+    leave_out: Callable[[str], None] | None = None,
+    needed: Collection[str] = (),
+) -> dict[str, Profile]:
+    """Every profile of `gpu`, read, by name.
+
+    Args:
+        gpu: Catalogue key.
+        given: Folder of profiles; None: the shipped ones and the user's own.
+        leave_out: Told why a file holds no profile of `gpu`, which the others do without.
+        needed: Names that are not left out.
+
+    Raises:
+        InvalidInput: A file holds none, and is needed or nobody is to be told.
+    """
+    found = {}
+    for name, path in profile_paths(gpu, given).items():
+        try:
+            found[name] = load_profile(str(path), gpu, given)
+        except InvalidInput as error:
+            if leave_out is None or name in needed:
+                raise
+            leave_out(str(error))
+    return found
 
 
 def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
     """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
     shipped, own = runs_by_owner(gpu, given)
     return shipped + own
+
+
+def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
+    """Names of the workloads in `runs`."""
+    return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
 
 
 def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:

@@ -129,5 +129,5 @@ def test_a_campaign_without_any_runner_left_has_failed(work):
 
 def test_a_folder_that_cannot_be_written_ends_the_campaign(work, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(AdvisorError, match="Choose another --out"):
+    with pytest.raises(AdvisorError, match="Choose another path"):
         work(4, Runner("0"), out=tmp_path / "file" / "out")

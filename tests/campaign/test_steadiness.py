@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from advisor.campaign.command import refuse_profiles
 from advisor.campaign.steadiness import Steadiness
 from advisor.errors import InvalidInput
 
@@ -56,7 +57,19 @@ def test_the_first_folder_of_profiles_counts(tmp_path):
     assert steadiness.short() == "1/1 solo runs within 5%"
 
 
-def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
-    (tmp_path / "x.json").write_text("[]")
-    with pytest.raises(InvalidInput, match=r"x\.json: no profile"):
-        Steadiness([tmp_path])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"windows": [{"seconds": 0}]}', '"w1"'])
+def test_a_file_that_is_no_profile_stops_only_a_campaign_that_needs_it(tmp_path, capsys, text):
+    profile(tmp_path, "w0", 0.010)
+    (tmp_path / "w1.json").write_text(text)
+    steadiness = Steadiness([tmp_path])
+    assert steadiness.profiled == {"w0"}
+    refuse_profiles(steadiness, {"w0"})
+    assert f"warning: {tmp_path / 'w1.json'}: no" in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match=r"w1\.json: no .* move it out of this folder"):
+        refuse_profiles(steadiness, {"w0", "w1"})
+
+
+@pytest.mark.parametrize("tenants", [[{}], [None], "no", [{"outcome": "ok", "windows": [1]}]])
+def test_a_run_that_is_not_whole_is_refused_by_its_id(steadiness, tenants):
+    with pytest.raises(InvalidInput, match="run r1 is not whole"):
+        steadiness.note({"id": "r1", "tenants": tenants})

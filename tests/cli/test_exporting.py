@@ -119,7 +119,10 @@ def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, val
             3,
             "out of memory",
         ),
-        (["--sharing", "naive", "--out", "/dev/null/plan"], 1, "Choose another --out"),
+        (["--sharing", "naive", "--out", "/dev/null/plan"], 2, "Choose another path"),
+        (["--sharing", "naive", "--out", "/dev/full"], 2, "/dev/full: it is a device"),
+        (["--sharing", "naive", "--out", "/dev/null"], 2, "/dev/null: it is a device"),
+        (["--sharing", "naive", "--out", "/tmp"], 2, "/tmp: it is a folder"),
     ],
 )
 def test_what_cannot_be_exported_is_refused(advisor, words, code, said):

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.errors import InvalidInput
 from advisor.planning.host_path import variants_of
 from advisor.planning.objectives import cost, tied
 from advisor.planning.ranking import ranked
@@ -122,11 +121,20 @@ def test_variants_are_found_beside_the_profile_by_their_names(tmp_path, monkeypa
     folder.mkdir(parents=True)
     for each in (RESNET, GRAPH, LOADED, GPU_BOUND.profile):
         (folder / f"{each.name}.json").write_text(profile_text(each))
-    found = variants_of([HOST_BOUND] * 2, "h200-141gb", tmp_path / "profiles")
+    found, refused = variants_of([HOST_BOUND] * 2, "h200-141gb", tmp_path / "profiles")
     assert {each.name for each in found} == {GRAPH.name, LOADED.name}
+    assert refused == ()
+
+
+def test_a_variant_whose_file_is_no_profile_is_named_and_left_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+    folder = tmp_path / "profiles" / "h200-141gb"
+    folder.mkdir(parents=True)
+    (folder / f"{LOADED.name}.json").write_text(profile_text(LOADED))
     (folder / f"{GRAPH.name}.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="graph"):
-        variants_of([HOST_BOUND], "h200-141gb", tmp_path / "profiles")
+    found, (why,) = variants_of([HOST_BOUND], "h200-141gb", tmp_path / "profiles")
+    assert found == (LOADED,)
+    assert f"{GRAPH.name}.json" in why
 
 
 @settings(deadline=None)

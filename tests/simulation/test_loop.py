@@ -113,6 +113,21 @@ def test_every_step_of_work_is_done_once(each, places, gpus):
     assert done == pytest.approx(list(work), rel=1e-6, abs=1e-4)
 
 
+@given(
+    st.lists(
+        st.tuples(st.floats(5e-324, 1e300), speeds, st.floats(0, 1.7e18)), min_size=1, max_size=6
+    ),
+    st.integers(1, 3),
+)
+def test_every_job_runs_and_ends_however_short_it_is_and_however_late_it_comes(each, places):
+    work, alone, arrivals = zip(*each, strict=True)
+    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places))
+    assert {seat.job for stretch in history.stretches for seat in stretch.seats} == set(
+        range(len(work))
+    )
+    assert len(history.stretches) <= 2 * len(work)
+
+
 @given(arriving, st.integers(1, 3), st.integers(1, 3))
 def test_nobody_ends_earlier_than_alone(each, places, gpus):
     work, alone, arrivals = zip(*each, strict=True)

@@ -1,0 +1,130 @@
+"""Reads the files that users name, and refuses what is none before it is read.
+
+Needs the standard library only: every reader of a user's file comes here, wherever it runs.
+"""
+
+import json
+import stat
+import tomllib
+from collections import Counter
+from os import stat_result
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import InvalidInput
+
+# The largest file of ours, a fitted model, has 2 MiB; a million arrivals in a CSV have 40 MiB.
+MOST_BYTES = 128 * 2**20
+# Ours have 90 KiB at most, and the standard library reads a megabyte a second.
+MOST_TOML_BYTES = 2**20
+# Ours are nested 8 deep at most.
+_DEEPEST = 64
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a user's regular file, `most` of them at most.
+
+    Raises:
+        InvalidInput: There is no such file, it is none or too large, or it may not be read.
+    """
+    try:
+        if not stat.S_ISREG((found := path.stat()).st_mode):
+            raise InvalidInput(f"{path}: it is {kind_of(found)}. Name a regular file.")
+        content = b""
+        if (size := found.st_size) <= most:
+            with path.open("rb") as file:
+                content = file.read(most + 1)
+            size = len(content)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path}: {reason_of(error)}. Check the path.") from None
+    if size > most:
+        raise InvalidInput(f"{path}: it has more than {most // 2**20} MiB. Check the path.")
+    return content
+
+
+def read_json(path: Path, remedy: str = "Mend the file.") -> Any:
+    """The JSON document in `path`; see `parse_json`."""
+    return parse_json(read_bytes(path), str(path), remedy)
+
+
+def parse_json(text: str | bytes, where: str, remedy: str = "Mend the file.") -> Any:
+    """The JSON document `text`; messages call it `where`.
+
+    Raises:
+        InvalidInput: It is none, an object has a key twice, a number is not finite, or it is nested
+            too deep to be one of ours.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        _refuse_deep(document)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    except RecursionError:
+        raise InvalidInput(f"{where}: {_TOO_DEEP}. {remedy}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{where}: no JSON: {error}. {remedy}") from None
+    return document
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The TOML document in `path`.
+
+    Raises:
+        InvalidInput: It is none, too large, or nested too deep to be one of ours.
+    """
+    text = read_bytes(path, MOST_TOML_BYTES)
+    try:
+        document = tomllib.loads(text.decode())
+        _refuse_deep(document)
+    except RecursionError:
+        raise InvalidInput(f"{path}: {_TOO_DEEP}. Mend the file.") from None
+    except (InvalidInput, ValueError) as error:
+        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+    return document
+
+
+_TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
+
+
+def _refuse_deep(document: Any) -> None:
+    level: list[Any] = [[document]]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise InvalidInput(_TOO_DEEP)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise InvalidInput(f"{twice!r} is there twice")
+    return found
+
+
+def _refuse_constant(word: str) -> Any:
+    raise InvalidInput(f"{word} is no number that can be measured")
+
+
+def kind_of(found: stat_result) -> str:
+    """What `found` tells of, in words."""
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why the system refused a path, in words; a ValueError: it cannot be one."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
