@@ -23,7 +23,7 @@ from advisor.cli.options import (
     Top,
     cap_w,
 )
-from advisor.cli.output import show, show_json, warn
+from advisor.cli.output import show, show_json, show_text, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
     )
     warn(advised.standing.stale)
     if shown.commands is not None:
-        typer.echo(plan_commands(advised, shown.commands))
+        show_text(plan_commands(advised, shown.commands))
     elif shown.as_json:
         show_json(recommendation_document(advised, shown.top))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from advisor.cli.output import show, show_json, warn
+from advisor.cli.output import show, show_json, show_text, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _show_spread(jobs: "Sequence[Job]", terms: "Terms", asked: Asked) -> None:
     found = recommend_spread(jobs, asked.sources, terms)
     warn(found.standing.stale)
     if asked.shown.commands is not None:
-        typer.echo(spread_commands(found, asked.shown.commands))
+        show_text(spread_commands(found, asked.shown.commands))
     else:
         _show(spread_report(found), spread_document(found), asked.shown)
 

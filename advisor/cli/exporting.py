@@ -17,7 +17,7 @@ from advisor.cli.options import (
     PowerCap,
     Profiles,
 )
-from advisor.cli.output import warn
+from advisor.cli.output import show_text, warn
 
 # Words of this command alone.
 _Sharing = Annotated[
@@ -68,6 +68,6 @@ def export(
     if file.note:
         warn([file.note])
     if out is None:
-        typer.echo(file.text, nl=False)
+        show_text(file.text, end="")
     else:
         write_whole(out, file.text)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import show, show_json
+from advisor.cli.output import show, show_json, show_text
 
 
 def fit(
@@ -34,14 +34,14 @@ def fit(
     model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
-    typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
+    show_text(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
     used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
-    typer.echo(
+    show_text(
         f"Of {len(shipped)} runs that came with the profiles {used[0]} were used, of {len(own)} "
         f"of your own {used[1]}."
     )
     if odd := odd_ones([run.provenance for run in shipped + own]):
-        typer.echo(f"Not all alike: {odd}.")
+        show_text(f"Not all alike: {odd}.")
 
 
 def evaluate(

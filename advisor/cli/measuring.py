@@ -17,7 +17,7 @@ from advisor.cli.options import (
     Profiles,
     Top,
 )
-from advisor.cli.output import show, show_json
+from advisor.cli.output import show, show_json, show_text
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -107,4 +107,4 @@ def _rehearse(advised: "Recommendation", top: int, device: str) -> None:
     from advisor.validation.advised import choose, rehearsed, spelt
 
     for process in rehearsed(choose(advised, top, "dry-run").plans, device):
-        typer.echo(spelt(process))
+        show_text(spelt(process))
