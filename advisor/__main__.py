@@ -2,8 +2,6 @@
 
 import os
 import signal
-from types import FrameType
-from typing import NoReturn
 
 # As a shell has it for a command that Ctrl-C ended.
 _INTERRUPTED = 128 + signal.SIGINT
@@ -25,7 +23,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, _leave)
 
 
-def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+def _leave(_number: int, _frame: object) -> None:
     os._exit(_INTERRUPTED)
 
 

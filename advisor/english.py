@@ -8,7 +8,7 @@ _SPOKEN_WITH_VOWEL = "aefhilmnorsx"
 
 
 def counted(number: float, noun: str) -> str:
-    """So many of `noun`, e.g. ``"1 job"``, ``"2 jobs"``, ``"1,200 memory slices"``, ``"0.5 epochs"``.
+    """So many of `noun`, e.g. ``"1 job"``, ``"1,200 memory slices"``, ``"0.5 epochs"``.
 
     Args:
         number: How many.

@@ -100,7 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is not None:
             raise
         forget_stdout()
-        _fail(AdvisorError(f"stdout: {error.strerror}. The answer is lost: send it elsewhere"), debug)
+        _fail(
+            AdvisorError(f"stdout: {error.strerror}. The answer is lost: send it elsewhere"), debug
+        )
 
 
 def _fail(error: AdvisorError, debug: bool) -> NoReturn:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from advisor.cli.output import show, show_json, show_text, warn
 from advisor.errors import InvalidInput
 

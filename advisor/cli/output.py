@@ -60,7 +60,7 @@ def _console() -> "Console":
 
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
-        width = max(int(columns), _NARROWEST)
+        width: int | None = max(int(columns), _NARROWEST)
     else:
         width = None if sys.stdout.isatty() else _ENDLESS
     return Console(width=width, highlight=False, markup=False, emoji=False)

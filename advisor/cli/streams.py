@@ -7,7 +7,7 @@ from contextlib import suppress
 from io import TextIOWrapper
 
 # What stands for a character that the encoding of a stream has not; of the same width.
-_PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", ".#__.-=+*<~x--'\"\"")  # noqa: RUF001 - these are meant
+_PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", '.#__.-=+*<~x--\'""')  # noqa: RUF001 - these are meant
 _ERRORS = "advisor-plain"
 
 
@@ -41,7 +41,7 @@ def _open(number: int, name: str, how: int, mode: str) -> None:
     if nowhere != number:
         os.dup2(nowhere, number)
         os.close(nowhere)
-    setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: PTH123, SIM115
+    setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

@@ -128,9 +128,9 @@ def _known(value: float | None, unit: str) -> str:
 
 def plain_table(first: str, *others: str) -> "Table":
     """A table without lines, whose `first` column is never folded."""
-    from rich.table import Table
+    from advisor.terminal.tables import FittedTable
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = FittedTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(first, no_wrap=True)  # a name is copied from here
     for each in others:
         table.add_column(each)

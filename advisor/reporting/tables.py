@@ -22,7 +22,8 @@ from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+
+    from advisor.terminal.tables import Cell
 
 _HEADINGS = ("", "plan", "an epoch of each job", "memory", "gain over serial")
 _WIDTHS = (2, 15, 26, 11, 16)
@@ -40,10 +41,10 @@ def plans_report(advised: Recommendation, top: int) -> "RenderableType":
     letters = _letters(advised.jobs)
     parts: list[RenderableType] = [Text(answer(advised), style="bold"), Text()]
     parts += [Text(f"{letter}  {_described(job)}") for letter, job in letters.values()]
-    parts += [Text(), _row(_HEADINGS, "bold")]
+    parts += [Text(), _row()]
     for plan in shown:
         parts.append(_row(_cells(advised, plan, letters)))
-        parts.append(Padding(plan.why, (0, 0, 1, 4), style="dim"))
+        parts.append(Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False))
     parts += [Text(line) for line in _footer(advised, len(shown))]
     return Group(*parts)
 
@@ -128,17 +129,17 @@ def _described(job: Job) -> str:
     return ", ".join([job.name, *extras])
 
 
-def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> tuple[str, ...]:
+def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> "tuple[Cell, ...]":
     mix = plan.prediction
-    epochs = [
+    epochs = tuple(
         f"{figures.collapsed([letters[each.job][0] for each in same])}  {_epoch(same[0])}"
         for same in _equal(mix.jobs)
-    ]
+    )
     better = figures.times(gain(advised, plan)).replace(" (", "\n(", 1)
     cap_w = chosen_cap_w(advised, plan)
     capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
     return (
-        str(plan.rank), _folded(mix.sharing) + capped, "\n".join(epochs),
+        str(plan.rank), _folded(mix.sharing) + capped, epochs,
         _memory(plan).replace(" of ", "\nof ", 1).replace(" (", "\n(", 1), better,
     )  # fmt: skip
 
@@ -185,15 +186,11 @@ def _folded(sharing: Sharing) -> str:
     return "\n".join(lines)
 
 
-def _row(cells: Sequence[str], style: str = "") -> "Table":
-    """One line of the table: fixed widths, so that text of any length may follow it."""
-    from rich.table import Table
+def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
+    """One line of the table; without cells that of the headings."""
+    from advisor.terminal.tables import FixedRow
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for width in _WIDTHS:
-        table.add_column(width=width, overflow="fold")
-    table.add_row(*cells, style=style)
-    return table
+    return FixedRow(cells, _HEADINGS, _WIDTHS, abreast=2)
 
 
 def _footer(advised: Recommendation, shown: int) -> Iterator[str]:

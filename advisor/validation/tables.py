@@ -59,10 +59,11 @@ def evaluation_table(evaluation: Evaluation) -> "Group":
     """What ``advisor evaluate`` prints."""
     from rich.box import SIMPLE
     from rich.console import Group
-    from rich.table import Table
+
+    from advisor.terminal.tables import FittedTable
 
     title = f"{evaluation.gpu}, {SPLIT}: errors of step times in %"
-    table = Table(title=title, box=SIMPLE, padding=0, pad_edge=False)
+    table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
     for heading in _NARROW:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in scoreboard(evaluation):
