@@ -56,7 +56,7 @@ from advisor.campaign.table import Table
 from advisor.collocation.plan_file import plan_of
 from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
+from advisor.gpu.catalogue import gpu_meant
 from advisor.running.windows import Timing
 from advisor.workload.spec import Workload
 
@@ -134,7 +134,7 @@ def read_campaign(path: Path) -> Campaign:
 def _campaign(top: Table, path: Path) -> Campaign:
     key = top.text("gpu")
     if key != "cpu":
-        gpu(key)
+        key = gpu_meant(key).key
     name = top.text("name", path.stem)
     small, large = listed_workloads(top, path.parent)
     profile = top.table("profile")

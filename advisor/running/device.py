@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.gpu.catalogue import gpu, gpu_of_product
+from advisor.gpu.catalogue import gpu_meant, gpu_of_product
 from advisor.gpu.snapshot import Activity
 from advisor.running.lock import gpu_lock
 from advisor.running.mps import refuse_strangers
@@ -66,7 +66,7 @@ def refuse_other(device: Device, key: str | None) -> None:
     Raises:
         InvalidInput: It is another, or there is no such model.
     """
-    if key is not None and gpu(key).key != device.key:
+    if key is not None and gpu_meant(key).key != device.key:
         raise InvalidInput(
             f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
             f"choose another --device."
