@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     By,
@@ -33,6 +34,7 @@ _Out = Annotated[
 
 
 def export(
+    context: typer.Context,
     jobs: Jobs = None,
     sharing: _Sharing = None,
     form: _Form = "commands",
@@ -52,6 +54,8 @@ def export(
     from advisor.running.present import present_machine
     from advisor.workload.writing import write_whole
 
+    why = "--objective chooses a plan, and --sharing is one."
+    apart(given_in(context), "objective", ("sharing",), why)
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     present = present_machine(gpu)
     if sharing is None:

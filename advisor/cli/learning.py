@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
 from advisor.cli.output import show, show_json, show_text
 
@@ -45,6 +46,7 @@ def fit(
 
 
 def evaluate(
+    context: typer.Context,
     gpu: GpuKey = DEFAULT_GPU,
     profiles: Profiles = None,
     predictions: Annotated[
@@ -58,7 +60,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Say how good predictions are for model families that the model has never seen."""
-    from advisor.errors import InvalidInput
     from advisor.gpu.catalogue import gpu as known
     from advisor.running.cores import allowed_cores
     from advisor.validation.entries import entries_text, score_entries
@@ -68,8 +69,7 @@ def evaluate(
     from advisor.workload.store import load_profiles, runs_by_owner
     from advisor.workload.writing import write_whole
 
-    if predictions and export:
-        raise InvalidInput("--export writes our own predictions. Leave out --predictions.")
+    apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")
     model, alone = known(gpu), load_profiles(gpu, profiles)
     shipped, own = runs_by_owner(gpu, profiles)
     # What others are scored on is the same everywhere, whatever was measured here.

@@ -20,7 +20,7 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     except GpuUnavailable as error:
         problem = str(error)
     if as_json:
-        show_json(gpus_document(catalogue().values(), found, problem))
+        show_json(gpus_document(catalogue().values(), profiled_gpus(profiles), found, problem))
         return
     show(gpus_table(catalogue().values(), profiled_gpus(profiles)))
     show_text(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))

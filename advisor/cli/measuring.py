@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import check_validate, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
@@ -18,7 +19,6 @@ from advisor.cli.options import (
     Top,
 )
 from advisor.cli.output import show, show_json, show_text
-from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
     from advisor.planning.plan import Recommendation
@@ -63,6 +63,7 @@ _Out = Annotated[
 
 
 def validate(
+    context: typer.Context,
     jobs: Jobs = None,
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
@@ -84,11 +85,8 @@ def validate(
     from advisor.validation.advised import validate_advice, validate_file
     from advisor.validation.validate import check, validation_document, validation_table
 
+    check_validate(given_in(context))
     if runs is not None:
-        if jobs or job_file or dry_run:
-            raise InvalidInput(
-                "--from compares runs already made: it takes no job and no --dry-run"
-            )
         validation = validate_file(runs, known(gpu), profiles, out)
     else:
         advised = recommend(chosen_jobs(jobs, job_file, gpu, profiles), gpu, objective)

@@ -5,13 +5,20 @@ memory slice, compute instances of a divided one by name, the largest first, sin
 chooses their places; taken apart in the opposite order.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import profile_of
 from advisor.planning import shell
 from advisor.planning.handover import NOT_RUN, Handover, Room, Stage
 from advisor.sharing import Instance, Serial
+
+ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to."""
+
+_UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
 def commands(plan: Handover) -> tuple[str, ...]:
@@ -20,6 +27,24 @@ def commands(plan: Handover) -> tuple[str, ...]:
     Variables go from line to line, so all of them belong in one shell.
     """
     return tuple(_under_cap([*_head(plan), *_lines(plan)], plan))
+
+
+def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
+    """As `commands`, for the GPU `device` of the host.
+
+    Args:
+        plan: For any GPU.
+        device: Index as ``nvidia-smi`` counts, or UUID.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
+        raise InvalidInput(
+            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, GPU-..., "
+            f"as `nvidia-smi -L` lists them."
+        )
+    return (*([ORDER] if by_index else []), *commands(plan.on(device)))
 
 
 def _head(plan: Handover) -> Iterator[str]:

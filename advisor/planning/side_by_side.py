@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.planning.commands import commands
+from advisor.planning.commands import ORDER, commands
 from advisor.planning.handover import Handover, Room, Stage, Start
 
 
@@ -27,12 +27,9 @@ def side_by_side(
 
 
 def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
-    """Lines that apply `plans`, as `side_by_side` has them, and wait for all.
-
-    Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to.
-    """
+    """Lines that apply `plans`, as `side_by_side` has them, and wait for all."""
     shells = (line for plan in plans for line in _in_own_shell(plan))
-    return ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", *shells, "wait")
+    return (ORDER, *shells, "wait")
 
 
 def _in_own_shell(plan: Handover) -> Iterator[str]:

@@ -45,12 +45,16 @@ def live_lines(found: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
 
 
 def gpus_document(
-    models: Iterable[Gpu], found: Sequence[LiveGpu | BrokenGpu], problem: str | None
+    models: Iterable[Gpu],
+    profiled: Sequence[str],
+    found: Sequence[LiveGpu | BrokenGpu],
+    problem: str | None,
 ) -> dict[str, Any]:
     """What ``advisor gpus --json`` prints; `problem` says why no GPU was looked at."""
     return {
         "schema": SCHEMA,
         "catalogue": [asdict(gpu) for gpu in models],
+        "profiled": list(profiled),
         "at_hand": [asdict(gpu) for gpu in found],
         "problem": problem,
     }

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
-from advisor.planning.commands import commands
+from advisor.planning.commands import commands, commands_on
 from advisor.planning.fleet.renumbered import groups_of
 from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
@@ -43,8 +43,16 @@ def spread_report(found: Spread) -> "RenderableType":
     )  # fmt: skip
 
 
-def spread_document(found: Spread) -> dict[str, Any]:
-    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs."""
+def spread_document(found: Spread, device: str | None = None) -> dict[str, Any]:
+    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs.
+
+    Args:
+        found: The plan.
+        device: The GPU that its commands are for, where it is for one; None: the first.
+
+    Raises:
+        InvalidInput: There is no such device.
+    """
     return {
         "schema": SCHEMA,
         "gpu": found.gpu.key,
@@ -55,20 +63,20 @@ def spread_document(found: Spread) -> dict[str, Any]:
         **standing_document(found.standing),
         "workloads": {job.name: asdict(job.profile.workload) for job in found.jobs},
         "serial": {"sharing": "serial", "makespan_s": found.serial_s},
-        "plans": [_plan(found)],
+        "plans": [_plan(found, device)],
         "left_out": [],
     }
 
 
-def spread_commands(found: Spread, rank: int) -> str:
-    """The shell lines of the only plan.
+def spread_commands(found: Spread, rank: int, device: str | None = None) -> str:
+    """The shell lines of the only plan; arguments as of `spread_document`.
 
     Raises:
-        InvalidInput: There is no such plan.
+        InvalidInput: There is no such plan, or no such device.
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(_handed_over(found)))
+    return "\n".join(_commands(_handed_over(found), device))
 
 
 def search_line(found: Spread) -> str:
@@ -81,7 +89,7 @@ def search_line(found: Spread) -> str:
     return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
 
 
-def _plan(found: Spread) -> dict[str, Any]:
+def _plan(found: Spread, device: str | None) -> dict[str, Any]:
     ends_s = found.ends_s or (None,) * len(found.jobs)
     on = {job: each for each in found.on for job in each.setup.jobs}
     predicted = {
@@ -95,7 +103,7 @@ def _plan(found: Spread) -> dict[str, Any]:
         "rank": 1,
         "ties_best": True,
         "sharing": " | ".join(_words(each) for each in found.on),
-        "commands": _commands(plans),
+        "commands": _commands(plans, device),
         "why": search_line(found),
         "jobs": [
             asdict(predicted[job])
@@ -110,7 +118,7 @@ def _plan(found: Spread) -> dict[str, Any]:
         "late": list(found.late),
         "gpus": [
             {"number": each.number, "job_numbers": list(each.setup.jobs)}
-            | {"commands": list(commands(plan))}
+            | {"commands": list(_alone(plan, device))}
             | forecast_document(each.forecast)
             for each, plan in zip(found.on, plans, strict=True)
         ],
@@ -131,8 +139,14 @@ def _handed_over(found: Spread) -> tuple[Handover, ...]:
     return side_by_side(plans, {each.number: each.setup.jobs for each in found.on})
 
 
-def _commands(plans: Sequence[Handover]) -> list[str]:
-    return list(commands(plans[0]) if len(plans) == 1 else commands_at_once(plans))
+def _commands(plans: Sequence[Handover], device: str | None) -> list[str]:
+    if len(plans) > 1:
+        return list(commands_at_once(plans))
+    return list(_alone(plans[0], device))
+
+
+def _alone(plan: Handover, device: str | None) -> Sequence[str]:
+    return commands(plan) if device is None else commands_on(plan, device)
 
 
 def _answer(found: Spread) -> str:
