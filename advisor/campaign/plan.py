@@ -161,7 +161,20 @@ def _campaign(top: Table, path: Path) -> Campaign:
     )
     profile.close()
     top.close()
+    _refuse_idle(top, campaign)
     return campaign
+
+
+def _refuse_idle(top: Table, campaign: Campaign) -> None:
+    """Refuse keys that would say nothing, for want of what they speak of."""
+    for key in ("solo_every", "solos_of_each"):
+        if top.has(key) and getattr(campaign, key) and not campaign.small + campaign.large:
+            raise InvalidInput(
+                f"{key!r} speaks of the workloads in 'small' and 'large', and there are none: list "
+                f"some, or leave it out"
+            )
+    if campaign.solos_of_each and not campaign.solo_every:
+        raise InvalidInput("'solos_of_each' says nothing where 'solo_every' is 0: leave it out")
 
 
 def _folder(value: Any, base: Path) -> Path:

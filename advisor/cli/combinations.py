@@ -6,7 +6,7 @@ import typer
 
 from advisor.errors import InvalidInput
 
-Given = Mapping[str, str]
+Given = dict[str, str]
 """What a command line itself says, by the parameter: the option as it is typed, or the word."""
 
 
@@ -42,9 +42,8 @@ def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
         InvalidInput: It is given alone.
     """
     if one in given and not set(others) & set(given):
-        raise InvalidInput(
-            f"{given[one]} says nothing alone: it needs {' or '.join(others.values())}"
-        )
+        listed = " or ".join(others.values())
+        raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
 
 
 def check_recommend(given: Given) -> None:

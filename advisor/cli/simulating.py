@@ -81,9 +81,11 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
+    from advisor.planning.over_time import check_queue
     from advisor.planning.over_time import simulate as simulated
     from advisor.reporting.over_time import simulation_document, simulation_report
     from advisor.running.present import present_machine
+    from advisor.sharing import parse_sharing
     from advisor.simulation.simulate import Fleet
 
     check_simulate(given := given_in(context))
@@ -92,6 +94,11 @@ def simulate(
         arrivals, sharing, gpu, power_cap = _planned(plan, profiles, power_cap, asked)
     else:
         arrivals = _arrivals(jobs, job_file, trace_in, gpu, profiles)
+    check_queue(
+        parse_sharing(sharing),
+        at_once if "at_once" in given else None,
+        policy if "policy" in given else None,
+    )
     found = simulated(
         arrivals,
         sharing,

@@ -41,8 +41,8 @@ def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
     """
     if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
         raise InvalidInput(
-            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, GPU-..., "
-            f"as `nvidia-smi -L` lists them."
+            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
+            f"`nvidia-smi -L` lists them."
         )
     return (*([ORDER] if by_index else []), *commands(plan.on(device)))
 
