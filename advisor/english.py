@@ -1,6 +1,6 @@
 """Counts and articles, as a sentence has them."""
 
-_SIBILANTS = ("s", "x", "z", "ch", "sh")
+_SIBILANTS = ("s", "x", "sh")
 _VOWELS = "aeiou"
 # Letters whose names begin with a vowel: an A100, an H200, an NVIDIA H200, an RTX
 # 4090; but a B200, a GH200, a Tesla V100.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.cli.combinations import Given, check_additions, check_recommend
 from advisor.cli.output import show, show_json, show_text, warn
+from advisor.english import with_article
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -119,12 +120,21 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
     return None
 
 
+def _check_shown(shown: Shown, given: Given) -> None:
+    if shown.commands is not None and "top" in given and shown.commands > shown.top:
+        raise InvalidInput(
+            f"--commands {shown.commands} and --top {shown.top} do not go together: of so few "
+            f"plans none has that rank."
+        )
+
+
 def _copies_of(asked: Asked) -> str | None:
     """The job of which the number of copies is asked; None where none is."""
     words = asked.words or ()
     auto = [word for word in words if word.endswith(_AUTO)]
     several = {} if asked.gpus > 1 else {"gpus"}
     given = {name: each for name, each in asked.given.items() if name not in several}
+    _check_shown(asked.shown, given)
     check_recommend(given | ({"auto": auto[0]} if auto else {}))
     if not auto:
         return None
@@ -191,8 +201,8 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
     live = live_gpu(asked.device)
     if live.catalogue_key != gpu:
         raise InvalidInput(
-            f"GPU {live.index} here is a {live.product}, and the profiles are of {gpu}. "
-            f"Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
+            f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
+            f"{gpu}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
         )
     known = (load_profile(name, gpu, profiles) for name in profile_paths(gpu, profiles))
     held_mib = {each.name: each.memory.device_mib for each in known}

@@ -55,7 +55,7 @@ def check_recommend(given: Given) -> None:
     Raises:
         InvalidInput: An option would be ignored.
     """
-    apart(given, "commands", ("as_json", "top"), "shell lines of one plan are printed alone.")
+    apart(given, "commands", ("as_json",), "shell lines of one plan are printed alone.")
     apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
     needs(given, "running_sharing", _RUNS)
     needs(given, "hurt", _RUNS)

@@ -54,8 +54,8 @@ def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
         import torch  # noqa: F401 - only to see whether it imports
     except ImportError:
         raise AdvisorError(
-            "estimating memory needs torch, which is not installed. Run: pip install "
-            "-c constraints.txt '.[profile]'"
+            "estimating memory needs torch, which is not installed. Run: pip install torch "
+            "torchvision timm"
         ) from None
     from advisor.gpu.catalogue import gpu as known
     from advisor.reporting.footprint import footprint_document, footprint_text

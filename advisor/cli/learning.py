@@ -8,6 +8,7 @@ import typer
 from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
 from advisor.cli.output import show, show_json, show_text
+from advisor.english import counted
 
 
 def fit(
@@ -35,11 +36,14 @@ def fit(
     model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
-    show_text(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
+    show_text(
+        f"{path}: fitted to {counted(model.data.runs, 'run')} of "
+        f"{counted(model.data.profiles, 'profile')}."
+    )
     used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
     show_text(
-        f"Of {len(shipped)} runs that came with the profiles {used[0]} were used, of {len(own)} "
-        f"of your own {used[1]}."
+        f"Used: {used[0]} of {counted(len(shipped), 'run')} that came with the profiles, "
+        f"{used[1]} of {len(own)} of your own."
     )
     if odd := odd_ones([run.provenance for run in shipped + own]):
         show_text(f"Not all alike: {odd}.")

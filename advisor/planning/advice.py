@@ -5,6 +5,7 @@ from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu as known_gpu
 from advisor.gpu.catalogue import gpu_meant
@@ -134,7 +135,7 @@ def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) 
                 found += parse_jobs([each], gpu, profiles)
     if strangers := {job.profile.gpu for job in found} - {gpu}:
         raise InvalidInput(
-            f"profiles of {', '.join(sorted(strangers))} say nothing of {gpu}. Measure those "
-            f"jobs on a {gpu}, or ask about the other GPU."
+            f"profiles of {', '.join(sorted(strangers))} say nothing of {gpu}. Measure those jobs "
+            f"on {with_article(gpu)}, or ask about the other GPU."
         )
     return job_set(found)

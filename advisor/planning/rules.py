@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import profile_of
@@ -109,7 +110,7 @@ class MpsClients:
         ]
         for clients, most in servers:
             if clients > most:
-                return f"MPS serves {most} processes at most, not {clients}"
+                return f"MPS serves {counted(most, 'process')} at most, not {clients}"
         return None
 
     def _most_in(self, place: Place, room: Slot | Compute) -> int:
@@ -141,7 +142,7 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
 def _check_margin(margin: float) -> None:
     if not 0 <= margin < 1:
         raise InvalidInput(
-            f"a memory margin (--memory-margin) is a share from 0 to below 1, e.g. 0.1 for 10 %, "
+            f"a memory margin is a share from 0 to below 1, e.g. --memory-margin 0.1 for 10 %, "
             f"got {margin:g}"
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.snapshot import BrokenGpu, LiveGpu
 from advisor.reporting.documents import SCHEMA
@@ -27,7 +28,7 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
             f"{gpu.memory_mib:,} MiB",
             _known(gpu.bandwidth_gb_s, "GB/s"),
             _known(gpu.power_limit_w, "W"),
-            f"{len(gpu.mig)} kinds" if gpu.mig else "no",
+            counted(len(gpu.mig), "kind") if gpu.mig else "no",
             "yes" if gpu.key in profiled else "none",
         )
     return table

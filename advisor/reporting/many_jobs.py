@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.planning.commands import commands, commands_on
 from advisor.planning.fleet.renumbered import groups_of
@@ -82,7 +83,10 @@ def spread_commands(found: Spread, rank: int, device: str | None = None) -> str:
 def search_line(found: Spread) -> str:
     """How good the plan is, in one line of numbers."""
     search = found.found
-    looked = f"{search.groups} groups of jobs compared, {search.foretold} of them predicted in full"
+    looked = (
+        f"{counted(search.groups, 'group')} of jobs compared, {search.foretold} of them predicted "
+        f"in full"
+    )
     if search.gap < _ROUNDING:
         return f"{looked}: no plan of these is better"
     how = "" if search.in_time else f" in {search.seconds:.0f} s"
@@ -150,8 +154,8 @@ def _alone(plan: Handover, device: str | None) -> Sequence[str]:
 
 
 def _answer(found: Spread) -> str:
-    gpus = "1 GPU" if found.terms.gpus == 1 else f"{found.terms.gpus} GPUs"
-    said = f"Run the {len(found.jobs)} jobs on {gpus} in the groups below"
+    jobs, gpus = counted(len(found.jobs), "job"), counted(found.terms.gpus, "GPU")
+    said = f"Run the {jobs} on {gpus} in the groups below"
     faster = _faster(found)
     if found.makespan_s is None or faster is None:
         return f"{said}: the length of a job is not known, so no time is."
@@ -170,7 +174,7 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
     distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
     for job in distinct:
         numbers = [str(number) for number, other in enumerate(jobs, start=1) if other == job]
-        epochs = "" if job.epochs == 1 else f", {job.epochs:g} epochs"
+        epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
         due = "" if job.deadline_s is None else f", due in {figures.duration(job.deadline_s)}"
         yield f"{','.join(numbers)}  {job.name}{epochs}{due}"
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
@@ -55,8 +56,10 @@ def plan_commands(advised: Recommendation, rank: int) -> str:
     Raises:
         InvalidInput: There is no such plan.
     """
-    if not 1 <= rank <= len(advised.plans):
-        raise InvalidInput(f"there is no plan {rank}; plans are 1 to {len(advised.plans)}.")
+    if not 1 <= rank <= (plans := len(advised.plans)):
+        raise InvalidInput(
+            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
+        )
     return "\n".join(advised.plans[rank - 1].commands)
 
 
@@ -67,10 +70,14 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
 
     mix = forecast.prediction
     faster = forecast.speedup_vs_serial
-    gained = figures.NOT_MEASURED if faster is None else f"{figures.number(faster)} times serial"
+    gained = (
+        figures.NOT_MEASURED
+        if faster is None
+        else f"{figures.number(faster)}x as fast as one after another"
+    )
     estimated = "" if mix.confirmed_on_hardware else ", estimated, not confirmed on hardware"
     lines = (
-        f"{len(mix.jobs)} jobs under {mix.sharing} on {mix.gpu}{estimated}",
+        f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{estimated}",
         f"until all are done  {figures.seconds(forecast.makespan_interval_s)}; {gained}",
         f"memory              {_memory(forecast)}; "
         f"risk to run out {figures.share(mix.oom_probability)}",
@@ -123,7 +130,7 @@ def _letter(index: int) -> str:
 
 
 def _described(job: Job) -> str:
-    extras = [f"{job.epochs:g} epochs"] * (job.epochs != 1)
+    extras = [counted(job.epochs, "epoch")] * (job.epochs != 1)
     extras += [f"{job.validation_s:g} s of validation an epoch"] * (job.validation_s > 0)
     extras += [f"{job.checkpoint_s:g} s of checkpoints an epoch"] * (job.checkpoint_s > 0)
     return ", ".join([job.name, *extras])
@@ -195,7 +202,7 @@ def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
 
 def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
     if len(advised.plans) > shown:
-        yield f"{len(advised.plans) - shown} more plans: --top {len(advised.plans)}."
+        yield f"{counted(len(advised.plans) - shown, 'more plan')}: --top {len(advised.plans)}."
     for each in advised.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
     yield bounds_note(advised)

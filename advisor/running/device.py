@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.gpu.catalogue import gpu_meant, gpu_of_product
 from advisor.gpu.snapshot import Activity
@@ -54,8 +55,8 @@ def device_at_hand(asked: str) -> Device:
     known = gpu_of_product(found.product)
     if known is None:
         raise InvalidInput(
-            f"GPU {asked} is a {found.product}, which the catalogue lacks. `advisor gpus` "
-            f"lists all."
+            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks. "
+            f"`advisor gpus` lists all."
         )
     return Device("cuda", found.uuid, known.key, found.product, found.driver)
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from advisor.english import counted
 from advisor.validation.evaluate import Evaluation
 from advisor.validation.regret import choices, drawn_choices, regrets
 from advisor.validation.scoreboard import Row, scoreboard
@@ -79,8 +80,8 @@ def remarks(evaluation: Evaluation) -> list[str]:
     """What the table cannot say: families, memory, drift, and runs that were not scored."""
     count = len(evaluation.families)
     said = [
-        f"{len(evaluation.runs)} runs; each of {count} families predicted without it: "
-        f"{', '.join(evaluation.families)}."
+        f"{counted(len(evaluation.runs), 'run')}; each of {counted(count, 'family')} predicted "
+        f"without it: {', '.join(evaluation.families)}."
     ]
     said += [
         f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "

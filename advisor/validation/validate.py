@@ -78,7 +78,7 @@ def check(validation: Validation) -> None:
         listed = "\n  ".join(outside + ended)
         raise OutsideInterval(
             f"{len(outside) + len(ended)} outside what was predicted:\n  {listed}\n"
-            "The next `advisor fit` learns from these runs."
+            f"The next `advisor fit --gpu {validation.gpu.key}` learns from these runs."
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
+from advisor.workload.folders import shown
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -66,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}. Check the path.") from None
+        raise InvalidInput(f"{shown(path)}: {error.strerror}. Check the path.") from None
 
 
 def read_profile(path: Path) -> Profile:
@@ -75,7 +76,7 @@ def read_profile(path: Path) -> Profile:
     Raises:
         InvalidInput: There is none, or it cannot be true.
     """
-    return parse_record(Profile, read_bytes(path), str(path))
+    return parse_record(Profile, read_bytes(path), shown(path))
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -94,8 +95,8 @@ def read_runs(path: Path) -> tuple[Run, ...]:
     Raises:
         InvalidInput: A line is no run that can have happened.
     """
-    lines = enumerate(read_bytes(path).splitlines(), start=1)
-    return tuple(parse_record(Run, line, f"{path}:{number}") for number, line in lines if line)
+    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
+    return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
