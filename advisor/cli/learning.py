@@ -8,6 +8,7 @@ import typer
 from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
 from advisor.cli.output import show, show_json, show_text
+from advisor.cli.progress import progress
 from advisor.english import counted
 
 
@@ -32,8 +33,12 @@ def fit(
     from advisor.workload.writing import write_whole
 
     alone, (shipped, own) = load_profiles(gpu, profiles), runs_by_owner(gpu, profiles)
-    model = fitted(alone, shipped + own, known(gpu))
-    model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
+    with progress() as tell:
+        tell(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
+        model = fitted(alone, shipped + own, known(gpu))
+        tell(1, 2, "teaching quick answers")
+        model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
+        tell(2, 2, "fitted")
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
     show_text(
@@ -81,7 +86,11 @@ def evaluate(
     if predictions:
         evaluation = score_entries(predictions, alone, runs, model)
     else:
-        evaluation = evaluated(alone, runs, model, len(allowed_cores()))
+        with progress() as tell:
+            evaluation = evaluated(
+                alone, runs, model, len(allowed_cores()),
+                tell=lambda done, total: tell(done, total, "families predicted without them"),
+            )  # fmt: skip
     if export:
         write_whole(export, entries_text(evaluation))
     if as_json:

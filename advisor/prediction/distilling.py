@@ -2,10 +2,8 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from random import Random
 from typing import Any
 
@@ -17,6 +15,7 @@ from advisor.prediction.distilled import COLUMNS, Crowds, Distilled, Net, column
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.pace import alone_s
+from advisor.prediction.processes import done_apart
 from advisor.prediction.rehearsal import rehearse
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID, summaries
@@ -197,8 +196,8 @@ def _asked(
         return ask(lessons)
     parts = [lessons[first::processes] for first in range(processes)]
     answers: list[Floats] = [np.zeros(0)] * len(lessons)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for first, part in enumerate(pool.map(ask, parts)):
+    with done_apart(ask, parts, processes) as told:
+        for first, part in enumerate(told):
             answers[first::processes] = part
     return answers
 
