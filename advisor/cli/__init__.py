@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from io import StringIO
 from typing import Annotated, NoReturn
 
 import typer
@@ -26,7 +27,7 @@ from advisor.cli import (
 )
 from advisor.cli.output import aside, show_text
 from advisor.cli.streams import forget_stdout, ready
-from advisor.errors import AdvisorError, OutsideInterval
+from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that cannot be true; 3 nothing fits; "
@@ -92,7 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     try:
-        _app([word for word in words if word != "--debug"], prog_name="advisor")
+        code = _app(
+            [word for word in words if word != "--debug"],
+            prog_name="advisor",
+            standalone_mode=False,
+        )
     except AdvisorError as error:
         _fail(error, debug)
     except OSError as error:
@@ -103,6 +108,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(
             AdvisorError(f"stdout: {error.strerror}. The answer is lost: send it elsewhere"), debug
         )
+    except Exception as error:
+        _refuse(error)
+    sys.exit(code)
+
+
+def _refuse(error: Exception) -> NoReturn:
+    """Say what typer found wrong with the words; the class of that moves from version to version.
+
+    Raises:
+        Exception: It is another one.
+    """
+    if (show := getattr(error, "show", None)) is None:
+        raise error
+    said = StringIO()
+    show(file=said)
+    aside(said.getvalue().rstrip(), keep="\n")
+    sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 
 
 def _fail(error: AdvisorError, debug: bool) -> NoReturn:

@@ -10,6 +10,7 @@ from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
 from advisor.cli.output import show, show_json, show_text
 from advisor.cli.progress import progress
 from advisor.english import counted
+from advisor.terminal import clean
 
 
 def fit(
@@ -42,7 +43,7 @@ def fit(
     path = (out or user_folder("models")) / f"{gpu}.json"
     write_whole(path, model_text(model))
     show_text(
-        f"{path}: fitted to {counted(model.data.runs, 'run')} of "
+        f"{clean(str(path))}: fitted to {counted(model.data.runs, 'run')} of "
         f"{counted(model.data.profiles, 'profile')}."
     )
     used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]

@@ -9,6 +9,7 @@ from advisor.gpu.catalogue import Gpu
 from advisor.gpu.snapshot import BrokenGpu, LiveGpu
 from advisor.reporting.documents import SCHEMA
 from advisor.reporting.figures import NOT_MEASURED, number, share
+from advisor.terminal import clean
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
@@ -75,11 +76,11 @@ def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         table.add_row(
-            name,
+            clean(name),
             f"{number(1000 * each.step_s)} ms",
             share(each.busy_share),
             NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            each.provenance.date[:10],
+            clean(each.provenance.date[:10]),
         )
     return table
 

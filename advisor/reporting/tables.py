@@ -96,7 +96,7 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
         job = same[0]
         slow = Interval(*(each * job.slowdown / job.step_s.p50 for each in _levels(job.step_s)))
         yield figures.collapsed([each.job for each in same])
-        yield f"    step    {figures.seconds(job.step_s)}, {figures.times(slow)} of alone"
+        yield f"    step    {figures.seconds(job.step_s)}, {figures.times(slow)} as long as alone"
         yield f"    epoch   {_epoch(job)}"
         yield (
             f"    memory  {figures.gib(job.memory_interval_mib)}; "

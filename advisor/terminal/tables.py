@@ -12,6 +12,7 @@ from rich.text import Text
 # A column whose words may be broken anywhere is not read at fewer characters.
 _FOLDED = 12
 _GAP, _INDENT = 2, "  "
+_ENDLESS = 100_000
 
 
 class FittedTable(Table):
@@ -21,7 +22,13 @@ class FittedTable(Table):
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if self._least(console, options) <= options.max_width:
+        lines = len(self.columns) + 1 if self.box else 0
+        between = sum(self.padding[1::2]) * len(self.columns) + lines
+        sizes = [_size(each, console, options) for each in self.columns]
+        left = options.max_width - between - sum(each.minimum for each in sizes)
+        if left >= 0:
+            for column, width in zip(self.columns, _widths(sizes, left), strict=True):
+                column.width = width
             yield from super().__rich_console__(console, options)
             return
         if self.title:
@@ -34,11 +41,15 @@ class FittedTable(Table):
         if self.caption:
             yield _text(self.caption)
 
-    def _least(self, console: Console, options: ConsoleOptions) -> int:
-        """Characters that all columns need beside each other."""
-        endless = options.update(max_width=100_000)
-        between = sum(self.padding[1::2]) * len(self.columns)
-        return between + sum(_least(each, console, endless) for each in self.columns)
+
+def _widths(sizes: Sequence[Measurement], left: int) -> list[int]:
+    """What each column gets: what it needs, and in turn as much of what is `left` as it can use."""
+    widths = []
+    for size in sizes:
+        more = min(left, size.span)
+        left -= more
+        widths.append(size.minimum + more)
+    return widths
 
 
 Cell = str | tuple[str, ...]
@@ -96,12 +107,13 @@ def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
     return Text("\n".join([first, *inside]))
 
 
-def _least(column: Column, console: Console, options: ConsoleOptions) -> int:
-    parts = [column.header, *column.cells]
-    sizes = [Measurement.get(console, options, each) for each in parts]
-    whole = column.no_wrap
-    least = max(each.maximum if whole else each.minimum for each in sizes)
-    return min(least, _FOLDED) if column.overflow == "fold" else least
+def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:
+    """The fewest characters in which `column` reads well, and those that it can use."""
+    endless = options.update(max_width=_ENDLESS)
+    sizes = [Measurement.get(console, endless, each) for each in (column.header, *column.cells)]
+    most = max(each.maximum for each in sizes)
+    least = most if column.no_wrap else max(each.minimum for each in sizes)
+    return Measurement(min(least, _FOLDED) if column.overflow == "fold" else least, most)
 
 
 def _flat(heading: Any) -> str:
