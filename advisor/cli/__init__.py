@@ -92,12 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ready()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    asked = [word for word in words if word != "--debug"]
     try:
-        code = _app(
-            [word for word in words if word != "--debug"],
-            prog_name="advisor",
-            standalone_mode=False,
-        )
+        code = _app(asked, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
         _fail(error, debug)
     except OSError as error:
@@ -105,9 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is not None:
             raise
         forget_stdout()
-        _fail(
-            AdvisorError(f"stdout: {error.strerror}. The answer is lost: send it elsewhere"), debug
-        )
+        lost = f"stdout: {error.strerror}. The answer is lost: send it elsewhere"
+        _fail(AdvisorError(lost), debug)
     except Exception as error:
         _refuse(error)
     sys.exit(code)

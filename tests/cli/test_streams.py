@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,9 +62,10 @@ def test_a_closed_stderr_moves_no_error_to_stdout():
 
 @pytest.mark.parametrize("words", [["workloads"], ["--help"], ["gpus", "--json"]])
 def test_a_full_stdout_is_an_error_and_no_traceback(words, monkeypatch, capsys):
-    with open("/dev/full", "w") as full, pytest.raises(SystemExit) as end:  # noqa: PTH123
+    with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        main(words)
+        with pytest.raises(SystemExit) as end:
+            main(words)
     assert end.value.code == 1
     said = capsys.readouterr().err
     assert said.startswith("error: stdout: No space left on device")
@@ -79,7 +81,7 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 @pytest.fixture
-def encoded(advisor, monkeypatch):
+def encoded(advisor, monkeypatch):  # noqa: ARG001 - it sets up the folders
     """Runs a command line whose stdout has another encoding."""
 
     def run(encoding, *words):
@@ -98,10 +100,8 @@ def test_a_chart_is_drawn_with_the_characters_that_there_are(encoded, encoding):
     words = ("simulate", "bert-base-finetune-bs16:2", "resnet26-cifar10-bs128")
     said = encoded(encoding, *words, "--at-once", "1")
     assert said.code == 0
-    runs, waits = (
-        ("█", "·") if encoding == "utf-8" else ("#", "·" if encoding == "latin-1" else ".")
-    )
-    assert f"{runs} runs, {waits} waits" in said.out
+    legend = {"ascii": "# runs, . waits", "latin-1": "# runs, · waits", "utf-8": "█ runs, · waits"}
+    assert legend[encoding] in said.out
 
 
 def test_a_piped_table_is_as_wide_as_it_is(advisor, measured, monkeypatch, tmp_path):
