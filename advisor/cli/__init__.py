@@ -31,8 +31,8 @@ from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that cannot be true; 3 nothing fits; "
-    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted interval; "
-    "130 interrupted."
+    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted "
+    "interval; 130 interrupted."
 )
 _FIRST = "Try this first:  advisor recommend"
 
