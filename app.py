@@ -244,7 +244,7 @@ def _ranking(advised: Recommendation) -> None:
     st.altair_chart(charts.plans_chart(advised), width="stretch")
     rows = plan_rows(advised)
     st.table([{**row, "plan": row["plan"].replace(",", ", ")} for row in rows], hide_index=True)
-    st.caption(f"{bounds_note(advised)} {advised.considered} ways to share were considered.")
+    st.caption(f"{bounds_note(advised)} Ways to share considered: {advised.considered}.")
     csv = pd.DataFrame(rows).to_csv(index=False)
     st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
     document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)

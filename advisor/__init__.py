@@ -5,10 +5,12 @@ package too, needs none of what advice needs.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# As in `typing`, which takes longer to import than all this: until `advisor.__main__` runs, an
+# interrupt ends in a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.errors import AdvisorError
     from advisor.planning.advice import predict, recommend
@@ -52,7 +54,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

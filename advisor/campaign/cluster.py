@@ -16,6 +16,7 @@ from advisor.campaign.local import LocalRunner, Runner, stop_all, understood
 from advisor.campaign.request import devices_in
 from advisor.campaign.runner import Answer, Duty, Record, Task
 from advisor.campaign.shares import split_cores
+from advisor.english import with_article
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.running.cores import allowed_cores
 from advisor.running.device import device_at_hand
@@ -229,7 +230,8 @@ def _duties(places: Sequence[Place], key: str, duty: Duty) -> list[Duty]:
     for place in places:
         if place.key != key:
             raise InvalidInput(
-                f"the plan is for {key}, and Ray's node {place.node[:8]} has a {place.key}"
+                f"the plan is for {key}, and Ray's node {place.node[:8]} has "
+                f"{with_article(place.key)}"
             )
         cores = place.cores
         if key != "cpu":

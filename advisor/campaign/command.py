@@ -18,6 +18,7 @@ from advisor.campaign.shares import split_cores
 from advisor.campaign.steadiness import Steadiness
 from advisor.collocation.bench import cores_of_tenants
 from advisor.collocation.plans import FullRun, Mix, Plan, mixes_of
+from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.running.cores import allowed_cores, cores_of_each
 from advisor.running.device import device_at_hand
@@ -65,7 +66,8 @@ def _todo(
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     mixes = [mix for mix in wanted if mix.id not in ledger.done]
     if len(mixes) < len(wanted):
-        say(f"{len(wanted) - len(mixes)} runs are done already and are not done again")
+        done = len(wanted) - len(mixes)
+        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
     used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
     refuse_profiles(steadiness, {each.name for each in listed})
@@ -166,5 +168,6 @@ def _measure(
 def _without_controls(todo: Sequence[Task]) -> list[Task]:
     kept = [task for task in todo if not (isinstance(task, Mix) and task.purpose == "control")]
     if len(kept) < len(todo):
-        say(f"{len(todo) - len(kept)} control runs are left out: they need two devices or more")
+        out = len(todo) - len(kept)
+        say(f"{counted(out, 'control run')} left out: these need two devices or more")
     return kept

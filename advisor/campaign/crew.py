@@ -10,6 +10,7 @@ from advisor.campaign.ledger import Ledger, task_name
 from advisor.campaign.local import Runner
 from advisor.campaign.progress import Progress
 from advisor.campaign.runner import Record, Task
+from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.running.supervisor import say
 from advisor.workload.run import Run
@@ -51,8 +52,9 @@ class Crew:
                 raise self._error
             if self._board.left and not self._board.over:
                 raise AdvisorError(
-                    f"every runner was given up, and {self._board.left} runs are left. Mend what "
-                    f"the lines above say; the same command goes on from here."
+                    f"every runner was given up, and {counted(self._board.left, 'run')} "
+                    f"{is_or_are(self._board.left)} left. Mend what the lines above say; the same "
+                    f"command goes on from here."
                 )
         finally:
             self._board.close()

@@ -8,6 +8,7 @@ from random import Random
 from advisor.campaign.plan import MODES, Campaign, Count, Mode
 from advisor.collocation.plan_file import refuse_twins
 from advisor.collocation.plans import Plan, mixes_of
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.workload.spec import Workload
 
@@ -80,8 +81,8 @@ def _of_mode(
     pool = campaign.small + campaign.large * (degree <= campaign.large_up_to)
     if len(pool) < max(count.same, degree * (count.mixed > 0)):
         raise InvalidInput(
-            f"degrees.{degree}.{mode}: {len(pool)} workloads are too few to draw from. List more, "
-            f"or draw less"
+            f"degrees.{degree}.{mode}: {counted(len(pool), 'workload')} {is_or_are(len(pool))} "
+            f"too few to draw from. List more, or draw less"
         )
     jobs = [(workload,) * degree for workload in random.sample(pool, count.same)]
     jobs += [tuple(random.sample(pool, degree)) for _ in range(count.mixed)]
@@ -110,7 +111,8 @@ def _given(limits: Sequence[float], key: str) -> Sequence[float]:
 def _repeats(campaign: Campaign, drawn: Sequence[Plan], random: Random) -> list[Plan]:
     if campaign.repeats > len(drawn):
         raise InvalidInput(
-            f"'repeats' is {campaign.repeats}, and only {len(drawn)} runs are drawn. Repeat fewer"
+            f"'repeats' is {campaign.repeats}, and only {counted(len(drawn), 'run')} "
+            f"{is_or_are(len(drawn))} drawn. Repeat fewer"
         )
     return [
         replace(plan, id=f"repeat-of-{plan.id}", purpose="repeat", repeats=plan.id)

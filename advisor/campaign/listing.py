@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.collocation.plans import Plan
+from advisor.english import counted
 from advisor.errors import InvalidInput, UnknownName
 from advisor.sharing import Mps, Phases, parse_sharing
 from advisor.workload.files import read_json
@@ -78,7 +79,7 @@ def counts(plans: Iterable[Plan]) -> str:
         f"  {purpose:10} {mode:12} x{tenants}: {number}"
         for (purpose, mode, tenants), number in sorted(found.items())
     ]
-    return "\n".join([f"{found.total()} runs", *lines])
+    return "\n".join([counted(found.total(), "run"), *lines])
 
 
 def _mode(plan: Plan) -> str:

@@ -56,7 +56,7 @@ from advisor.campaign.table import Table
 from advisor.collocation.plan_file import plan_of
 from advisor.collocation.plans import Plan
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
+from advisor.gpu.catalogue import gpu_meant
 from advisor.running.windows import Timing
 from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
@@ -135,7 +135,7 @@ def read_campaign(path: Path) -> Campaign:
 def _campaign(top: Table, path: Path) -> Campaign:
     key = top.text("gpu")
     if key != "cpu":
-        gpu(key)
+        key = gpu_meant(key).key
     name = top.text("name", path.stem)
     small, large = listed_workloads(top, path.parent)
     profile = top.table("profile")
@@ -162,7 +162,20 @@ def _campaign(top: Table, path: Path) -> Campaign:
     )
     profile.close()
     top.close()
+    _refuse_idle(top, campaign)
     return campaign
+
+
+def _refuse_idle(top: Table, campaign: Campaign) -> None:
+    """Refuse keys that would say nothing, for want of what they speak of."""
+    for key in ("solo_every", "solos_of_each"):
+        if top.has(key) and getattr(campaign, key) and not campaign.small + campaign.large:
+            raise InvalidInput(
+                f"{key!r} speaks of the workloads in 'small' and 'large', and there are none: list "
+                f"some, or leave it out"
+            )
+    if campaign.solos_of_each and not campaign.solo_every:
+        raise InvalidInput("'solos_of_each' says nothing where 'solo_every' is 0: leave it out")
 
 
 def _folder(value: Any, base: Path) -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -36,8 +37,8 @@ def split_cores(
     each = len(cores) // parts
     if each == 0:
         raise InvalidInput(
-            f"{parts} devices cannot have cores of their own: {len(cores)} physical cores are "
-            f"allowed. Allow more with --cores, or take fewer --devices."
+            f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
+            f"cores are allowed. Allow more with --cores, or take fewer --devices."
         )
     return tuple(
         tuple(

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from advisor.campaign.draw import idle_twin
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_json
 from advisor.workload.measured import Window, median_step_s
@@ -92,16 +93,22 @@ class Steadiness:
         """How many solo runs repeat their profiles, for a line of progress."""
         apart = [each for solos in self._solos().values() for each in solos]
         steady = sum(each <= STEADY_WITHIN for each in apart)
-        return f"{steady}/{len(apart)} solo runs within {STEADY_WITHIN:.0%}"
+        return f"{steady}/{counted(len(apart), 'solo run')} within {STEADY_WITHIN:.0%}"
 
     def summary(self) -> str:
         """All comparisons, a line each."""
         solos = self._solos()
         steady = sum(median(each) <= STEADY_WITHIN for each in solos.values())
-        lines = [f"{self.short()} of their profile; so are {steady}/{len(solos)} workloads"]
+        lines = [
+            f"{self.short()} of the profile; so {is_or_are(steady)} {steady}/"
+            f"{counted(len(solos), 'workload')}"
+        ]
         for kind, control in (("repeats", False), ("busy against idle neighbours", True)):
             if apart := self._twins(control):
-                lines.append(f"{kind}: median difference {median(apart):.1%} of {len(apart)} steps")
+                lines.append(
+                    f"{kind}: median difference {median(apart):.1%} of "
+                    f"{counted(len(apart), 'step')}"
+                )
         return "\n".join(lines)
 
     def _solos(self) -> dict[str, list[float]]:

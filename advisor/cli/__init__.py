@@ -7,8 +7,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Annotated
+from io import StringIO
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,15 +25,23 @@ from advisor.cli import (
     page,
     simulating,
 )
-from advisor.errors import AdvisorError
+from advisor.cli.output import aside, show_text
+from advisor.cli.streams import forget_stdout, ready
+from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that cannot be true; 3 nothing fits; "
-    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted interval."
+    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted "
+    "interval; 130 interrupted."
 )
 _FIRST = "Try this first:  advisor recommend"
 
-_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, epilog=_EPILOG)
+_app = typer.Typer(
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 _app.command()(advice.recommend)
 _app.command()(advice.predict)
 _app.command()(explaining.explain)
@@ -55,7 +63,7 @@ _app.command()(page.app)
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"advisor {__version__}")
+        show_text(f"advisor {__version__}")
         raise typer.Exit
 
 
@@ -71,7 +79,7 @@ def _advisor(
 ) -> None:
     """Which training jobs should share a GPU, and how?"""
     if context.invoked_subcommand is None:
-        typer.echo(f"{context.get_help()}\n\n{_FIRST}")
+        show_text(f"{context.get_help()}\n\n{_FIRST}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,23 +90,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     # The systems solved here are small: a second thread makes them slower, on a busy machine much.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    ready()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    asked = [word for word in words if word != "--debug"]
     try:
-        _app([word for word in words if word != "--debug"], prog_name="advisor")
+        code = _app(asked, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
-        if debug:
-            traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    finally:
-        _flush()
+        _fail(error, debug)
+    except OSError as error:
+        # Those of files become errors of ours where they happen, and name their file.
+        if error.filename is not None:
+            raise
+        forget_stdout()
+        lost = f"stdout: {error.strerror}. The answer is lost: send it elsewhere"
+        _fail(AdvisorError(lost), debug)
+    except Exception as error:
+        _refuse(error)
+    sys.exit(code)
 
 
-def _flush() -> None:
-    """Write out what is left, quietly where nobody reads on: ``advisor gpus | head -1``."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        with suppress(OSError):
-            sys.stdout.close()
+def _refuse(error: Exception) -> NoReturn:
+    """Say what typer found wrong with the words; the class of that moves from version to version.
+
+    Raises:
+        Exception: It is another one.
+    """
+    if (show := getattr(error, "show", None)) is None:
+        raise error
+    said = StringIO()
+    show(file=said)
+    aside(said.getvalue().rstrip(), keep="\n")
+    sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
+
+
+def _fail(error: AdvisorError, debug: bool) -> NoReturn:
+    if debug:
+        aside(traceback.format_exc(), keep="\n")
+    # What was measured outside its interval is listed, a line each.
+    aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
+    sys.exit(error.exit_code)

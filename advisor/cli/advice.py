@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.combinations import given_in
 from advisor.cli.options import (
     AUTO,
     DEFAULT_GPU,
@@ -23,7 +24,7 @@ from advisor.cli.options import (
     Top,
     cap_w,
 )
-from advisor.cli.output import leave_out, show, show_json, warn
+from advisor.cli.output import leave_out, show, show_json, show_text, warn
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ _Sharing = Annotated[
 
 
 def recommend(
+    context: typer.Context,
     jobs: Jobs = None,
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
@@ -116,7 +118,7 @@ def recommend(
         ),
         objective=objective, level="p95" if pessimistic else "p50", gpus=gpus, limit_s=time_limit,
         beside=Beside(running, running_sharing, now, device, hurt),
-        shown=Shown(as_json, top, commands),
+        shown=Shown(as_json, top, commands), given=given_in(context),
     )  # fmt: skip
     if (chosen := left_to_rank(asked, chosen_jobs)) is not None:
         _show_ranking(chosen, asked)
@@ -124,6 +126,7 @@ def recommend(
 
 def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
     from advisor.planning.advice import recommend as rank
+    from advisor.planning.on_device import on_device
     from advisor.reporting.documents import recommendation_document
     from advisor.reporting.tables import plan_commands, plans_report
 
@@ -142,8 +145,10 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
     )
     warn(advised.standing.stale)
     leave_out(*advised.refused_variants)
+    if asked.device is not None:
+        advised = on_device(advised, asked.device)
     if shown.commands is not None:
-        typer.echo(plan_commands(advised, shown.commands))
+        show_text(plan_commands(advised, shown.commands))
     elif shown.as_json:
         show_json(recommendation_document(advised, shown.top))
     else:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from advisor.cli.output import leave_out, show, show_json, warn
+from advisor.cli.combinations import Given, check_additions, check_recommend
+from advisor.cli.output import leave_out, show, show_json, show_text, warn
+from advisor.english import with_article
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,29 +28,23 @@ if TYPE_CHECKING:
 
 _AUTO = ":auto"
 _HURT = 0.05
-# Objectives that mean most throughput where nobody asks when all is done; the first is the default.
-_BY_THROUGHPUT = ("makespan", "throughput")
+# Where nobody asks when all is done.
+_CHOSEN_BY = "throughput"
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a command line says of jobs that run already; None: nothing."""
+    """What a command line says of jobs that run already; None: nothing.
+
+    Attributes:
+        device: The GPU on which they run, or on which the plan is to run.
+    """
 
     running: str | None
     sharing: str | None
     now: bool
     device: str
     hurt: float | None
-
-    def __post_init__(self) -> None:
-        asked = self.running is not None or self.now
-        if not asked and (self.sharing is not None or self.hurt is not None):
-            raise InvalidInput("--running-sharing and --hurt need --running or --now")
-        if self.now and self.sharing is not None:
-            raise InvalidInput(
-                "--now reads from the driver how the GPU is shared, and --running-sharing says it: "
-                "leave one out"
-            )
 
     def __bool__(self) -> bool:
         return self.running is not None or self.now
@@ -80,6 +74,12 @@ class Asked:
     limit_s: float
     beside: Beside
     shown: Shown
+    given: Given
+
+    @property
+    def device(self) -> str | None:
+        """The GPU that commands are for; None: the command line does not say."""
+        return self.beside.device if "device" in self.given else None
 
 
 def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | None":
@@ -93,18 +93,24 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
 
     gpu = asked.sources.card.key
     if name := _copies_of(asked):
-        _refuse_auto_cap(asked)
-        _refuse_objective(asked)
+        _refuse_auto_cap(asked, f"{name}{_AUTO}")
+        _refuse_objective(asked, f"{name}{_AUTO}")
         _show_copies(name, asked)
         return None
     chosen = chosen_jobs(asked.words, asked.job_file, gpu, asked.profiles, asked.gpus)
     if asked.beside and (running := _what_runs(asked.beside, gpu, asked.profiles)):
-        _refuse_auto_cap(asked)
-        _refuse_objective(asked)
-        _refuse_pessimism(asked)
+        beside = "--now" if asked.beside.now else "--running"
+        _refuse_auto_cap(asked, beside)
+        _refuse_objective(asked, beside)
+        check_additions(asked.given)
         _show_additions(running, chosen, asked)
         return None
     if asked.gpus == 1 and len(chosen) <= EXACT_JOBS:
+        if "time_limit" in asked.given:
+            raise InvalidInput(
+                f"--time-limit is for more than {EXACT_JOBS} jobs, or several --gpus: fewer jobs "
+                f"on one GPU are searched to the end. Leave it out."
+            )
         return chosen
     terms = Terms(
         objective=asked.objective, gpus=asked.gpus, limit_s=asked.limit_s,
@@ -114,16 +120,26 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
     return None
 
 
+def _check_shown(shown: Shown, given: Given) -> None:
+    if shown.commands is not None and "top" in given and shown.commands > shown.top:
+        raise InvalidInput(
+            f"--commands {shown.commands} and --top {shown.top} do not go together: of so few "
+            f"plans none has that rank."
+        )
+
+
 def _copies_of(asked: Asked) -> str | None:
     """The job of which the number of copies is asked; None where none is."""
     words = asked.words or ()
     auto = [word for word in words if word.endswith(_AUTO)]
+    several = {} if asked.gpus > 1 else {"gpus"}
+    given = {name: each for name, each in asked.given.items() if name not in several}
+    _check_shown(asked.shown, given)
+    check_recommend(given | ({"auto": auto[0]} if auto else {}))
     if not auto:
         return None
-    if len(words) > 1 or asked.beside or asked.gpus > 1:
-        raise InvalidInput(
-            f"{auto[0]}: how many copies pay is asked of one JOB, without others, on one GPU"
-        )
+    if len(words) > 1:
+        raise InvalidInput(f"{auto[0]}: how many copies pay is asked of one JOB, without others")
     return auto[0].removesuffix(_AUTO)
 
 
@@ -132,7 +148,6 @@ def _show_copies(name: str, asked: Asked) -> None:
     from advisor.reporting.copies import copies_document, copies_report
     from advisor.workload.job import parse_jobs
 
-    _refuse_commands(asked.shown)
     job = parse_jobs([name], asked.sources.card.key, asked.profiles)[0]
     found = recommend_copies(job, asked.sources, asked.conditions, asked.level)
     warn(found.standing.stale)
@@ -146,9 +161,9 @@ def _show_spread(jobs: "Sequence[Job]", terms: "Terms", asked: Asked) -> None:
     found = recommend_spread(jobs, asked.sources, terms)
     warn(found.standing.stale)
     if asked.shown.commands is not None:
-        typer.echo(spread_commands(found, asked.shown.commands))
+        show_text(spread_commands(found, asked.shown.commands, asked.device))
     else:
-        _show(spread_report(found), spread_document(found), asked.shown)
+        _show(spread_report(found), spread_document(found, asked.device), asked.shown)
 
 
 def _show_additions(running: "Running", offered: "Sequence[Job]", asked: Asked) -> None:
@@ -156,7 +171,6 @@ def _show_additions(running: "Running", offered: "Sequence[Job]", asked: Asked) 
     from advisor.planning.beyond import recommend_additions
     from advisor.reporting.beside import additions_document, additions_report
 
-    _refuse_commands(asked.shown)
     hurt = _HURT if asked.beside.hurt is None else asked.beside.hurt
     limits = Limits(most_hurt=hurt, conditions=asked.conditions)
     found = recommend_additions(running, offered, asked.sources, limits)
@@ -187,8 +201,8 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
     live = live_gpu(asked.device)
     if live.catalogue_key != gpu:
         raise InvalidInput(
-            f"GPU {live.index} here is a {live.product}, and the profiles are of {gpu}. "
-            f"Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
+            f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
+            f"{gpu}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
         )
     known = load_profiles(gpu, profiles, leave_out)
     held_mib = {each.name: each.memory.device_mib for each in known.values()}
@@ -198,34 +212,20 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
     return found
 
 
-def _refuse_auto_cap(asked: Asked) -> None:
+def _refuse_auto_cap(asked: Asked, beside: str) -> None:
     if asked.conditions.power_caps:
         raise InvalidInput(
-            "--power-cap auto is for jobs that start together. Of copies, and of jobs that join "
-            "others, give watts."
+            f"--power-cap auto and {beside} do not go together: plans choose caps for jobs that "
+            f"start together. Give watts."
         )
 
 
-def _refuse_objective(asked: Asked) -> None:
-    if asked.objective not in _BY_THROUGHPUT:
+def _refuse_objective(asked: Asked, beside: str) -> None:
+    if "objective" in asked.given and asked.objective != _CHOSEN_BY:
         raise InvalidInput(
-            f"copies, and jobs that join others, are chosen by the throughput, not by "
-            f"{asked.objective}. Leave --objective out, or name all jobs without :auto and "
-            f"--running."
+            f"--objective {asked.objective} and {beside} do not go together: copies, and jobs that "
+            f"join others, are chosen by the {_CHOSEN_BY}. Leave --objective out."
         )
-
-
-def _refuse_pessimism(asked: Asked) -> None:
-    if asked.level != "p50":
-        raise InvalidInput(
-            "--pessimistic ranks plans by the upper ends of their times, and what joins a GPU is "
-            "judged by how much it slows what runs there. Allow less of that with --hurt."
-        )
-
-
-def _refuse_commands(shown: Shown) -> None:
-    if shown.commands is not None:
-        raise InvalidInput("--commands are of plans for jobs that start together on one GPU")
 
 
 def _show(report: Any, document: dict[str, Any], shown: Shown) -> None:

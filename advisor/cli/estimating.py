@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from advisor.cli.combinations import check_estimate, given_in
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey
 from advisor.cli.output import show, show_json
 from advisor.errors import AdvisorError, InvalidInput
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def estimate_memory(
+    context: typer.Context,
     workload: Annotated[
         str | None, typer.Argument(help="A name that `advisor workloads` lists.")
     ] = None,
@@ -27,30 +29,24 @@ def estimate_memory(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the GPU memory of a workload that was never run. Needs torch, and no GPU."""
-    from advisor.gpu.catalogue import gpu as known
     from advisor.workload.zoo import timm_workload
     from advisor.workload.zoo import workload as named
 
-    card = known(gpu)
+    check_estimate(given_in(context))
     if timm is None:
-        if workload is None or (resolution, classes, batch, precision) != (
-            None, None, None, "default",
-        ):  # fmt: skip
+        if workload is None:
             raise InvalidInput(
                 "name a workload that `advisor workloads` lists, or describe one with --timm NAME "
                 "--resolution --classes --batch."
             )
         asked = named(workload)
     else:
-        if workload is not None or resolution is None or classes is None or batch is None:
-            raise InvalidInput(
-                f"--timm {timm} takes no WORKLOAD beside, and needs --resolution, --classes and "
-                f"--batch."
-            )
+        if resolution is None or classes is None or batch is None:
+            raise InvalidInput(f"--timm {timm} needs --resolution, --classes and --batch.")
         asked = timm_workload(
             timm, resolution=resolution, classes=classes, batch=batch, precision=precision
         )
-    _estimate(asked, card.key, as_json)
+    _estimate(asked, gpu, as_json)
 
 
 def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
@@ -58,8 +54,8 @@ def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
         import torch  # noqa: F401 - only to see whether it imports
     except ImportError:
         raise AdvisorError(
-            "estimating memory needs torch, which is not installed. Run: pip install "
-            "-c constraints.txt '.[profile]'"
+            "estimating memory needs torch, which is not installed. Run: pip install torch "
+            "torchvision timm"
         ) from None
     from advisor.gpu.catalogue import gpu as known
     from advisor.reporting.footprint import footprint_document, footprint_text

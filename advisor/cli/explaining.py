@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
@@ -18,7 +19,6 @@ from advisor.cli.options import (
     Profiles,
 )
 from advisor.cli.output import show, show_json, warn
-from advisor.errors import InvalidInput
 
 _Plan = Annotated[
     str,
@@ -31,6 +31,7 @@ _Plan = Annotated[
 
 
 def explain(
+    context: typer.Context,
     first: _Plan,
     second: _Plan,
     jobs: Jobs = None,
@@ -47,17 +48,21 @@ def explain(
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
     """
+    from advisor.planning.explain import check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.planning.explain import explain as explained
-    from advisor.planning.explain import of_the_same_jobs, plan_named
     from advisor.planning.plan_file import Planned
     from advisor.reporting.comparison import comparison_document, comparison_report
     from advisor.running.present import present_machine
 
     plans = plan_named(first, profiles), plan_named(second, profiles)
     if files := [plan for plan in plans if isinstance(plan, Planned)]:
-        if jobs or job_file:
-            raise InvalidInput("a plan file has jobs of its own: name no JOB beside it")
-        gpu, chosen = (planned := of_the_same_jobs(files)).gpu, planned.jobs
+        given = given_in(context) | {"plan": "a plan file"}
+        apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
+        if len(files) == len(plans) and all(each.power_cap_w for each in files):
+            apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
+        planned = of_the_same_jobs(files)
+        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
+        gpu, chosen = planned.gpu, planned.jobs
     else:
         chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     found = explained(

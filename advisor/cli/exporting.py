@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     By,
@@ -17,7 +18,7 @@ from advisor.cli.options import (
     PowerCap,
     Profiles,
 )
-from advisor.cli.output import warn
+from advisor.cli.output import show_text, warn
 
 # Words of this command alone.
 _Sharing = Annotated[
@@ -33,6 +34,7 @@ _Out = Annotated[
 
 
 def export(
+    context: typer.Context,
     jobs: Jobs = None,
     sharing: _Sharing = None,
     form: _Form = "commands",
@@ -52,6 +54,8 @@ def export(
     from advisor.running.present import present_machine
     from advisor.workload.writing import write_whole
 
+    why = "--objective chooses a plan, and --sharing is one."
+    apart(given_in(context), "objective", ("sharing",), why)
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     present = present_machine(gpu)
     if sharing is None:
@@ -68,6 +72,6 @@ def export(
     if file.note:
         warn([file.note])
     if out is None:
-        typer.echo(file.text, nl=False)
+        show_text(file.text, end="")
     else:
         write_whole(out, file.text)

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.combinations import apart, given_in
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import leave_out, show, show_json
+from advisor.cli.output import leave_out, show, show_json, show_text
+from advisor.cli.progress import progress
+from advisor.english import counted
+from advisor.terminal import clean
 
 if TYPE_CHECKING:
     from advisor.workload.profile import Profile
@@ -35,20 +39,28 @@ def fit(
     path = (out or user_folder("models")) / f"{gpu}.json"
     writable(path)  # before a minute of fitting
     alone, shipped, own = _measured(gpu, profiles)
-    model = fitted(alone, shipped + own, known(gpu))
-    model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
+    with progress() as tell:
+        tell(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
+        model = fitted(alone, shipped + own, known(gpu))
+        tell(1, 2, "teaching quick answers")
+        model = distilled(model, list(alone.values()), known(gpu), processes=len(allowed_cores()))
+        tell(2, 2, "fitted")
     write_whole(path, model_text(model))
-    typer.echo(f"{path}: fitted to {model.data.runs} runs of {model.data.profiles} profiles.")
+    show_text(
+        f"{clean(str(path))}: fitted to {counted(model.data.runs, 'run')} of "
+        f"{counted(model.data.profiles, 'profile')}."
+    )
     used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
-    typer.echo(
-        f"Of {len(shipped)} runs that came with the profiles {used[0]} were used, of {len(own)} "
-        f"of your own {used[1]}."
+    show_text(
+        f"Used: {used[0]} of {counted(len(shipped), 'run')} that came with the profiles, "
+        f"{used[1]} of {len(own)} of your own."
     )
     if odd := odd_ones([run.provenance for run in shipped + own]):
-        typer.echo(f"Not all alike: {odd}.")
+        show_text(f"Not all alike: {odd}.")
 
 
 def evaluate(
+    context: typer.Context,
     gpu: GpuKey = DEFAULT_GPU,
     profiles: Profiles = None,
     predictions: Annotated[
@@ -62,7 +74,6 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Say how good predictions are for model families that the model has never seen."""
-    from advisor.errors import InvalidInput
     from advisor.gpu.catalogue import gpu as known
     from advisor.running.cores import allowed_cores
     from advisor.validation.entries import entries_text, score_entries
@@ -71,8 +82,7 @@ def evaluate(
     from advisor.validation.tables import evaluation_table
     from advisor.workload.writing import writable, write_whole
 
-    if predictions and export:
-        raise InvalidInput("--export writes our own predictions. Leave out --predictions.")
+    apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")
     if export:
         writable(export)  # before minutes of evaluating
     model, (alone, shipped, own) = known(gpu), _measured(gpu, profiles)
@@ -81,7 +91,11 @@ def evaluate(
     if predictions:
         evaluation = score_entries(predictions, alone, runs, model)
     else:
-        evaluation = evaluated(alone, runs, model, len(allowed_cores()))
+        with progress() as tell:
+            evaluation = evaluated(
+                alone, runs, model, len(allowed_cores()),
+                tell=lambda done, total: tell(done, total, "families predicted without them"),
+            )  # fmt: skip
     if export:
         write_whole(export, entries_text(evaluation))
     if as_json:

@@ -1,9 +1,7 @@
 """``advisor gpus``, ``advisor workloads`` and ``advisor profiles``."""
 
-import typer
-
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import leave_out, show, show_json
+from advisor.cli.output import leave_out, show, show_json, show_text
 from advisor.errors import GpuUnavailable
 
 
@@ -22,10 +20,10 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     except GpuUnavailable as error:
         problem = str(error)
     if as_json:
-        show_json(gpus_document(catalogue().values(), found, problem))
+        show_json(gpus_document(catalogue().values(), profiled_gpus(profiles), found, problem))
         return
     show(gpus_table(catalogue().values(), profiled_gpus(profiles)))
-    typer.echo(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
+    show_text(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
 
 
 def workloads(as_json: AsJson = False) -> None:
@@ -51,4 +49,4 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     elif measured:
         show(profiles_table(measured))
     else:
-        typer.echo(f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`.")
+        show_text(f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import check_validate, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
@@ -17,8 +18,7 @@ from advisor.cli.options import (
     Profiles,
     Top,
 )
-from advisor.cli.output import show, show_json
-from advisor.errors import InvalidInput
+from advisor.cli.output import show, show_json, show_text
 
 if TYPE_CHECKING:
     from advisor.planning.plan import Recommendation
@@ -63,6 +63,7 @@ _Out = Annotated[
 
 
 def validate(
+    context: typer.Context,
     jobs: Jobs = None,
     job_file: JobFile = None,
     gpu: GpuKey = DEFAULT_GPU,
@@ -84,11 +85,8 @@ def validate(
     from advisor.validation.advised import validate_advice, validate_file
     from advisor.validation.validate import check, validation_document, validation_table
 
+    check_validate(given_in(context))
     if runs is not None:
-        if jobs or job_file or dry_run:
-            raise InvalidInput(
-                "--from compares runs already made: it takes no job and no --dry-run"
-            )
         validation = validate_file(runs, known(gpu), profiles, out)
     else:
         advised = recommend(chosen_jobs(jobs, job_file, gpu, profiles), gpu, objective)
@@ -107,4 +105,4 @@ def _rehearse(advised: "Recommendation", top: int, device: str) -> None:
     from advisor.validation.advised import choose, rehearsed, spelt
 
     for process in rehearsed(choose(advised, top, "dry-run").plans, device):
-        typer.echo(spelt(process))
+        show_text(spelt(process))

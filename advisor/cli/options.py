@@ -9,6 +9,13 @@ from advisor.errors import InvalidInput
 
 DEFAULT_GPU = "h200-141gb"
 
+
+def _key(word: str) -> str:
+    from advisor.gpu.catalogue import gpu_meant
+
+    return gpu_meant(word).key
+
+
 Jobs = Annotated[
     list[str] | None,
     typer.Argument(metavar="[JOB]...", help="NAME[:COPIES], or the path of a profile."),
@@ -17,7 +24,10 @@ JobFile = Annotated[
     Path | None, typer.Option("--jobs", metavar="FILE", help="A TOML file of jobs instead.")
 ]
 GpuKey = Annotated[
-    str, typer.Option("--gpu", envvar="ADVISOR_GPU", help="A GPU that `advisor gpus` lists.")
+    str,
+    typer.Option(
+        "--gpu", callback=_key, envvar="ADVISOR_GPU", help="A GPU that `advisor gpus` lists."
+    ),
 ]
 Profiles = Annotated[
     Path | None,

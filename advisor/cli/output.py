@@ -1,26 +1,52 @@
-"""Puts results on stdout."""
+"""What a command says: answers on stdout, all else on stderr, nothing that a terminal obeys."""
 
 import json
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from advisor.cli.streams import forget_stdout
+from advisor.terminal import clean
+
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
+
+_LINE = "\n"
+# Columns where nothing is as narrow as a terminal; and the fewest that anything is laid out for.
+_ENDLESS, _NARROWEST = 100_000, 20
 
 
 def show(report: "RenderableType") -> None:
-    """`report`, without colours where stdout is no terminal or ``NO_COLOR`` is set."""
-    from rich.console import Console
+    """`report`, as wide as the terminal, or as ``COLUMNS`` says; as wide as it is anywhere else.
 
-    Console(highlight=False).print(report)
+    Without colours where stdout is no terminal or ``NO_COLOR`` is set.
+    """
+    console = _console()
+    with console.capture() as captured:
+        console.print(_Clean(report))
+    text = captured.get()
+    if console.width == _ENDLESS:
+        text = _LINE.join(line.rstrip(" ") for line in text.split(_LINE))
+    _write(text)
+
+
+def show_text(text: str, end: str = _LINE) -> None:
+    """`text` as it is, for a person or a shell."""
+    _write(clean(text, keep="\n\t") + end)
+
+
+def show_json(document: dict[str, Any]) -> None:
+    _write(json.dumps(document, indent=1, allow_nan=False) + _LINE)
 
 
 def warn(lines: Iterable[object]) -> None:
     """Each of `lines` as a warning on stderr."""
     for line in lines:
-        typer.echo(f"warning: {line}", err=True)
+        aside(f"warning: {line}")
 
 
 def leave_out(*reasons: str) -> None:
@@ -28,5 +54,47 @@ def leave_out(*reasons: str) -> None:
     warn(f"left out: {why}" for why in reasons)
 
 
-def show_json(document: dict[str, Any]) -> None:
-    typer.echo(json.dumps(document, indent=1, allow_nan=False))
+def aside(line: str, keep: str = "") -> None:
+    """A line on stderr; nobody may be there to read it."""
+    with suppress(OSError):
+        print(clean(line, keep=keep), file=sys.stderr, flush=True)
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        width: int | None = max(int(columns), _NARROWEST)
+    else:
+        width = None if sys.stdout.isatty() else _ENDLESS
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+class _Clean:
+    """A report whose words, wherever they come from, are cleaned; its colours stay."""
+
+    def __init__(self, report: "RenderableType") -> None:
+        self._report = report
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.segment import Segment
+
+        for each in console.render(self._report, options):
+            yield each if each.control else Segment(clean(each.text, keep=_LINE), each.style)
+
+
+def _write(text: str) -> None:
+    with to_stdout():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def to_stdout() -> Iterator[None]:
+    """What is written inside goes to stdout: a reader that leaves early ends the command well."""
+    try:
+        yield
+    except BrokenPipeError:
+        forget_stdout()
+        raise typer.Exit from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from advisor.cli.advice import chosen_jobs
+from advisor.cli.combinations import check_simulate, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
@@ -18,7 +19,6 @@ from advisor.cli.options import (
     Profiles,
 )
 from advisor.cli.output import show, show_json, warn
-from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
     from advisor.simulation.outcome import Simulation
@@ -61,6 +61,7 @@ _Kernels = Annotated[
 
 
 def simulate(
+    context: typer.Context,
     jobs: Jobs = None,
     job_file: JobFile = None,
     trace_in: _TraceIn = None,
@@ -80,24 +81,27 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
+    from advisor.planning.over_time import check_queue
     from advisor.planning.over_time import simulate as simulated
     from advisor.reporting.over_time import simulation_document, simulation_report
     from advisor.running.present import present_machine
+    from advisor.sharing import parse_sharing
     from advisor.simulation.simulate import Fleet
     from advisor.workload.writing import writable
 
-    if kernels and not trace:
-        raise InvalidInput("kernels are written into a trace: name one with --trace FILE")
-    if sum(map(bool, (jobs or job_file, trace_in, plan))) > 1:
-        raise InvalidInput(
-            "jobs are named, or in a file, or come by --trace-in or --plan: one of these"
-        )
+    check_simulate(given := given_in(context))
     if trace:
         writable(trace)  # before a simulation of seconds
     if plan:
-        arrivals, sharing, gpu, power_cap = _planned(plan, profiles, power_cap)
+        asked = gpu if "gpu" in given else None
+        arrivals, sharing, gpu, power_cap = _planned(plan, profiles, power_cap, asked)
     else:
         arrivals = _arrivals(jobs, job_file, trace_in, gpu, profiles)
+    check_queue(
+        parse_sharing(sharing),
+        at_once if "at_once" in given else None,
+        policy if "policy" in given else None,
+    )
     found = simulated(
         arrivals,
         sharing,
@@ -118,13 +122,15 @@ def simulate(
 
 
 def _planned(
-    file: Path, profiles: Path | None, power_cap_w: float | None
+    file: Path, profiles: Path | None, power_cap_w: float | None, gpu: str | None
 ) -> "tuple[tuple[Arrival, ...], str, str, float | None]":
     """Jobs, sharing, GPU and power cap of a plan; a cap on the command line goes before its own."""
+    from advisor.planning.explain import check_gpu_of_plan
     from advisor.planning.plan_file import read_plan
     from advisor.workload.arrivals import Arrival
 
     planned = read_plan(file, profiles)
+    check_gpu_of_plan(gpu, planned.gpu, str(file))
     arrivals = tuple(map(Arrival, planned.jobs))
     return arrivals, str(planned.sharing), planned.gpu, power_cap_w or planned.power_cap_w
 

@@ -9,6 +9,7 @@ from typing import Any
 from advisor.collocation.bench import Bench, bench_on, cores_of_tenants
 from advisor.collocation.plan_file import read_plans
 from advisor.collocation.plans import FullRun, Mix, mixes_of
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.running.cores import allowed_cores
 from advisor.running.device import device_at_hand
@@ -61,7 +62,10 @@ class _Campaign:
         """Do what is to do, until it is done or the deadline is near."""
         for number, mix in enumerate(self._todo):
             if self._too_late():
-                say(f"{len(self._todo) - number} runs left at the deadline; --resume does them")
+                say(
+                    f"{counted(len(self._todo) - number, 'run')} left at the deadline; --resume "
+                    f"does them"
+                )
                 return
             began = monotonic()
             run = bench.measure(mix)

@@ -1,12 +1,16 @@
 """GPU models and their MIG tables, as data with sources: `catalogue.json` beside this file."""
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from advisor.errors import UnknownName
+from advisor.errors import InvalidInput, UnknownName
+
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,37 @@ def gpu(key: str) -> Gpu:
         return catalogue()[key]
     except KeyError:
         raise UnknownName("GPU", key, catalogue(), "`advisor gpus` lists all.") from None
+
+
+def gpu_meant(word: str) -> Gpu:
+    """The GPU model that somebody means by `word`.
+
+    That is its key, NVML's name of the product, or as much of either as fits no other model, in
+    letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
+
+    Raises:
+        InvalidInput: Several may be meant.
+        UnknownName: None is.
+    """
+    asked = _parts(word)
+    names = {key: [_parts(name) for name in (key, *each.products)]
+             for key, each in catalogue().items()}  # fmt: skip
+    exact = [key for key, known in names.items() if asked in known]
+    meant = exact or [key for key, known in names.items() if _begins(asked, known)]
+    if len(meant) > 1:
+        raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Say which.")
+    return gpu(meant[0] if meant else word)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """What a name consists of, without its maker and what the driver says of its line."""
+    parts = re.split(r"[^a-z0-9]+", name.lower())
+    return tuple(part for part in parts if part and part not in _MAKERS)
+
+
+def _begins(asked: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> bool:
+    """Whether one of `names` is of the model that `asked` begins with, and has all its parts."""
+    return any(asked[:1] == name[:1] and set(asked) <= set(name) for name in names)
 
 
 def gpu_of_product(product: str) -> Gpu | None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu as known_gpu
+from advisor.gpu.catalogue import gpu_meant
 from advisor.planning.forecast import forecast
 from advisor.planning.host_path import variants_of
 from advisor.planning.machine import Machine, machine
@@ -42,7 +44,7 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
 
     Args:
         jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path; or what these stand for.
-        gpu: Catalogue key; `advisor gpus` lists them.
+        gpu: A GPU that `advisor gpus` lists, as `gpu_meant` takes it.
         objective: What the best plan is best at.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
         models: Folder of models; None: the user's refit, else the shipped one.
@@ -61,11 +63,12 @@ def recommend(  # noqa: PLR0913 - each says one thing, all but one by its name
     """
     if power_cap_w is not None and conditions.power_caps:
         raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-    here = machine(known_gpu(gpu).key, calibration, present)
-    predictor = predictor_of(gpu, models, power_cap_w, here)
-    found = _jobs(jobs, gpu, profiles)
-    advised = ranked(found, known_gpu(gpu), predictor, objective, conditions, level)
-    variants, refused = variants_of(found, gpu, profiles)
+    card = gpu_meant(gpu)
+    here = machine(card.key, calibration, present)
+    predictor = predictor_of(card.key, models, power_cap_w, here)
+    found = _jobs(jobs, card.key, profiles)
+    advised = ranked(found, card, predictor, objective, conditions, level)
+    variants, refused = variants_of(found, card.key, profiles)
     return replace(
         advised, standing=here.standing(found), variants=variants, refused_variants=refused
     )
@@ -86,10 +89,11 @@ def predict(  # noqa: PLR0913 - likewise
 
     A mix that does not fit is answered all the same: its `oom_probability` is near 1.
     """
-    here = machine(known_gpu(gpu).key, calibration, present)
-    predictor = predictor_of(gpu, models, power_cap_w, here)
+    key = gpu_meant(gpu).key
+    here = machine(key, calibration, present)
+    predictor = predictor_of(key, models, power_cap_w, here)
     asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
-    found = _jobs(jobs, gpu, profiles)
+    found = _jobs(jobs, key, profiles)
     return replace(forecast(Mixes(found, predictor), asked), standing=here.standing(found))
 
 
@@ -132,7 +136,7 @@ def _jobs(jobs: Iterable[str | Profile | Job], gpu: str, profiles: Path | None) 
                 found += parse_jobs([each], gpu, profiles)
     if strangers := {job.profile.gpu for job in found} - {gpu}:
         raise InvalidInput(
-            f"profiles of {', '.join(sorted(strangers))} say nothing of {gpu}. Measure those "
-            f"jobs on a {gpu}, or ask about the other GPU."
+            f"profiles of {', '.join(sorted(strangers))} say nothing of {gpu}. Measure those jobs "
+            f"on {with_article(gpu)}, or ask about the other GPU."
         )
     return job_set(found)

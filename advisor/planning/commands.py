@@ -5,13 +5,20 @@ memory slice, compute instances of a divided one by name, the largest first, sin
 chooses their places; taken apart in the opposite order.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
+from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import profile_of
 from advisor.planning import shell
 from advisor.planning.handover import NOT_RUN, Handover, Room, Stage
 from advisor.sharing import Instance, Serial
+
+ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to."""
+
+_UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
 def commands(plan: Handover) -> tuple[str, ...]:
@@ -20,7 +27,29 @@ def commands(plan: Handover) -> tuple[str, ...]:
     One shell runs them all, which ends with the status of a job that failed. However it ends, no
     job or daemon of it is left, nor a power cap.
     """
-    return (*head(plan), "(", *(f"  {line}" for line in body(plan)), ")")
+    return _in_own_shell(plan)
+
+
+def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
+    """As `commands`, for the GPU `device` of the host.
+
+    Args:
+        plan: For any GPU.
+        device: Index as ``nvidia-smi`` counts, or UUID.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
+        raise InvalidInput(
+            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
+            f"`nvidia-smi -L` lists them."
+        )
+    return _in_own_shell(plan.on(device), *([ORDER] if by_index else []))
+
+
+def _in_own_shell(plan: Handover, *first: str) -> tuple[str, ...]:
+    return (*head(plan), "(", *(f"  {line}" for line in (*first, *body(plan))), ")")
 
 
 def body(plan: Handover) -> tuple[str, ...]:

@@ -66,6 +66,16 @@ def plan_named(word: str, profiles: Path | None = None) -> str | Planned:
     return read_plan(Path(word), profiles) if word.endswith(".json") else word
 
 
+def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
+    """See that a plan in a file is for the GPU asked for, where one is.
+
+    Raises:
+        InvalidInput: It is for another.
+    """
+    if asked is not None and asked != planned:
+        raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
+
+
 def of_the_same_jobs(plans: Sequence[Planned]) -> Planned:
     """The first of `plans`, which have one set of jobs on one kind of GPU.
 

@@ -1,7 +1,7 @@
 """A plan as whoever applies it needs it: what starts when and where, on which cores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from advisor.errors import NothingFits
@@ -64,7 +64,7 @@ class Room:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: What MIG calls it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        device: Index of the GPU, as ``nvidia-smi -i`` takes it.
+        device: Index or UUID of the GPU, as ``nvidia-smi -i`` takes it.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Room:
     instance: Instance | None = None
     slices: int | None = None
     profile: str | None = None
-    device: int = 0
+    device: int | str = 0
 
     @property
     def under_mps(self) -> bool:
@@ -96,8 +96,8 @@ class Stage:
         return self.rooms[0].instance is not None
 
     @property
-    def device(self) -> int:
-        """Index of the GPU."""
+    def device(self) -> int | str:
+        """Index or UUID of the GPU."""
         return self.rooms[0].device
 
     @property
@@ -122,9 +122,17 @@ class Handover:
     power_cap_w: float | None
 
     @property
-    def device(self) -> int:
-        """Index of the GPU."""
+    def device(self) -> int | str:
+        """Index or UUID of the GPU."""
         return self.stages[0].device
+
+    def on(self, device: str) -> "Handover":
+        """The same on the GPU `device` of the host."""
+        moved = (
+            Stage(tuple(replace(room, device=device) for room in stage.rooms))
+            for stage in self.stages
+        )
+        return replace(self, stages=tuple(moved))
 
     @property
     def rooms(self) -> tuple[Room, ...]:

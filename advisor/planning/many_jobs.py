@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.alone import check_each_fits
 from advisor.planning.fleet.caps import with_caps
 from advisor.planning.fleet.columns import Kinds, Placed, kinds
 from advisor.planning.fleet.estimates import Foretold, Rough
@@ -134,7 +135,9 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
         NothingFits: A job is too big for a GPU, even alone.
     """
     asked = Remembered(predictor)
-    ranked_by, note = _ranked_by(jobs, asked, terms.objective)
+    serial = forecast(Mixes(jobs, asked), Serial())
+    check_each_fits(serial.prediction, gpu, terms.conditions)
+    ranked_by, note = _ranked_by(serial, terms.objective)
     distinct = kinds(jobs)
     problem = _problem(distinct, ranked_by, terms.gpus)
     question = Question(
@@ -161,10 +164,8 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
     return with_caps(plan, question) if may_cap else plan
 
 
-def _ranked_by(
-    jobs: Sequence[Job], predictor: Predicts, objective: Objective
-) -> tuple[Objective, str | None]:
-    ranked_by, note = possible([forecast(Mixes(jobs, predictor), Serial())], objective)
+def _ranked_by(serial: Forecast, objective: Objective) -> tuple[Objective, str | None]:
+    ranked_by, note = possible([serial], objective)
     return ("throughput" if ranked_by == "energy-example" else ranked_by), note
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.snapshot import GpuProcess, LiveGpu
 from advisor.planning.beside import Running
@@ -34,7 +35,8 @@ def running_now(
     if live.mig_enabled:
         raise InvalidInput(
             f"GPU {live.index} is cut into MIG instances, and a driver does not say there which "
-            f"job has which. Say what runs: --running JOB,JOB --running-sharing mig=4g.71gb@0,..."
+            f"job has which. Say what runs instead of --now: --running JOB,JOB --running-sharing "
+            f"mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
         raise InvalidInput(_miscounted(live, processes, named, held_mib))
@@ -58,9 +60,10 @@ def _miscounted(
 ) -> str:
     listed = "; ".join(_described(each, held_mib) for each in processes) or "none"
     return (
-        f"{len(processes)} processes run on GPU {live.index} ({listed}), and --running names "
-        f"{len(named)} jobs. A driver knows processes, not what they train, and jobs that hold as "
-        f"much memory differ in all else. Name the job of each process: --running JOB,JOB."
+        f"{counted(len(processes), 'process')} found on GPU {live.index} ({listed}), and "
+        f"--running names {counted(len(named), 'job')}. A driver knows processes, not what they "
+        f"train, and jobs that hold as much memory differ in all else. Name the job of each "
+        f"process: --running JOB,JOB."
     )
 
 

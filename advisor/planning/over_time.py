@@ -15,7 +15,8 @@ from advisor.planning.plan import Standing
 from advisor.prediction.model import load_model
 from advisor.prediction.placed import placed
 from advisor.prediction.recording import Ran, recorded
-from advisor.sharing import Hybrid, Mps, Phases, Sharing, parse_sharing
+from advisor.sharing import Hybrid, Mig, Mps, Phases, Sharing, parse_sharing
+from advisor.sharing.parts import at_once as jobs_at_once
 from advisor.sharing.parts import check_count, only
 from advisor.simulation.outcome import Simulation
 from advisor.simulation.paces import Paces
@@ -76,6 +77,45 @@ def simulate(  # noqa: PLR0913 - each says one thing, all but three by its name
     paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
     distinct = list({id(each.job): each.job for each in arrivals}.values())
     return OverTime(simulated(arrivals, paces, fleet), here.standing(distinct))
+
+
+def check_queue(sharing: Sharing, at_once: int | None, policy: str | None) -> None:
+    """See that what is asked of a queue is not said otherwise by `sharing`.
+
+    Args:
+        sharing: Of each GPU.
+        at_once: Jobs on a GPU at once at most; None: not asked for.
+        policy: Who starts next; None: not asked for.
+
+    Raises:
+        InvalidInput: It has places of its own for more jobs, or says who starts next.
+    """
+    places = _most_at_once(sharing)
+    if at_once is not None and places > at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {at_once} do not go together: the first says that "
+            f"{places} jobs run at once."
+        )
+    if policy is not None and isinstance(sharing, Phases):
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {policy} do not go together: the first says who "
+            f"starts next."
+        )
+
+
+def _most_at_once(sharing: Sharing) -> int:
+    """How many jobs run at once where `sharing` says so; else 1."""
+    match sharing:
+        case Mps(limits):
+            return len(limits) or 1
+        case Mig(instances):
+            return len(instances)
+        case Hybrid():
+            return len(sharing.jobs)
+        case Phases():
+            return max(map(len, jobs_at_once(sharing, len(sharing.jobs))))
+        case _:
+            return 1
 
 
 def first_kernels(found: Simulation, models: Path | None = None) -> tuple[Ran, ...]:

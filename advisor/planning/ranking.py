@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
+from advisor.planning.alone import check_each_fits
 from advisor.planning.binding import binding
 from advisor.planning.commands import commands
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
-from advisor.planning.limits import MAX_OOM_PROBABILITY
 from advisor.planning.objectives import possible, tied
 from advisor.planning.ordering import Priced, in_order
 from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
 from advisor.planning.reasons import standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions
-from advisor.planning.solver.judging import Judge, as_asked
+from advisor.planning.solver.judging import Judge, as_asked, chosen_for
 from advisor.planning.solver.proposed import unsearched
 from advisor.planning.solver.space import Question
 from advisor.planning.tried import tried
-from advisor.prediction.answer import MixPrediction
 from advisor.prediction.one_thread import one_thread
 from advisor.sharing import Serial
 from advisor.simulation.energy import Level
@@ -52,7 +50,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     )
     judge = Judge(jobs, question)
     serial = forecast(judge.mixes(as_asked(len(jobs), Serial())), Serial())
-    _check_each_fits(serial.prediction)
+    check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = possible([serial], objective)
     question = replace(question, objective=ranked_by)
     with one_thread():
@@ -70,17 +68,6 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         left_out=(*seen.left_out, *unsearched(jobs)),
         considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
     )
-
-
-def _check_each_fits(serial: MixPrediction) -> None:
-    for job in serial.jobs:
-        if job.oom_probability > MAX_OOM_PROBABILITY:
-            needed, capacity = job.memory_interval_mib.p95, serial.memory_capacity_mib
-            raise NothingFits(
-                f"{job.job} does not fit on {serial.gpu} even alone: it takes up to "
-                f"{needed:,.0f} MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB are "
-                "missing. Use a smaller batch, or a GPU with more memory."
-            )
 
 
 def _plans(
@@ -113,7 +100,7 @@ def _plan(  # noqa: PLR0913 - each says one thing
     compared: str,
     left_out: Sequence[LeftOut],
 ) -> Plan:
-    chosen = replace(as_asked(len(jobs), found.sharing), batches=found.batches).chosen(jobs)
+    chosen = chosen_for(jobs, found)
     bound = binding(chosen, question.gpu, found.prediction)
     late = sorted(found.late(question.level))
     return Plan(

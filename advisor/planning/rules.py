@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.layouts import profile_of
@@ -109,7 +110,7 @@ class MpsClients:
         ]
         for clients, most in servers:
             if clients > most:
-                return f"MPS serves {most} processes at most, not {clients}"
+                return f"MPS serves {counted(most, 'process')} at most, not {clients}"
         return None
 
     def _most_in(self, place: Place, room: Slot | Compute) -> int:
@@ -138,6 +139,14 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
     return max(gpu.max_mps_clients, 60) if newer else gpu.max_mps_clients
 
 
+def _check_margin(margin: float) -> None:
+    if not 0 <= margin < 1:
+        raise InvalidInput(
+            f"a memory margin is a share from 0 to below 1, e.g. --memory-margin 0.1 for 10 %, "
+            f"got {margin:g}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class FitsMemory:
     """Memory suffices, up to a small risk: the upper end of what the jobs take fits.
@@ -152,8 +161,7 @@ class FitsMemory:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.margin < 1:
-            raise InvalidInput(f"a memory margin is a share from 0 to below 1, got {self.margin:g}")
+        _check_margin(self.margin)
 
     def broken(self, mix: MixPrediction) -> str | None:
         """Why memory does not suffice for `mix`; None where it does."""
@@ -183,12 +191,18 @@ class Conditions:
         cuda: Version that the driver has, e.g. ``"13.0"``; None: not known.
         memory_margin: As of `FitsMemory`.
         power_caps: Whether a plan may choose a power cap.
+
+    Raises:
+        InvalidInput: The margin is no share.
     """
 
     root: bool = True
     cuda: str | None = None
     memory_margin: float = 0.0
     power_caps: bool = False
+
+    def __post_init__(self) -> None:
+        _check_margin(self.memory_margin)
 
 
 UNCONDITIONAL = Conditions()

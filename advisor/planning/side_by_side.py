@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.planning import shell
-from advisor.planning.commands import body, head
+from advisor.planning.commands import ORDER, body, head
 from advisor.planning.handover import Handover, Room, Stage, Start
 
 
@@ -29,14 +29,10 @@ def side_by_side(
 
 
 def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
-    """Lines that apply `plans`, as `side_by_side` has them, and wait for all.
-
-    Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to.
-    """
+    """Lines that apply `plans`, as `side_by_side` has them, and wait for all."""
     heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _in_own_shell(plan))
-    order = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    inside = (*shell.guard(()), order, *shells, "ended", shell.STATUS)
+    inside = (*shell.guard(()), ORDER, *shells, "ended", shell.STATUS)
     return (*heads, "(", *(f"  {line}" for line in inside), ")")
 
 

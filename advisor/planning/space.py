@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby, product
 
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.rules import Rule, first_broken
@@ -42,7 +43,9 @@ class Setup:
             raise InvalidInput(f"a GPU's jobs are numbers from 1, increasing, got {self.jobs}")
         check_count(self.sharing, len(self.jobs))
         if self.batches and len(self.batches) != len(self.jobs):
-            raise InvalidInput(f"{len(self.batches)} batch sizes for {len(self.jobs)} jobs")
+            raise InvalidInput(
+                f"{counted(len(self.batches), 'batch size')} for {counted(len(self.jobs), 'job')}"
+            )
 
     def chosen(self, asked: Sequence[Job]) -> tuple[Job, ...]:
         """The jobs of this GPU, each at the batch size that is chosen.
@@ -85,7 +88,10 @@ def forbidden(
         InvalidInput: It names jobs, batch sizes or power caps that do not exist.
     """
     if len(deployment.gpus) > most_gpus:
-        return f"it takes {len(deployment.gpus)} GPUs, and there are {most_gpus}"
+        return (
+            f"it takes {counted(len(deployment.gpus), 'GPU')}, and there {is_or_are(most_gpus)} "
+            f"{most_gpus}"
+        )
     placed = {job for setup in deployment.gpus for job in setup.jobs}
     if missing := set(range(1, len(asked) + 1)) - placed:
         return f"job {min(missing)} is on no GPU"

@@ -1,10 +1,8 @@
 """Teaches the distilled predictor what the predictor answers, on mixes drawn by a seed."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from random import Random
 
 import numpy as np
@@ -23,6 +21,7 @@ from advisor.prediction.lengths import LENGTHS
 from advisor.prediction.model import Model, mode_of
 from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.pace import alone_s
+from advisor.prediction.processes import done_apart
 from advisor.prediction.rehearsal import rehearse
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID, LIMITED, summaries
@@ -214,8 +213,8 @@ def _asked(
         return ask(lessons)
     parts = [lessons[first::processes] for first in range(processes)]
     answers: list[Floats] = [np.zeros(0)] * len(lessons)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for first, part in enumerate(pool.map(ask, parts)):
+    with done_apart(ask, parts, processes) as told:
+        for first, part in enumerate(told):
             answers[first::processes] = part
     return answers
 

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.host import on_like_core
@@ -93,8 +94,8 @@ def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[str, list[Shared]]:
     enough = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
     if not enough:
         raise InvalidInput(
-            f"{len(usable)} usable shared runs on {gpu.key}; at least {_FEWEST_RUNS} of one mode "
-            "are needed. Run some: `advisor validate JOB...`."
+            f"{counted(len(usable), 'usable shared run')} on {gpu.key}; at least {_FEWEST_RUNS} "
+            f"of one mode are needed. Measure some: `advisor campaign PLAN`."
         )
     return enough
 

@@ -19,6 +19,7 @@ from advisor.prediction.rehearsal import Physics
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
 from advisor.workload.files import read_bytes
+from advisor.workload.folders import shown
 from advisor.workload.plausible import MOST_LOG, check, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
@@ -246,6 +247,11 @@ def load_model(path: Path) -> Model:
     Raises:
         InvalidInput: There is none, or it is malformed or of another version.
     """
+    anew = f"`advisor fit --gpu {path.stem}`"
     if not path.is_file():
-        raise InvalidInput(f"{path}: no model of this GPU. Make one from its runs: `advisor fit`.")
-    return parse_record(Model, read_bytes(path), str(path), "Fit it anew: `advisor fit`.")
+        raise InvalidInput(
+            f"{shown(path)}: no model of this GPU. Measure runs there, `advisor campaign PLAN`, "
+            f"and "
+            f"learn from them: {anew}."
+        )
+    return parse_record(Model, read_bytes(path), shown(path), f"Fit it anew: {anew}.")

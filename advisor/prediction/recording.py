@@ -12,6 +12,7 @@ from advisor.prediction.replay import Effort
 from advisor.prediction.script import script
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.workload.profile import KernelTrace, Profile
+from advisor.workload.zoo import how_to_measure
 
 # Some tenths of a second of most mixes, and a file of about a megabyte.
 _KERNELS = 8_000
@@ -45,8 +46,10 @@ def recorded(
         raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
     log = np.full((_KERNELS, 4), -1.0)
     if rehearse(profiles, sharing, gpu, physics, Effort(events=_KERNELS), log=log) is None:
-        bare = ", ".join(sorted({each.name for each in profiles if each.trace is None}))
-        raise InvalidInput(f"no kernel trace of {bare}: measure it anew with `advisor profile`")
+        bare = sorted({each.name for each in profiles if each.trace is None})
+        raise InvalidInput(
+            f"no kernel trace of {', '.join(bare)}. Measure it anew: {how_to_measure(bare)}."
+        )
     kinds = [_kinds(each, gpu, physics) for each in profiles]
     return tuple(
         Ran(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))

@@ -15,6 +15,7 @@ from math import prod
 from statistics import quantiles
 from typing import Any
 
+from advisor.english import counted
 from advisor.errors import AdvisorError
 from advisor.profiling.classes import kernel_class
 from advisor.profiling.occupancy import SmLimits, resident_blocks
@@ -81,8 +82,8 @@ def _spans(events: Sequence[_Event], phases: Sequence[str]) -> list[_Span]:
     names = [name.removeprefix(MARK) for _, _, name in marks]
     if not names or names != list(phases) * (len(names) // len(phases)):
         raise AdvisorError(
-            f"torch's profiler recorded {len(names)} parts of steps, and not whole steps of "
-            f"{', '.join(phases)}. Try again; if that does not help, try another torch."
+            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not whole "
+            f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
         )
     return [_Span(begin, begin + duration) for begin, duration, _ in marks]
 

@@ -15,7 +15,6 @@ from advisor.reporting.documents import SCHEMA, binding_document, standing_docum
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 _WIDTHS = (12, 25, 25, 8)
 _OBJECTIVES = {
@@ -81,10 +80,10 @@ def comparison_report(found: Comparison) -> "RenderableType":
     parts: list[RenderableType] = [Text(comparison_text(found), style="bold"), Text()]
     for name, plan, bound in zip(names, found.plans, found.bindings, strict=True):
         parts.append(Text(f"{name}: {what_binds(plan.prediction, bound)}"))
-    parts += [Text(), _row(("", *names, "change"), "bold")]
-    parts += [_row(row) for row in _whole_rows(found)]
+    parts += [Text(), _row(names), *(_row(names, row) for row in _whole_rows(found))]
     for title, rows, reason in _jobs(found):
-        parts += [Text(), Text(title), *map(_row, rows), Padding(reason, (0, 0, 0, 4), style="dim")]
+        parts += [Text(), Text(title), *(_row(names, row) for row in rows)]
+        parts.append(Padding(reason, (0, 0, 0, 4), style="dim", expand=False))
     parts += [Text(), *(Text(line) for line in _notes(found))]
     return Group(*parts)
 
@@ -203,14 +202,11 @@ def _cells(label: str, value: Difference, shown: Callable[[Interval], str]) -> t
     return label, shown(value.first), shown(value.second), change
 
 
-def _row(cells: tuple[str, ...], style: str = "") -> "Table":
-    from rich.table import Table
+def _row(names: tuple[str, str], cells: tuple[str, ...] = ()) -> "RenderableType":
+    """One line of the table; without cells that of the headings."""
+    from advisor.terminal.tables import FixedRow
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for width in _WIDTHS:
-        table.add_column(width=width, overflow="fold")
-    table.add_row(*cells, style=style)
-    return table
+    return FixedRow(cells, ("", *names, "change"), _WIDTHS)
 
 
 def _notes(found: Comparison) -> Iterator[str]:

@@ -71,9 +71,7 @@ def _answer(found: Copies) -> str:
     said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
     done = found.rows[found.pay - 1]
     way = _way(done.prediction.sharing)
-    return (
-        f"{said}, under {way}: {done.throughput:.2f} times the work of one alone. {found.fit} fit."
-    )
+    return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
 
 
 def _cells(row: Row) -> tuple[str, ...]:

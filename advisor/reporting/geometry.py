@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.gpu.catalogue import Gpu, MigProfile
 from advisor.gpu.compute_instances import compute_sets
 from advisor.gpu.layouts import PlacementSets, profile_of
@@ -48,7 +49,7 @@ def layouts_report(
 
     beside = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
     heading = (
-        f"{gpu.key}{beside}: {sets.valid:,} valid placement sets; nothing can be added to "
+        f"{gpu.key}{beside}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
         f"{len(sets.maximal):,} of them"
     )
     parts: list[RenderableType] = [Text(heading), "", _profiles_table(profiles), ""]

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.gpu.catalogue import Gpu
 from advisor.gpu.snapshot import BrokenGpu, LiveGpu
 from advisor.reporting.documents import SCHEMA
 from advisor.reporting.figures import NOT_MEASURED, number, share
+from advisor.terminal import clean
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
@@ -27,7 +29,7 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
             f"{gpu.memory_mib:,} MiB",
             _known(gpu.bandwidth_gb_s, "GB/s"),
             _known(gpu.power_limit_w, "W"),
-            f"{len(gpu.mig)} kinds" if gpu.mig else "no",
+            counted(len(gpu.mig), "kind") if gpu.mig else "no",
             "yes" if gpu.key in profiled else "none",
         )
     return table
@@ -45,12 +47,16 @@ def live_lines(found: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
 
 
 def gpus_document(
-    models: Iterable[Gpu], found: Sequence[LiveGpu | BrokenGpu], problem: str | None
+    models: Iterable[Gpu],
+    profiled: Sequence[str],
+    found: Sequence[LiveGpu | BrokenGpu],
+    problem: str | None,
 ) -> dict[str, Any]:
     """What ``advisor gpus --json`` prints; `problem` says why no GPU was looked at."""
     return {
         "schema": SCHEMA,
         "catalogue": [asdict(gpu) for gpu in models],
+        "profiled": list(profiled),
         "at_hand": [asdict(gpu) for gpu in found],
         "problem": problem,
     }
@@ -70,11 +76,11 @@ def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         table.add_row(
-            name,
+            clean(name),
             f"{number(1000 * each.step_s)} ms",
             share(each.busy_share),
             NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            each.provenance.date[:10],
+            clean(each.provenance.date[:10]),
         )
     return table
 
@@ -128,9 +134,9 @@ def _known(value: float | None, unit: str) -> str:
 
 def plain_table(first: str, *others: str) -> "Table":
     """A table without lines, whose `first` column is never folded."""
-    from rich.table import Table
+    from advisor.terminal.tables import FittedTable
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = FittedTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column(first, no_wrap=True)  # a name is copied from here
     for each in others:
         table.add_column(each)

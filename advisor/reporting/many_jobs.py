@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
-from advisor.planning.commands import commands
+from advisor.planning.commands import commands, commands_on
 from advisor.planning.fleet.renumbered import groups_of
 from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
@@ -43,8 +44,16 @@ def spread_report(found: Spread) -> "RenderableType":
     )  # fmt: skip
 
 
-def spread_document(found: Spread) -> dict[str, Any]:
-    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs."""
+def spread_document(found: Spread, device: str | None = None) -> dict[str, Any]:
+    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs.
+
+    Args:
+        found: The plan.
+        device: The GPU that its commands are for, where it is for one; None: the first.
+
+    Raises:
+        InvalidInput: There is no such device.
+    """
     return {
         "schema": SCHEMA,
         "gpu": found.gpu.key,
@@ -55,33 +64,36 @@ def spread_document(found: Spread) -> dict[str, Any]:
         **standing_document(found.standing),
         "workloads": {job.name: asdict(job.profile.workload) for job in found.jobs},
         "serial": {"sharing": "serial", "makespan_s": found.serial_s},
-        "plans": [_plan(found)],
+        "plans": [_plan(found, device)],
         "left_out": [],
     }
 
 
-def spread_commands(found: Spread, rank: int) -> str:
-    """The shell lines of the only plan.
+def spread_commands(found: Spread, rank: int, device: str | None = None) -> str:
+    """The shell lines of the only plan; arguments as of `spread_document`.
 
     Raises:
-        InvalidInput: There is no such plan.
+        InvalidInput: There is no such plan, or no such device.
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(_handed_over(found)))
+    return "\n".join(_commands(_handed_over(found), device))
 
 
 def search_line(found: Spread) -> str:
     """How good the plan is, in one line of numbers."""
     search = found.found
-    looked = f"{search.groups} groups of jobs compared, {search.foretold} of them predicted in full"
+    looked = (
+        f"{counted(search.groups, 'group')} of jobs compared, {search.foretold} of them predicted "
+        f"in full"
+    )
     if search.gap < _ROUNDING:
         return f"{looked}: no plan of these is better"
     how = "" if search.in_time else f" in {search.seconds:.0f} s"
     return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
 
 
-def _plan(found: Spread) -> dict[str, Any]:
+def _plan(found: Spread, device: str | None) -> dict[str, Any]:
     ends_s = found.ends_s or (None,) * len(found.jobs)
     on = {job: each for each in found.on for job in each.setup.jobs}
     predicted = {
@@ -95,7 +107,7 @@ def _plan(found: Spread) -> dict[str, Any]:
         "rank": 1,
         "ties_best": True,
         "sharing": " | ".join(_words(each) for each in found.on),
-        "commands": _commands(plans),
+        "commands": _commands(plans, device),
         "why": search_line(found),
         "jobs": [
             asdict(predicted[job])
@@ -110,7 +122,7 @@ def _plan(found: Spread) -> dict[str, Any]:
         "late": list(found.late),
         "gpus": [
             {"number": each.number, "job_numbers": list(each.setup.jobs)}
-            | {"commands": list(commands(plan))}
+            | {"commands": list(_alone(plan, device))}
             | forecast_document(each.forecast)
             for each, plan in zip(found.on, plans, strict=True)
         ],
@@ -131,13 +143,19 @@ def _handed_over(found: Spread) -> tuple[Handover, ...]:
     return side_by_side(plans, {each.number: each.setup.jobs for each in found.on})
 
 
-def _commands(plans: Sequence[Handover]) -> list[str]:
-    return list(commands(plans[0]) if len(plans) == 1 else commands_at_once(plans))
+def _commands(plans: Sequence[Handover], device: str | None) -> list[str]:
+    if len(plans) > 1:
+        return list(commands_at_once(plans))
+    return list(_alone(plans[0], device))
+
+
+def _alone(plan: Handover, device: str | None) -> Sequence[str]:
+    return commands(plan) if device is None else commands_on(plan, device)
 
 
 def _answer(found: Spread) -> str:
-    gpus = "1 GPU" if found.terms.gpus == 1 else f"{found.terms.gpus} GPUs"
-    said = f"Run the {len(found.jobs)} jobs on {gpus} in the groups below"
+    jobs, gpus = counted(len(found.jobs), "job"), counted(found.terms.gpus, "GPU")
+    said = f"Run the {jobs} on {gpus} in the groups below"
     faster = _faster(found)
     if found.makespan_s is None or faster is None:
         return f"{said}: the length of a job is not known, so no time is."
@@ -156,7 +174,7 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
     distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
     for job in distinct:
         numbers = [str(number) for number, other in enumerate(jobs, start=1) if other == job]
-        epochs = "" if job.epochs == 1 else f", {job.epochs:g} epochs"
+        epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
         due = "" if job.deadline_s is None else f", due in {figures.duration(job.deadline_s)}"
         yield f"{','.join(numbers)}  {job.name}{epochs}{due}"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.english import counted
 from advisor.planning.over_time import OverTime
 from advisor.prediction.answer import Interval
 from advisor.reporting import figures
@@ -34,7 +35,7 @@ def _heading(simulation: Simulation) -> str:
     jobs, gpus = len(simulation.jobs), simulation.gpus
     estimated = "" if simulation.confirmed_on_hardware else ", estimated, not confirmed on hardware"
     return (
-        f"{jobs:,} job{'s' * (jobs > 1)} under {simulation.sharing} on {gpus} {simulation.gpu}, "
+        f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{estimated}"
     )
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.planning.plan import Forecast, Plan, Recommendation
 from advisor.prediction.answer import Interval, JobPrediction
@@ -22,7 +23,8 @@ from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+
+    from advisor.terminal.tables import Cell
 
 _HEADINGS = ("", "plan", "an epoch of each job", "memory", "gain over serial")
 _WIDTHS = (2, 15, 26, 11, 16)
@@ -40,10 +42,10 @@ def plans_report(advised: Recommendation, top: int) -> "RenderableType":
     letters = _letters(advised.jobs)
     parts: list[RenderableType] = [Text(answer(advised), style="bold"), Text()]
     parts += [Text(f"{letter}  {_described(job)}") for letter, job in letters.values()]
-    parts += [Text(), _row(_HEADINGS, "bold")]
+    parts += [Text(), _row()]
     for plan in shown:
         parts.append(_row(_cells(advised, plan, letters)))
-        parts.append(Padding(plan.why, (0, 0, 1, 4), style="dim"))
+        parts.append(Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False))
     parts += [Text(line) for line in _footer(advised, len(shown))]
     return Group(*parts)
 
@@ -54,8 +56,10 @@ def plan_commands(advised: Recommendation, rank: int) -> str:
     Raises:
         InvalidInput: There is no such plan.
     """
-    if not 1 <= rank <= len(advised.plans):
-        raise InvalidInput(f"there is no plan {rank}; plans are 1 to {len(advised.plans)}.")
+    if not 1 <= rank <= (plans := len(advised.plans)):
+        raise InvalidInput(
+            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
+        )
     return "\n".join(advised.plans[rank - 1].commands)
 
 
@@ -66,10 +70,14 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
 
     mix = forecast.prediction
     faster = forecast.speedup_vs_serial
-    gained = figures.NOT_MEASURED if faster is None else f"{figures.number(faster)} times serial"
+    gained = (
+        figures.NOT_MEASURED
+        if faster is None
+        else f"{figures.number(faster)}x as fast as one after another"
+    )
     estimated = "" if mix.confirmed_on_hardware else ", estimated, not confirmed on hardware"
     lines = (
-        f"{len(mix.jobs)} jobs under {mix.sharing} on {mix.gpu}{estimated}",
+        f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{estimated}",
         f"until all are done  {figures.seconds(forecast.makespan_interval_s)}; {gained}",
         f"memory              {_memory(forecast)}; "
         f"risk to run out {figures.share(mix.oom_probability)}",
@@ -88,7 +96,7 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
         job = same[0]
         slow = Interval(*(each * job.slowdown / job.step_s.p50 for each in _levels(job.step_s)))
         yield figures.collapsed([each.job for each in same])
-        yield f"    step    {figures.seconds(job.step_s)}, {figures.times(slow)} of alone"
+        yield f"    step    {figures.seconds(job.step_s)}, {figures.times(slow)} as long as alone"
         yield f"    epoch   {_epoch(job)}"
         yield (
             f"    memory  {figures.gib(job.memory_interval_mib)}; "
@@ -122,23 +130,23 @@ def _letter(index: int) -> str:
 
 
 def _described(job: Job) -> str:
-    extras = [f"{job.epochs:g} epochs"] * (job.epochs != 1)
+    extras = [counted(job.epochs, "epoch")] * (job.epochs != 1)
     extras += [f"{job.validation_s:g} s of validation an epoch"] * (job.validation_s > 0)
     extras += [f"{job.checkpoint_s:g} s of checkpoints an epoch"] * (job.checkpoint_s > 0)
     return ", ".join([job.name, *extras])
 
 
-def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> tuple[str, ...]:
+def _cells(advised: Recommendation, plan: Plan, letters: _Letters) -> "tuple[Cell, ...]":
     mix = plan.prediction
-    epochs = [
+    epochs = tuple(
         f"{figures.collapsed([letters[each.job][0] for each in same])}  {_epoch(same[0])}"
         for same in _equal(mix.jobs)
-    ]
+    )
     better = figures.times(gain(advised, plan)).replace(" (", "\n(", 1)
     cap_w = chosen_cap_w(advised, plan)
     capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
     return (
-        str(plan.rank), _folded(mix.sharing) + capped, "\n".join(epochs),
+        str(plan.rank), _folded(mix.sharing) + capped, epochs,
         _memory(plan).replace(" of ", "\nof ", 1).replace(" (", "\n(", 1), better,
     )  # fmt: skip
 
@@ -185,20 +193,16 @@ def _folded(sharing: Sharing) -> str:
     return "\n".join(lines)
 
 
-def _row(cells: Sequence[str], style: str = "") -> "Table":
-    """One line of the table: fixed widths, so that text of any length may follow it."""
-    from rich.table import Table
+def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
+    """One line of the table; without cells that of the headings."""
+    from advisor.terminal.tables import FixedRow
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for width in _WIDTHS:
-        table.add_column(width=width, overflow="fold")
-    table.add_row(*cells, style=style)
-    return table
+    return FixedRow(cells, _HEADINGS, _WIDTHS, abreast=2)
 
 
 def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
     if len(advised.plans) > shown:
-        yield f"{len(advised.plans) - shown} more plans: --top {len(advised.plans)}."
+        yield f"{counted(len(advised.plans) - shown, 'more plan')}: --top {len(advised.plans)}."
     for each in advised.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
     yield bounds_note(advised)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -50,9 +51,10 @@ def cores_of_each(
     needed = sum(wanted)
     if needed > len(allowed) and not share:
         raise InvalidInput(
-            f"{len(wanted)} tenants need {needed} cores of their own, one each and one for each "
-            f"loader worker, and {len(allowed)} are allowed ({_short(allowed)}). Allow more "
-            f"with --cores, or take fewer tenants or loader workers."
+            f"{counted(needed, 'core')} would be needed for {counted(len(wanted), 'tenant')}, one "
+            f"each and one for each loader worker, and allowed {is_or_are(len(allowed))} "
+            f"{len(allowed)} ({_short(allowed)}). Allow more with --cores, or take fewer tenants "
+            f"or loader workers."
         )
     bounds = pairwise(accumulate(wanted, initial=0))
     return tuple(

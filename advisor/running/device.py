@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.gpu.catalogue import gpu, gpu_of_product
+from advisor.gpu.catalogue import gpu_meant, gpu_of_product
 from advisor.gpu.snapshot import Activity
 from advisor.running.lock import gpu_lock
 from advisor.running.mps import refuse_strangers
@@ -54,8 +55,8 @@ def device_at_hand(asked: str) -> Device:
     known = gpu_of_product(found.product)
     if known is None:
         raise InvalidInput(
-            f"GPU {asked} is a {found.product}, which the catalogue lacks. `advisor gpus` "
-            f"lists all."
+            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks. "
+            f"`advisor gpus` lists all."
         )
     return Device("cuda", found.uuid, known.key, found.product, found.driver)
 
@@ -66,7 +67,7 @@ def refuse_other(device: Device, key: str | None) -> None:
     Raises:
         InvalidInput: It is another, or there is no such model.
     """
-    if key is not None and gpu(key).key != device.key:
+    if key is not None and gpu_meant(key).key != device.key:
         raise InvalidInput(
             f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
             f"choose another --device."

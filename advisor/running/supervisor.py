@@ -20,6 +20,7 @@ from types import FrameType
 from advisor.errors import AdvisorError
 from advisor.running.lock import sweep_locks
 from advisor.running.scratch import sweep_folders
+from advisor.terminal import clean
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -105,7 +106,7 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
     try:
         return run(argv)
     except AdvisorError as error:
-        say(f"error: {error}")
+        say(clean(f"error: {error}"))
         return error.exit_code
     except KeyboardInterrupt:
         say("interrupted: everything that was started has been ended")
@@ -115,7 +116,7 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
 def say(line: str) -> None:
     """A line of progress on stderr; a terminal that is gone stops no run."""
     with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+        print(clean(line, keep="\n"), file=sys.stderr, flush=True)
 
 
 def _interrupt_on_signals() -> None:

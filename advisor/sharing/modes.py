@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 
 
@@ -80,7 +81,9 @@ def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
     check_once(jobs)
     if isinstance(sharing, Mps) and sharing.limits and len(sharing.limits) != len(jobs):
-        raise InvalidInput(f"{sharing}: {len(sharing.limits)} limits for {len(jobs)} jobs")
+        raise InvalidInput(
+            f"{sharing}: {counted(len(sharing.limits), 'limit')} for {counted(len(jobs), 'job')}"
+        )
 
 
 def check_once(jobs: tuple[int, ...]) -> None:

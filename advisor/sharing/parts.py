@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.sharing.hybrid import Arrangement, Compute, Divided, Hybrid, Place, Slot, one_job_each
 from advisor.sharing.modes import Mig, Mps, Naive, Serial
@@ -17,21 +18,23 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     """
     match sharing:
         case Mps(limits) if limits:
-            said, what = len(limits), "limits"
+            said, what = len(limits), "limit"
         case Mig(instances):
-            said, what = len(instances), "instances"
+            said, what = len(instances), "instance"
         case Hybrid() | Phases():
             if sorted(sharing.jobs) != list(range(1, jobs + 1)):
                 named = ", ".join(map(str, sorted(sharing.jobs)))
                 raise InvalidInput(
-                    f"{sharing}: it names job {named} of {jobs} jobs. Name each of them once."
+                    f"{sharing}: it names job {named} of {counted(jobs, 'job')}. Name each of "
+                    f"them once."
                 )
             return
         case _:
             return
     if said != jobs:
         raise InvalidInput(
-            f"{sharing}: {said} {what} for {jobs} jobs. Give one for each job, in order."
+            f"{sharing}: {counted(said, what)} for {counted(jobs, 'job')}. Give one for each job, "
+            f"in order."
         )
 
 

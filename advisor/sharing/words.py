@@ -18,24 +18,27 @@ _PLACED = re.compile(_INSTANCE)
 _SLOT = re.compile(_INSTANCE + _SHARED)
 _COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
 _GROUP = re.compile(rf"(?P<sharing>[a-z]+(?:=[\d.,]+)?){_JOBS}")
+# What NVIDIA's tools and papers call it.
+_TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
 # Between places and parts; not the one in "1g.18gb+me".
 _NEXT = re.compile(r"\+(?=\d)")
 
 
 def parse_sharing(text: str) -> Sharing:
-    """The sharing that `text` names.
+    """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
 
     Raises:
         InvalidInput: `text` is none of the forms in this package's first lines.
     """
-    if ";" in text:
-        return Phases(tuple(_group(part, text) for part in text.split(";")))
-    if "[" in text:
-        return _hybrid(text, text)
-    mode, equals, rest = text.partition("=")
+    words = _TIME_SLICING.sub("naive", text.strip().lower())
+    if ";" in words:
+        return Phases(tuple(_group(part, text) for part in words.split(";")))
+    if "[" in words:
+        return _hybrid(words, text)
+    mode, equals, rest = words.partition("=")
     if mode == "mig" and equals:
         return Mig(tuple(_instance(part, text) for part in rest.split(",")))
-    return _whole(text, text)
+    return _whole(words, text)
 
 
 def _whole(words: str, text: str) -> Serial | Naive | Mps:

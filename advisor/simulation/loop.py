@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
+from advisor.english import counted
 from advisor.errors import NothingFits
 
 # Jobs within this share of their work from the end are at the end: rounding, not work.
@@ -202,7 +203,8 @@ def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> Histo
         for at in sorted(changed | world.begin(queue)):
             world.go_on(at)
     if len(world.ends_s) < len(tasks):
-        raise NothingFits(f"{len(tasks) - len(world.ends_s)} jobs wait for ever: no GPU holds them")
+        left = counted(len(tasks) - len(world.ends_s), "job")
+        raise NothingFits(f"{left} would wait for ever: no GPU has room")
     return History(
         tuple(world.stretches),
         tuple(world.starts_s[job] for job in range(len(tasks))),

@@ -12,6 +12,7 @@ from statistics import median
 
 import numpy as np
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.workload.spec import Execution
 
@@ -180,7 +181,7 @@ def fitted(gpu: str, rows: Sequence[Measured]) -> Fitted:
     """
     families = sorted({row.family for row in rows})
     if len(families) < 3:
-        raise InvalidInput(f"{len(families)} families were measured on {gpu}; 3 are needed")
+        raise InvalidInput(f"{counted(len(families), 'family')} measured on {gpu}; 3 are needed")
     estimates = []
     for family in families:
         overhead = fit_overhead([row for row in rows if row.family != family])

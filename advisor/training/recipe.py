@@ -181,7 +181,7 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
 def _needed(workload: Workload, field: str) -> int:
     value: int | None = getattr(workload, field)
     if value is None:
-        raise InvalidInput(f"{workload.name}: {workload.model} needs a {field}, and has none")
+        raise InvalidInput(f"{workload.name}: {workload.model} needs {field}, and has none")
     return value
 
 

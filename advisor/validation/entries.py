@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.answer import Interval
@@ -161,8 +162,8 @@ def _beside(
 ) -> RunComparison:
     if len(entry.step_s) != len(run.tenants):
         raise InvalidInput(
-            f"{path}: run {run.id} has {len(run.tenants)} tenants, but {len(entry.step_s)} steps "
-            f"are given. {_REMEDY}"
+            f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
+            f"{counted(len(entry.step_s), 'step')}. {_REMEDY}"
         )
     alone = profiles_of(run, profiles)
     rivals = baseline_steps(UNFITTED, alone, sharing_of(run), gpu)

@@ -13,7 +13,7 @@ from advisor.gpu.catalogue import Gpu
 from advisor.prediction.model import Model
 from advisor.prediction.observation import Playback
 from advisor.validation.comparison import RunComparison
-from advisor.validation.folds import Folds, compared_by, held_out
+from advisor.validation.folds import Folds, Tell, compared_by, held_out
 from advisor.validation.selection import Selection, families_of, select
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -67,12 +67,13 @@ class Evaluation:
     models: Mapping[str, Model] = field(default_factory=dict)
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
     profiles: Mapping[str, Profile],
     runs: Sequence[Run],
     gpu: Gpu,
     processes: int = 1,
     playback: Playback | None = None,
+    tell: Tell | None = None,
 ) -> Evaluation:
     """Score each family's jobs with a model that was fitted without that family.
 
@@ -82,6 +83,7 @@ def evaluate(
         gpu: The GPU that all of them ran on.
         processes: How many to spread the fits over; the answer is the same.
         playback: Replays already made, where others ask for the same ones.
+        tell: Told how many families of how many are done.
 
     Raises:
         InvalidInput: No run can be scored.
@@ -89,7 +91,7 @@ def evaluate(
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
     held, models = held_out(
-        Folds(profiles, runs, wanted, gpu, playback or Playback(gpu)), processes
+        Folds(profiles, runs, wanted, gpu, playback or Playback(gpu)), processes, tell
     )
     found = evaluation_of(
         chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)

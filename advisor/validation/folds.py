@@ -1,9 +1,7 @@
 """Fits the data again and again with one family left out, on as many cores as there are."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 from advisor.gpu.catalogue import Gpu
 from advisor.prediction.distilling import distilled_without
@@ -12,6 +10,7 @@ from advisor.prediction.model import Model
 from advisor.prediction.observation import Playback
 from advisor.prediction.one_thread import fitting_in_one_thread
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.processes import done_apart
 from advisor.validation.baselines import baselines
 from advisor.validation.comparison import JobComparison, RunComparison, compare
 from advisor.validation.selection import families_of
@@ -26,6 +25,11 @@ Held = dict[tuple[str, int], JobComparison]
 
 # By family: the model that never saw it.
 Models = dict[str, Model]
+
+_Part = tuple[Held, Models]
+
+Tell = Callable[[int, int], None]
+"""Told how many parts of how many are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +69,29 @@ class Folds:
         return held, {family: model}
 
 
-def held_out(folds: Folds, processes: int = 1) -> tuple[Held, Models]:
+def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tuple[Held, Models]:
     """Every job of the wanted runs, predicted without its family; and the models that did so.
 
     Args:
         folds: The data.
         processes: How many to spread the families over; the answer is the same.
+        tell: Told how many families of how many are done.
     """
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
-        return _merged(folds.without(family) for family in families)
-    with ProcessPoolExecutor(
-        min(processes, len(families)), get_context("spawn"), _begin, (folds,)
-    ) as pool:
-        return _merged(pool.map(_without, families))
+        return _merged(_told(map(folds.without, families), len(families), tell))
+    with done_apart(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
+        return _merged(_told(parts, len(families), tell))
+
+
+def _told(parts: Iterable[_Part], total: int, tell: Tell | None) -> Iterator[_Part]:
+    """`parts`; how far they are is told before the first and after each."""
+    if tell is not None:
+        tell(0, total)
+    for done, part in enumerate(parts, start=1):
+        if tell is not None:
+            tell(done, total)
+        yield part
 
 
 def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:
@@ -101,7 +114,7 @@ def _without(family: str) -> tuple[Held, Models]:
     return _here[0].without(family)
 
 
-def _merged(parts: Iterable[tuple[Held, Models]]) -> tuple[Held, Models]:
+def _merged(parts: Iterable[_Part]) -> tuple[Held, Models]:
     held: Held = {}
     models: Models = {}
     for jobs, model in parts:

@@ -7,6 +7,7 @@ a model chose.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import Gpu
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -54,8 +55,8 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     if not scored:
         raise InvalidInput(
             f"{gpu.key}: no run to score. Wanted are drawn runs whose tenants all "
-            f"ran to the end, have profiles and say how fast their host was; {len(runs)} runs "
-            f"were read."
+            f"ran to the end, have profiles and say how fast their host was; read: "
+            f"{counted(len(runs), 'run')}."
         )
     by_id = {run.id: run for run in scored}
     advised = {run.id for run in shared if run.purpose == "validation"}

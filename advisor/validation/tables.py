@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from advisor.english import counted
 from advisor.validation.evaluate import Evaluation
 from advisor.validation.regret import choices, drawn_choices, regrets
 from advisor.validation.scoreboard import Row, scoreboard
@@ -59,10 +60,11 @@ def evaluation_table(evaluation: Evaluation) -> "Group":
     """What ``advisor evaluate`` prints."""
     from rich.box import SIMPLE
     from rich.console import Group
-    from rich.table import Table
+
+    from advisor.terminal.tables import FittedTable
 
     title = f"{evaluation.gpu}, {SPLIT}: errors of step times in %"
-    table = Table(title=title, box=SIMPLE, padding=0, pad_edge=False)
+    table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
     for heading in _NARROW:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     for row in scoreboard(evaluation):
@@ -78,8 +80,8 @@ def remarks(evaluation: Evaluation) -> list[str]:
     """What the table cannot say: families, memory, drift, and runs that were not scored."""
     count = len(evaluation.families)
     said = [
-        f"{len(evaluation.runs)} runs; each of {count} families predicted without it: "
-        f"{', '.join(evaluation.families)}."
+        f"{counted(len(evaluation.runs), 'run')}; each of {counted(count, 'family')} predicted "
+        f"without it: {', '.join(evaluation.families)}."
     ]
     said += [
         f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "

@@ -78,17 +78,18 @@ def check(validation: Validation) -> None:
         listed = "\n  ".join(outside + ended)
         raise OutsideInterval(
             f"{len(outside) + len(ended)} outside what was predicted:\n  {listed}\n"
-            "The next `advisor fit` learns from these runs."
+            f"The next `advisor fit --gpu {validation.gpu.key}` learns from these runs."
         )
 
 
 def validation_table(validation: Validation) -> "Table":
     """What ``advisor validate`` prints: for each run its throughput, then each job's step."""
     from rich.box import SIMPLE
-    from rich.table import Table
+
+    from advisor.terminal.tables import FittedTable
 
     left_out = "\n".join(f"Left out: {each}." for each in validation.left_out)
-    table = Table(box=SIMPLE, padding=(0, 1), pad_edge=False, caption=left_out or None)
+    table = FittedTable(box=SIMPLE, padding=(0, 1), pad_edge=False, caption=left_out or None)
     for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
         table.add_column(heading, justify="right" if heading else "left")
     for each in validation.comparisons:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
+from advisor.workload.folders import shown
 
 # The largest file of ours, a fitted model, has 2 MiB; a million arrivals in a CSV have 40 MiB.
 MOST_BYTES = 128 * 2**20
@@ -37,22 +38,22 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """
     try:
         if not stat.S_ISREG((found := path.stat()).st_mode):
-            raise InvalidInput(f"{path}: it is {kind_of(found)}. Name a regular file.")
+            raise InvalidInput(f"{shown(path)}: it is {kind_of(found)}. Name a regular file.")
         content = b""
         if (size := found.st_size) <= most:
             with path.open("rb") as file:
                 content = file.read(most + 1)
             size = len(content)
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path}: {reason_of(error)}. Check the path.") from None
+        raise InvalidInput(f"{shown(path)}: {reason_of(error)}. Check the path.") from None
     if size > most:
-        raise InvalidInput(f"{path}: it has more than {most // 2**20} MiB. Check the path.")
+        raise InvalidInput(f"{shown(path)}: it has more than {most // 2**20} MiB. Check the path.")
     return content
 
 
 def read_json(path: Path, remedy: str = "Mend the file.") -> Any:
     """The JSON document in `path`; see `parse_json`."""
-    return parse_json(read_bytes(path), str(path), remedy)
+    return parse_json(read_bytes(path), shown(path), remedy)
 
 
 def parse_json(text: str | bytes, where: str, remedy: str = "Mend the file.") -> Any:
@@ -85,9 +86,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         document = tomllib.loads(text.decode())
         _refuse_deep(document)
     except RecursionError:
-        raise InvalidInput(f"{path}: {_TOO_DEEP}. Mend the file.") from None
+        raise InvalidInput(f"{shown(path)}: {_TOO_DEEP}. Mend the file.") from None
     except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{shown(path)}: {error}. Mend the file.") from None
     return document
 
 

@@ -6,6 +6,23 @@ from typing import Literal
 
 Kind = Literal["profiles", "models", "calibrations"]
 
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def beside_package(name: str) -> Path:
+    """What lies beside the package in a checkout, and inside it in a wheel."""
+    # In a checkout the packaged copy is stale: an editable install leaves one behind.
+    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
+    return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
+
+
+def shown(path: Path) -> str:
+    """`path` as messages name it; what came with the package is no file that a user looks after."""
+    for kind in ("profiles", "models"):
+        if path.is_relative_to(folder := beside_package(kind)):
+            return f"the shipped {kind}, {path.relative_to(folder)}"
+    return f"the bundled {path.name}" if path.is_relative_to(_PACKAGE) else str(path)
+
 
 def user_folder(kind: Kind) -> Path:
     """The user's own folder of `kind`, after the XDG base directory specification."""

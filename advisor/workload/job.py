@@ -66,8 +66,11 @@ class Job:
             if not (isfinite(seconds) and seconds >= 0):
                 raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
             check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
-        if self.user is not None and not self.user.strip():
-            raise InvalidInput(f"{self.name}: a user has a name; leave it out where there is none")
+        if self.user is not None and not (self.user.strip() and self.user.isprintable()):
+            raise InvalidInput(
+                f"{self.name}: a user has a name of letters, got {self.user!r}; leave it out where "
+                f"there is none"
+            )
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)

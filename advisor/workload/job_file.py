@@ -21,6 +21,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_toml
+from advisor.workload.folders import shown
 from advisor.workload.job import Job, checked_copies, job_set, loader
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
@@ -60,7 +61,7 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1)
     """
     remedy = "Mend the file."
     text = json.dumps(read_toml(path), default=str)
-    entries = parse_record(_JobFile, text, str(path), remedy).job
+    entries = parse_record(_JobFile, text, shown(path), remedy).job
     load = loader(gpu, profiles)
     try:
         found = [
@@ -71,7 +72,7 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1)
         ]
         return job_set(found, gpus)
     except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
+        raise InvalidInput(f"{shown(path)}: {error}") from None
 
 
 def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
 from advisor.workload.files import parse_json, read_bytes
+from advisor.workload.folders import shown
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -64,7 +65,7 @@ def read_profile(path: Path) -> Profile:
     Raises:
         InvalidInput: There is none, or it cannot be true.
     """
-    return parse_record(Profile, read_bytes(path), str(path))
+    return parse_record(Profile, read_bytes(path), shown(path))
 
 
 def read_calibration(path: Path) -> Calibration:
@@ -83,5 +84,5 @@ def read_runs(path: Path) -> tuple[Run, ...]:
     Raises:
         InvalidInput: A line is no run that can have happened.
     """
-    lines = enumerate(read_bytes(path).splitlines(), start=1)
-    return tuple(parse_record(Run, line, f"{path}:{number}") for number, line in lines if line)
+    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
+    return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)

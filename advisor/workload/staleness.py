@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.english import counted
 from advisor.workload.measured import Provenance
 from advisor.workload.profile import Profile
+from advisor.workload.zoo import how_to_measure
 
 What = Literal["driver", "torch", "host"]
 
@@ -40,12 +42,11 @@ class Stale:
     present: str
 
     def __str__(self) -> str:
-        names = " ".join(self.jobs)
         or_else = ", or take them to this host: `advisor calibrate`" * (self.what == "host")
         return (
-            f"{len(self.jobs)} of {self.jobs_in_all} jobs ({', '.join(self.jobs)}) were profiled "
-            f"with {self.what} {' and '.join(self.profiled)}, and here it is {self.present}. "
-            f"Measure them again: `advisor profile {names}`{or_else}."
+            f"{len(self.jobs)} of {counted(self.jobs_in_all, 'job')} ({', '.join(self.jobs)}): "
+            f"profiled with {self.what} {' and '.join(self.profiled)}, and here it is "
+            f"{self.present}. To measure again: {how_to_measure(self.jobs)}{or_else}."
         )
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.calibration import Calibration
-from advisor.workload.folders import Kind, user_folder
+from advisor.workload.folders import Kind, beside_package, shown, user_folder
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_calibration, read_profile, read_runs
 from advisor.workload.run import Run
-
-_PACKAGE = Path(__file__).resolve().parent.parent
+from advisor.workload.zoo import how_to_measure
 
 
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
@@ -32,13 +32,6 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
             raise InvalidInput(f"{asked}: no such folder of {kind}. Check the path.")
         return Path(asked)
     return beside_package(kind)
-
-
-def beside_package(name: str) -> Path:
-    """What lies beside the package in a checkout, and inside it in a wheel."""
-    # In a checkout the packaged copy is stale: an editable install leaves one behind.
-    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
-    return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
 
 
 def _folders(gpu: str, given: Path | None) -> list[Path]:
@@ -74,18 +67,18 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
         if not paths:
             measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
             raise InvalidInput(
-                f"no workload was measured on {gpu}; there are profiles of {measured}. "
-                f"Choose another --gpu, or measure on a {gpu}: `advisor profile {name}`."
+                f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
+                f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
             )
         if name not in paths:
-            remedy = f"Measure it on a {gpu}: `advisor profile {name}`."
+            remedy = f"Measure it on {with_article(gpu)}: {how_to_measure([name])}."
             raise UnknownName("profile", name, paths, remedy)
         path = paths[name]
     profile = read_profile(path)
     if profile.gpu != gpu:
         raise InvalidInput(
-            f"{path}: measured on {profile.gpu}, but {gpu} was asked for. "
-            f"Use --gpu {profile.gpu}, or measure it on a {gpu}."
+            f"{shown(path)}: measured on {profile.gpu}, but {gpu} was asked for. Use --gpu "
+            f"{profile.gpu}, or measure it on {with_article(gpu)}."
         )
     return profile
 

@@ -6,6 +6,7 @@ A name is ``MODEL-TASK-bsBATCH`` with options after it, in this order: ``-tf32``
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.errors import UnknownName
@@ -84,3 +85,11 @@ def timm_workload(  # noqa: PLR0913 - each is a word of the user's
         precision=precision, execution=execution, loader_workers=loader_workers,
         resolution=resolution, classes=classes, examples_per_epoch=examples_per_epoch,
     )  # fmt: skip
+
+
+def how_to_measure(names: Sequence[str]) -> str:
+    """The command that measures the workloads `names`; where these are, where not all are here."""
+    try:
+        return f"`advisor profile {' '.join(workload(name).name for name in names)}`"
+    except UnknownName:
+        return "`advisor workloads` lists what can be measured by name"

@@ -96,7 +96,7 @@ def test_what_has_no_profile_is_profiled_first_and_once(campaign):
     code, said = shared.finish()
     assert code == 0, said
     assert read_profile(shared.profiles / "mlp-toy-bs32.json").windows
-    assert "/1 solo runs within 5%" in said
+    assert "/1 solo run within 5%" in said
     assert "profile of" not in shared.finish()[1]
 
 

@@ -86,3 +86,26 @@ def test_a_plan_that_is_missing_or_no_toml_is_refused(tmp_path):
         read_campaign(written(tmp_path, "gpu = ["))
     with pytest.raises(InvalidInput, match="'seed' is missing"):
         read_campaign(written(tmp_path, 'gpu = "cpu"'))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("solo_every = 2", "'solo_every' speaks of the workloads in 'small' and 'large'"),
+        ("solos_of_each = 1", "'solos_of_each' speaks of the workloads"),
+        ("solo_every = 0\nsolos_of_each = 1\nsmall = ['mlp-toy-bs32']", "where 'solo_every' is 0"),
+    ],
+)
+def test_solo_runs_of_no_workload_are_refused(tmp_path, lines, said):
+    path = written(tmp_path, f'gpu = "cpu"\nseed = 7\n{lines}\n')
+    with pytest.raises(InvalidInput) as error:
+        read_campaign(path)
+    assert said in str(error.value)
+
+
+def test_a_plan_that_says_nothing_of_solo_runs_needs_no_workload(tmp_path):
+    assert read_campaign(written(tmp_path, 'gpu = "cpu"\nseed = 7\n')).small == ()
+
+
+def test_a_plan_names_its_gpu_as_people_do(tmp_path):
+    assert read_campaign(written(tmp_path, 'gpu = "H200"\nseed = 7\n')).gpu == "h200-141gb"

@@ -36,7 +36,7 @@ def test_solo_runs_are_held_against_their_profiles(steadiness):
     steadiness.note(run("pair", 0.02, 0.02, purpose="drawn"))
     steadiness.note(run("lost", 0.02, outcome="died"))
     assert steadiness.short() == "2/3 solo runs within 5%"
-    assert "so are 1/1 workloads" in steadiness.summary()
+    assert "so is 1/1 workload" in steadiness.summary()
 
 
 def test_repeats_and_controls_are_held_against_their_twins(steadiness):
@@ -46,7 +46,7 @@ def test_repeats_and_controls_are_held_against_their_twins(steadiness):
     steadiness.note(run("c-idle", 0.0100, purpose="control"))
     said = steadiness.summary()
     assert "repeats: median difference 10.0% of 2 steps" in said
-    assert "busy against idle neighbours: median difference 2.0% of 1 steps" in said
+    assert "busy against idle neighbours: median difference 2.0% of 1 step" in said
 
 
 def test_the_first_folder_of_profiles_counts(tmp_path):
@@ -54,7 +54,7 @@ def test_the_first_folder_of_profiles_counts(tmp_path):
     profile(tmp_path / "known", "w0", 0.020)
     steadiness = Steadiness([tmp_path / "mine", tmp_path / "known"])
     steadiness.note(run("solo", 0.010))
-    assert steadiness.short() == "1/1 solo runs within 5%"
+    assert steadiness.short() == "1/1 solo run within 5%"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"windows": [{"seconds": 0}]}', '"w1"'])

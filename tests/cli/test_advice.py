@@ -132,3 +132,34 @@ def test_what_is_no_power_cap_is_refused(advisor):
     said = advisor("recommend", "--power-cap", "some")
     assert said.code == 2
     assert "watts, or auto" in said.err
+
+
+def test_one_job_is_one_job_and_a_gain_is_said_as_being_faster(advisor):
+    assert advisor("predict", BERT, "--sharing", "serial").out.startswith("1 job under serial on ")
+    assert advisor("simulate", BERT).out.startswith("1 job under mps on 1 h200-141gb")
+    said = advisor("predict", f"{BERT}:2", "--sharing", "naive").out
+    assert re.search(r"; [\d.]+x as fast as one after another", said)
+    assert "as long as alone" in said
+    assert "times" not in said
+
+
+@pytest.mark.parametrize("word", ["H200", "NVIDIA H200", "h200"])
+def test_a_gpu_is_named_as_people_do(advisor, word, monkeypatch):
+    words = ("predict", f"{BERT}:2", "--sharing", "time-slicing", "--json")
+    document = json.loads(advisor(*words, "--gpu", word).out)
+    assert (document["gpu"], document["sharing"]) == ("h200-141gb", "naive")
+    monkeypatch.setenv("ADVISOR_GPU", word)
+    assert json.loads(advisor(*words).out) == document
+
+
+def test_the_library_takes_a_gpu_as_people_name_it(advisor):
+    from advisor import predict
+
+    assert advisor("gpus", "--json").code == 0
+    assert predict([BERT], "timeslice", gpu="H200").prediction.gpu == "h200-141gb"
+
+
+def test_a_gpu_that_may_be_several_is_refused_with_all_of_them(advisor):
+    said = advisor("recommend", "--gpu", "a100")
+    assert (said.code, said.out) == (2, "")
+    assert "a100-40gb or a100-80gb" in said.err

@@ -93,7 +93,7 @@ def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, said
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
-    [("sharing", "mps=60", "1 limits for 2 jobs"), ("sharing", "mpss", "is no sharing")],
+    [("sharing", "mps=60", "1 limit for 2 jobs"), ("sharing", "mpss", "is no sharing")],
 )
 def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, value, said):
     path = exported("mps=60,60")

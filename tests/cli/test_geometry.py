@@ -117,7 +117,7 @@ def test_a_driver_at_hand_is_asked_unless_another_is_named(advisor, monkeypatch)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--gpu", "a100"], 2, "no GPU is called 'a100'. Near: a100-"),
+        (["--gpu", "a100"], 2, "'a100' may be a100-40gb or a100-80gb. Say which."),
         (["--gpu", "l4-24gb"], 3, "l4-24gb has no MIG"),
         (["--gpu", "l4-24gb", "--with", "1g.5gb"], 3, "l4-24gb has no MIG"),
         (["--profiles", "3g.20gb"], 2, "no MIG profile of h200-141gb is called '3g.20gb'. Near: "),

@@ -1,7 +1,11 @@
 import json
+import subprocess
+import sys
+from io import StringIO
 
 import pytest
 
+from advisor.cli.progress import progress
 from tests import synthetic
 from tests.cli.conftest import GPU, PROFILES
 
@@ -58,3 +62,51 @@ def test_runs_from_another_machine_are_compared_and_those_outside_exit_with_5(ad
     assert said.code == 5
     assert "2 outside what was predicted" in said.err
     assert "outside" in said.out
+
+
+def test_evaluating_tells_on_stderr_how_many_families_are_done(advisor):
+    said = advisor("evaluate", "--json")
+    told = [line for line in said.err.splitlines() if "families" in line]
+    assert told[0].startswith("0/3 ")
+    assert told[-1].startswith("3/3 ")
+    assert len(told) == 4
+    assert json.loads(said.out)["schema"] == 1
+
+
+@pytest.mark.usefixtures("few_lessons")
+def test_fitting_tells_on_stderr_what_it_does(advisor):
+    said = advisor("fit")
+    told = ["0/2 fitting to 45 runs", "1/2 teaching quick answers", "2/2 fitted"]
+    assert said.err.splitlines() == told
+    assert said.out.count("\n") == 2
+
+
+def test_somebody_at_a_terminal_sees_a_bar_that_goes_away(monkeypatch):
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    shown = Terminal()
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress() as tell:
+        tell(1, 4, "families")
+    assert "families" in shown.getvalue()
+    assert "1/4" in shown.getvalue()
+    assert shown.getvalue().endswith("\x1b[2K")  # the line is cleared
+
+
+def test_processes_that_share_out_work_end_with_an_interrupt():
+    """A terminal interrupts all of them at once, and one is enough to say so."""
+    code = (
+        "import os, signal\nfrom time import sleep\n"
+        "from advisor.prediction.processes import done_apart\n"
+        "with done_apart(sleep, [60, 60], 2) as found:\n"
+        "    os.killpg(0, signal.SIGINT)\n    next(found)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False,
+        start_new_session=True, timeout=50,
+    )  # fmt: skip
+    assert done.stderr.count("Traceback") == 1  # of the process that was asked, and not handled
+    assert "Process SpawnProcess" not in done.stderr

@@ -99,7 +99,7 @@ def test_perfetto_shows_the_first_kernels_of_each_job_one_after_another(advisor,
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ([BERT, "--kernels"], 2, "name one with --trace FILE"),
+        ([BERT, "--kernels"], 2, "--kernels says nothing alone: it needs --trace FILE"),
         ([BERT, "--sharing", "mig=7g.141gb", "--kernels", "--trace", "t.json"], 2, "not under mig"),
         ([BERT, "--trace-in", "a.csv"], 2, "one of these"),
         (["--trace-in", "none.csv"], 2, "none.csv: No such file or directory"),
@@ -114,7 +114,7 @@ def test_perfetto_shows_the_first_kernels_of_each_job_one_after_another(advisor,
         (["dlrm-29gb-bs128", "--sharing", "mig=1g.18gb"], 3, "more memory than any place"),
         ([BERT, "--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),
         ([BERT, RESNET, "--sharing", "mps[1];naive[2]", "--gpus", "2"], 2, "on one GPU"),
-        ([BERT, "--sharing", "mps[1];naive[2]"], 2, "of 1 jobs"),
+        ([BERT, "--sharing", "mps[1];naive[2]"], 2, "of 1 job."),
     ],
 )
 def test_a_wrong_word_is_refused_with_its_message_and_exit_code(advisor, words, code, said):

@@ -40,8 +40,8 @@ def changed(**changes):
         (["predict", BERT, "--sharing", "mps=50,50"], 2, "2 limits for 1 job"),
         (["predict", BERT, "--sharing", "mig=9g.71gb"], 3, "no MIG profile 9g.71gb"),
         (["predict", f"{BERT}:2", "--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),
-        (["predict", BERT, "--sharing", "mig=4g.71gb[1]/mps=50,50"], 2, "2 limits for 1 jobs"),
-        (["predict", BERT, "--sharing", "mig=4g.71gb[1]+3g.71gb[2]"], 2, "job 1, 2 of 1 jobs"),
+        (["predict", BERT, "--sharing", "mig=4g.71gb[1]/mps=50,50"], 2, "2 limits for 1 job"),
+        (["predict", BERT, "--sharing", "mig=4g.71gb[1]+3g.71gb[2]"], 2, "job 1, 2 of 1 job"),
         (["predict", BERT, "--sharing", "naive[1]"], 2, "is no sharing"),
         (["predict", BERT, "--sharing", "naive[1];mps[1]"], 2, "job 1 is named twice"),
         (["predict", BERT, "--sharing", "mig=4g.71gb@1[1]"], 3, "starts at 0"),
@@ -52,7 +52,7 @@ def changed(**changes):
         (["recommend", BERT, "--memory-margin", "1.5"], 2, "a memory margin is a share"),
         (["fly"], 2, "No such command 'fly'"),
         (["recommend", "--fast"], 2, "No such option: --fast"),
-        (["validate", BERT, "--from", "runs.jsonl"], 2, "takes no job"),
+        (["validate", BERT, "--from", "runs.jsonl"], 2, "--from and JOBS do not go together"),
         (["validate", "--from", "none.jsonl"], 2, "none.jsonl: No such file or directory"),
         (["fit", "--gpu", "a30-24gb"], 2, "0 usable shared runs on a30-24gb"),
         (["evaluate", "--gpu", "a30-24gb"], 2, "no run to score"),
@@ -89,7 +89,7 @@ def test_a_profile_that_cannot_be_true_is_refused(advisor, tmp_path, text, said)
 def test_a_gpu_without_a_model_says_how_to_make_one(advisor, tmp_path):
     answer = advisor("recommend", BERT, "--models", tmp_path)
     assert answer.code == 2
-    assert "Make one from its runs: `advisor fit`" in answer.err
+    assert "learn from them: `advisor fit --gpu h200-141gb`" in answer.err
 
 
 def test_debug_shows_where_it_came_from_wherever_it_stands(advisor):

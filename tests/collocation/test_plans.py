@@ -58,7 +58,7 @@ def test_copies_in_a_serial_plan_run_once(read):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"sharing": "mps=43"}, "1 limits for 2 jobs"),
+        ({"sharing": "mps=43"}, "1 limit for 2 jobs"),
         ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG plans cannot be run yet"),
         ({"sharing": "shared"}, "is no sharing"),
         ({"sharing": 3}, "'sharing' cannot be 3"),

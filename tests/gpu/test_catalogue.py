@@ -1,9 +1,13 @@
 """The catalogue is data: each number can be true, and each has its source."""
 
-import pytest
+from contextlib import suppress
 
-from advisor.errors import UnknownName
-from advisor.gpu.catalogue import catalogue, gpu, gpu_of_product
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.gpu.catalogue import catalogue, gpu, gpu_meant, gpu_of_product
 
 GPUS = sorted(catalogue().values(), key=lambda each: each.key)
 NUMBERS = (
@@ -59,3 +63,48 @@ def test_no_product_belongs_to_two_gpus():
 def test_an_unknown_gpu_lists_the_near_ones():
     with pytest.raises(UnknownName, match=r"no GPU is called 'h200'.*h200-141gb"):
         gpu("h200")
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("A100-40GB", "a100-40gb"),
+        ("a100_40gb", "a100-40gb"),
+        ("A100 80GB", "a100-80gb"),
+        ("h200", "h200-141gb"),
+        ("H200", "h200-141gb"),
+        ("NVIDIA H200", "h200-141gb"),
+        ("h100 pcie", "h100-pcie-80gb"),
+        ("rtx 4090", "rtx-4090-24gb"),
+        ("L4", "l4-24gb"),
+        ("h20", "h20-96gb"),
+    ],
+)
+def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
+    assert gpu_meant(word).key == key
+
+
+def test_a_gpu_is_meant_by_its_key_and_by_each_name_of_its_product():
+    for key, known in catalogue().items():
+        assert {gpu_meant(name).key for name in (key, key.upper(), *known.products)} == {key}
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [("a100", "a100-40gb or a100-80gb"), ("H100", "h100-pcie-80gb"), ("gh200", "gh200-144gb")],
+)
+def test_what_may_be_several_gpus_is_refused_with_all_of_them(word, named):
+    with pytest.raises(InvalidInput, match=named):
+        gpu_meant(word)
+
+
+@pytest.mark.parametrize("word", ["", "-", "nvidia", "141gb", "h2000", "h200-80gb", "a100-40gb-x"])
+def test_what_is_no_gpu_is_refused(word):
+    with pytest.raises(UnknownName, match="`advisor gpus` lists all"):
+        gpu_meant(word)
+
+
+@given(st.text(max_size=30))
+def test_any_word_means_a_gpu_or_is_refused(word):
+    with suppress(InvalidInput):
+        assert gpu_meant(word).key in catalogue()

@@ -115,7 +115,7 @@ def test_where_nobody_may_be_added_each_is_named_with_its_reason():
 
 @pytest.mark.parametrize(
     ("sharing", "said"),
-    [("serial", "run naive, mps or on mig"), ("mps=50", "1 limits for 2 jobs")],
+    [("serial", "run naive, mps or on mig"), ("mps=50", "1 limit for 2 jobs")],
 )
 def test_what_cannot_run_is_refused(sharing, said):
     with pytest.raises(InvalidInput, match=said):

@@ -59,7 +59,7 @@ def test_an_mps_daemon_is_named_with_its_owner():
 
 
 def test_the_document_of_gpus_says_why_none_was_looked_at():
-    document = gpus_document(catalogue().values(), [], "no driver")
+    document = gpus_document(catalogue().values(), ["h200-141gb"], [], "no driver")
     assert (document["schema"], document["at_hand"], document["problem"]) == (1, [], "no driver")
 
 

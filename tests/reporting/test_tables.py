@@ -94,7 +94,7 @@ def test_a_forecast_shows_each_kind_of_job_once():
 def test_the_commands_of_a_plan_are_its_lines():
     found = advised(SMALL, LARGE)
     assert plan_commands(found, 1) == "\n".join(found.best.commands)
-    with pytest.raises(InvalidInput, match=f"plans are 1 to {len(found.plans)}"):
+    with pytest.raises(InvalidInput, match=f"there are {len(found.plans)}"):
         plan_commands(found, 99)
 
 

@@ -149,3 +149,28 @@ def test_no_text_makes_anything_but_a_sharing_or_a_refusal(text):
     except InvalidInput:
         return
     assert parse_sharing(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "time-slicing",
+        "timeslice",
+        "time_slicing",
+        "time slicing",
+        "Time-Slicing",
+        "timesliced",
+        "NAIVE",
+    ],
+)
+def test_time_slicing_is_naive_sharing_whatever_it_is_called(word):
+    assert str(parse_sharing(word)) == "naive"
+    assert str(parse_sharing(f"{word}[1,2];MPS[3]")) == "naive[1,2];mps[3]"
+    inside = f"mig=4g.71gb[1]+3g.71gb[2,3]/{word}"
+    assert str(parse_sharing(inside)) == "mig=4g.71gb[1]+3g.71gb[2,3]/naive"
+
+
+@pytest.mark.parametrize("word", ["slicing", "time", "timeslice=2", "naive-time-slicing", "times"])
+def test_what_only_resembles_time_slicing_is_refused(word):
+    with pytest.raises(InvalidInput, match=f"^'{word}' is no sharing"):
+        parse_sharing(word)

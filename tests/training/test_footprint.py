@@ -7,8 +7,8 @@ from advisor.gpu.catalogue import gpu
 from advisor.training.dry_step import recorded, replayed
 from advisor.training.footprint import footprint
 from advisor.training.overhead import Measured, fit_overhead, fitted, fitted_text, known_overheads
+from advisor.workload.folders import beside_package
 from advisor.workload.reading import read_profile
-from advisor.workload.store import beside_package
 from advisor.workload.zoo import workload
 
 H200 = gpu("h200-141gb")

@@ -101,7 +101,7 @@ def _panel_half(lines):
         (_half_an_interval, "both bounds"),
         (_below_zero, "more than 0 s"),
         (_misspelt, "theirs.jsonl:1"),
-        (_too_few, "has 2 tenants, but 1 steps"),
+        (_too_few, "has 2 tenants, but 1 step"),
     ],
 )
 def test_a_file_that_cannot_be_scored_fairly_is_refused_with_the_place(

@@ -52,3 +52,8 @@ class Judge:
 def as_asked(jobs: int, sharing: Sharing) -> Setup:
     """All of so many jobs under `sharing`, at the batch sizes asked for."""
     return Setup(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
+
+
+def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
+    """`jobs` at the batch sizes that `plan` takes."""
+    return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)

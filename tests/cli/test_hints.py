@@ -1,0 +1,157 @@
+"""What a message tells the user to do next can be done."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from advisor.calibration.command import _parser as calibrate_parser
+from advisor.cli import _app
+from advisor.errors import AdvisorError
+from advisor.profiling.request import _parser as profile_parser
+from advisor.workload.folders import beside_package, shown
+from advisor.workload.store import load_profile
+from advisor.workload.zoo import how_to_measure
+
+BERT = "bert-base-finetune-bs16"
+GROUP = typer.main.get_command(_app)
+COMMANDS = GROUP.commands
+OPTIONS = {
+    name
+    for each in (GROUP, *COMMANDS.values())
+    for p in each.params
+    for name in (*p.opts, *p.secondary_opts, "--help")
+}
+ROOT = Path(__file__).parents[2]
+SOURCES = [*(ROOT / "advisor").rglob("*.py"), ROOT / "app.py"]
+COMMAND = re.compile(r"`advisor ([a-z-]+[^`]*)`")
+# Options of other programs that are named beside ours, and files that are written for them.
+OTHERS = {"--power-limit"}
+FOR_OTHERS = set((ROOT / "advisor" / "reporting" / "exports").iterdir())
+
+
+def strings(path):
+    """All texts of a module, docstrings aside; PLACEHOLDER where something is put in."""
+    tree = ast.parse(path.read_text())
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body and isinstance(node.body[0], ast.Expr)
+    }  # fmt: skip
+    inside = {
+        id(part)
+        for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else "PLACEHOLDER" for p in node.values]
+            yield "".join(parts)
+        elif isinstance(getattr(node, "value", None), str) and id(node) not in docs | inside:
+            yield node.value
+
+
+SAID = {path: list(strings(path)) for path in SOURCES}
+HINTS = sorted({m[1] for said in SAID.values() for text in said for m in COMMAND.finditer(text)})
+
+
+def test_hints_are_found():
+    assert {"profiles", "gpus", "fit --gpu PLACEHOLDER", "campaign PLAN"} <= set(HINTS)
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_a_hint_names_a_command_and_options_that_there_are(hint):
+    name, *words = hint.replace("PLACEHOLDER", "mps").split()
+    if name == "profile":
+        profile_parser().parse_args(words)
+    elif name == "calibrate":
+        calibrate_parser().parse_args(words)
+    elif name == "campaign":
+        assert words == ["PLAN"]
+    else:
+        command = COMMANDS[name]
+        context = typer.Context(command, info_name=name)
+        command.make_parser(context).parse_args(list(words))
+
+
+def test_options_that_are_named_alone_are_options():
+    of_argparse = {
+        option
+        for parser in (profile_parser(), calibrate_parser())
+        for action in parser._actions
+        for option in action.option_strings
+    } | {"--devices", "--ray", "--resume"}
+    words = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
+    packages = ("cli", "planning", "reporting", "workload", "sharing", "simulation", "prediction")
+    for package in packages:
+        for path in set((ROOT / "advisor" / package).rglob("*.py")) - FOR_OTHERS:
+            named = {word for text in SAID[path] for word in words.findall(text)}
+            assert named <= OPTIONS | of_argparse | OTHERS, path
+
+
+def test_what_has_no_name_is_not_to_be_measured_by_it():
+    assert how_to_measure([BERT, "gpt2-small-pretrain-bs8"]).startswith("`advisor profile bert")
+    assert "advisor profile " not in how_to_measure([BERT, "my-job"])
+
+
+def test_a_misspelt_job_is_not_said_to_be_measurable(advisor):
+    said = advisor("recommend", "my-job").err
+    assert "`advisor workloads` lists what can be measured" in said
+    assert "`advisor profile" not in said
+
+
+def test_the_footer_names_a_command_that_runs_beside_what_was_asked(advisor):
+    words = ("recommend", f"{BERT}:2", "--top", 2)
+    assert "`--commands 1`" in advisor(*words).out
+    assert advisor(*words, "--commands", 1).code == 0
+
+
+def test_a_gpu_that_is_cut_is_told_of_without_now(advisor):
+    words = ("--running", BERT, "--running-sharing", "mig=4g.71gb@0", "--hurt", 3)
+    assert advisor("recommend", BERT, *words).code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["recommend", "--gpu", "a100-80gb"],
+        ["recommend", BERT, "--gpu", "a100-80gb"],
+        ["recommend", "none"],
+        ["fit", "--gpu", "a30-24gb"],
+        ["evaluate", "--gpu", "a30-24gb"],
+        ["simulate", "--gpu", "a30-24gb"],
+    ],
+)
+def test_no_message_names_where_this_is_installed(advisor, monkeypatch, words):
+    for name in ("ADVISOR_PROFILES", "ADVISOR_MODELS"):
+        monkeypatch.delenv(name)
+    said = advisor(*words)
+    assert said.code == 2
+    assert str(ROOT) not in said.err
+
+
+def test_a_shipped_file_is_called_so():
+    folder = beside_package("profiles")
+    assert shown(folder / "h200-141gb" / "x.json") == "the shipped profiles, h200-141gb/x.json"
+    assert shown(Path("mine.json")) == "mine.json"
+    with pytest.raises(AdvisorError, match=r"^the shipped profiles, h200-141gb/"):
+        load_profile(str(folder / "h200-141gb" / f"{BERT}.json"), "a100-40gb")
+
+
+def test_help_has_a_short_name_in_every_command(advisor):
+    assert advisor("-h").out == advisor("--help").out
+    for name in COMMANDS.keys() - {"profile", "campaign", "calibrate"}:
+        said = advisor(name, "-h")
+        assert said.code == 0
+        assert said.out.startswith(f"Usage: advisor {name} ")
+
+
+def test_help_has_a_short_name_in_commands_that_start_others(capfd):
+    for parser in (profile_parser, calibrate_parser):
+        with pytest.raises(SystemExit) as end:
+            parser().parse_args(["-h"])
+        assert end.value.code == 0
+    assert "usage: advisor" in capfd.readouterr().out
