@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.campaign.draw import idle_twin
 from advisor.errors import InvalidInput
+from advisor.workload.folders import profile_files
 from advisor.workload.measured import Window, median_step_s
 
 # A solo run further from its profile than this does not repeat it.
@@ -36,7 +37,7 @@ class Steadiness:
         self._alone_s: dict[str, float] = {}
         self._paces: dict[str, _Pace] = {}
         for folder in reversed(list(profiles)):
-            for path in sorted(folder.glob("*.json")):
+            for path in profile_files(folder):
                 self.learn(path)
 
     @property

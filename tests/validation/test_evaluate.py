@@ -6,8 +6,8 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.validation import folds
-from advisor.validation.breakdown import busy_rows, family_rows
-from advisor.validation.causes import worst_rows
+from advisor.validation.breakdown import by_busy_share, by_family
+from advisor.validation.causes import worst, worst_rows
 from advisor.validation.comparison import RunComparison
 from advisor.validation.evaluate import evaluate
 from advisor.validation.noise import noise_of, steadiness
@@ -171,15 +171,15 @@ def test_workloads_that_repeat_within_5_percent_are_counted(evaluation):
 
 
 def test_every_scored_job_is_in_one_family_and_one_stretch_of_busy_shares(evaluation):
-    for rows in (family_rows(evaluation), busy_rows(evaluation)):
-        assert sum(int(row[1]) for row in rows) == 2 * len(evaluation.runs)
+    for groups in (by_family(evaluation), by_busy_share(evaluation)):
+        assert sum(each.n for each in groups) == 2 * len(evaluation.runs)
 
 
 def test_the_worst_case_comes_first_and_says_what_the_records_show(evaluation):
-    rows = worst_rows(evaluation, 3)
-    errors = [abs(float(row[5].removesuffix(" %"))) for row in rows]
+    found = worst(evaluation, 3)
+    errors = [abs(each.error) for each in found]
     assert errors == sorted(errors, reverse=True)
-    assert "replay alone is" in rows[0][-1]
+    assert "replay alone is" in worst_rows(found)[0][-1]
 
 
 def test_a_worst_case_whose_windows_differ_says_so(evaluation):
@@ -191,4 +191,4 @@ def test_a_worst_case_whose_windows_differ_says_so(evaluation):
     )
     shaky = replace(first, tenants=(replace(tenant, windows=uneven), *first.tenants[1:]))
     told = replace(evaluation, runs=(RunComparison(shaky, evaluation.runs[0].jobs),))
-    assert any("its windows differ by 100.0 %" in row[-1] for row in worst_rows(told))
+    assert any("its windows differ by 100.0 %" in each.said for each in worst(told))
