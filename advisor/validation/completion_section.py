@@ -48,7 +48,8 @@ def finish_rows(found: WholeJobs) -> list[tuple[str, ...]]:
             strange = found.unseen.get(mode)
             shares = (
                 of_mode.makespan, of_mode.worst_makespan, of_mode.completion, of_mode.p90,
-                of_mode.inside, strange and strange.makespan, strange and strange.completion,
+                of_mode.inside, strange.makespan if strange else None,
+                strange.completion if strange else None,
             )  # fmt: skip
             counts = (_WORDS[mode], str(of_mode.runs), str(of_mode.jobs))
             rows.append((*counts, *map(percent, shares)))

@@ -158,7 +158,9 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         apart = moved(read_figures(file), now)
     except InvalidInput as error:
-        sys.exit(str(error)) if only_check else print(f"Nothing to compare with: {error}")
+        if only_check:
+            sys.exit(f"{error} `make report` writes the file.")
+        print(f"Nothing to compare with: {error}")
         apart = ()
     print(_said(apart))
     if only_check:

@@ -5,7 +5,6 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.observation import shared_runs
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.rehearsal import rehearse
@@ -27,6 +26,7 @@ from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
 from tests import synthetic
+from tests.fitted import fit
 from tests.planning.stand_in import StandIn
 from tests.validation.campaign import PROFILES as MANY
 from tests.validation.campaign import campaign

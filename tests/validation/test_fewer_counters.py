@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.plain import seen_by_driver
 from advisor.validation.evaluate import evaluate
 from advisor.validation.fewer_counters import (
@@ -13,6 +12,7 @@ from advisor.validation.fewer_counters import (
     widening,
 )
 from advisor.validation.selection import select
+from tests.fitted import fit
 from tests.validation import campaign
 
 H200 = gpu("h200-141gb")

@@ -131,9 +131,9 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(found)
     assert "1 more run whole jobs to their ends." in purposes
     text = report_text(figures)
     assert "| host-bound | MPS | 2 | 0.0 % |" in text
-    assert "7 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
-    assert "44 shared runs (15 mps, 14 mps limits, 15 naive) of 2 jobs" in text
-    assert "| MPS limits | 2, mixed | 14 |" in text
+    assert "5 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
+    assert "32 shared runs (11 mps, 10 mps limits, 11 naive) of 2 jobs" in text
+    assert "| MPS limits | 2, mixed | 10 |" in text
     assert "| naive, 3 to 8 jobs, MAPE | at most 5.0 % | - | not measured |" in text
     assert "| job sets to choose for | at least 40 | 1 | no |" in text
     assert "## Whole jobs, from the first step to the last" in text
