@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
@@ -68,7 +68,6 @@ def test_its_network_computes_what_scikit_learn_computes(jobs, model):
     raised=st.floats(0, 99),
     job=st.integers(0, 2),
 )
-@settings(max_examples=60)
 def test_a_job_whose_limit_is_raised_while_its_mates_keep_theirs_never_slows(
     model, jobs, limits, raised, job
 ):
