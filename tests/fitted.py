@@ -1,15 +1,18 @@
 """Models fitted before, by another test, process or session: a fit takes seconds.
 
 Nothing old is taken for new: a model is found by what it was fitted to, by every source that
-fitting imports, and by the versions of what it computes with. Tests of fitting call `fit` itself.
+fitting imports, by the versions of what it computes with and by the processor that this was told
+to compute for. Tests of fitting call `fit` itself.
 """
 
+import os
 import sys
 from fcntl import LOCK_EX, flock
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from time import time
 
 import pytest
 
@@ -21,9 +24,11 @@ from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-_SOURCES = ("errors.py", "gpu", "prediction", "running", "sharing", "validation/folds.py",
+SOURCES = ("errors.py", "gpu", "prediction", "running", "sharing", "validation/folds.py",
             "workload")  # fmt: skip
 _LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
+
+_KEPT_S = 7 * 24 * 3600
 
 _known = {}
 
@@ -69,8 +74,16 @@ def _kept(path, make):
     with path.with_suffix(".lock").open("w") as lock:
         flock(lock, LOCK_EX)
         if not path.is_file():
+            _forget()
             write_whole(path, model_text(make()))
     return load_model(path)
+
+
+def _forget():
+    """Remove what was fitted by sources of long ago."""
+    for path in _FOLDER.glob("*.json"):
+        if path.stat().st_mtime < time() - _KEPT_S:
+            path.unlink(missing_ok=True)
 
 
 def _profiles(profiles):
@@ -80,11 +93,11 @@ def _profiles(profiles):
 @cache
 def _sources():
     """What fitting is made of, as one digest."""
-    found = sha256(sys.version.encode())
+    found = sha256(f"{sys.version} {os.environ.get('OPENBLAS_CORETYPE')}".encode())
     for name in _LIBRARIES:
         found.update(f"{name} {version(name)}\n".encode())
     package = _ROOT / "advisor"
-    paths = [path for name in _SOURCES for path in (package / name, *(package / name).rglob("*"))]
+    paths = [path for name in SOURCES for path in (package / name, *(package / name).rglob("*"))]
     for path in sorted(path for path in paths if path.suffix in {".py", ".json"}):
         found.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
     return found.hexdigest()
