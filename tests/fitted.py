@@ -81,7 +81,7 @@ def _kept(path, make):
 
 def _forget():
     """Remove what was fitted by sources of long ago."""
-    for path in _FOLDER.glob("*.json"):
+    for path in _FOLDER.iterdir():
         if path.stat().st_mtime < time() - _KEPT_S:
             path.unlink(missing_ok=True)
 

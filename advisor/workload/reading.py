@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
+from advisor.workload.folders import EVALUATION
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -75,6 +76,8 @@ def read_profile(path: Path) -> Profile:
     Raises:
         InvalidInput: There is none, or it cannot be true.
     """
+    if path.name == EVALUATION:
+        raise InvalidInput(f"{path}: it tells of the profiles beside it and is none. Leave it out.")
     return parse_record(Profile, read_bytes(path), str(path))
 
 

@@ -99,6 +99,8 @@ def test_the_figures_beside_profiles_are_no_profile():
     assert EVALUATION not in {path.name for path in files}
     with pytest.raises(UnknownName):
         load_profile("evaluation", GPU)
+    with pytest.raises(InvalidInput, match="Leave it out"):
+        load_profile(f"profiles/{GPU}/{EVALUATION}", GPU)
 
 
 def test_a_folder_with_figures_alone_has_no_profiles(tmp_path):
