@@ -17,13 +17,13 @@ LINTED := $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BI
 
 check: $(VENV)/dev
 	$(LINTED)
-	$(PYTEST) --nbmake tests notebooks
+	$(PYTEST) --nbmake notebooks tests
 
 # The same with ten times as many examples of each law, processes killed in every way, and every
 # figure in the documents worked out again.
 check-all: $(VENV)/dev
 	$(LINTED)
-	$(PYTEST) -m "" --hypothesis-profile thorough --nbmake tests notebooks
+	$(PYTEST) -m "" --hypothesis-profile thorough --nbmake notebooks tests
 	$(BIN)/python -m advisor.validation.report --check
 
 app: $(VENV)/base
