@@ -11,9 +11,10 @@ from advisor.running.scratch import temporary_base
 # thread takes. Read when numpy or torch is imported first, and by children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# How fast the machine is is no law.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+# How fast the machine is is no law. `make check-all` asks for the thorough profile.
+settings.register_profile("brief", deadline=None, max_examples=20)
+settings.register_profile("thorough", deadline=None, max_examples=200)
+settings.load_profile("brief")
 
 # A shell starts what runs in its background with interrupts ignored, and children inherit that.
 # Tests interrupt children on purpose, so they must start as from a terminal.

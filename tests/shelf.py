@@ -4,10 +4,10 @@ from itertools import product
 from pathlib import Path
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.model import model_text
 from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
+from tests.fitted import fit
 
 GPU = "h200-141gb"
 

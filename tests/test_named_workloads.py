@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput, UnknownName
 from advisor.training.optimizers import optimizer_for
 from advisor.training.recipe import recipe_of
+from advisor.workload.folders import profile_files
 from advisor.workload.reading import read_profile
 from advisor.workload.spec import Workload
 from advisor.workload.tasks import TASKS
@@ -20,7 +21,7 @@ from advisor.workload.zoo import workload, zoo
 ROOT = Path(__file__).parents[1]
 LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())
 NAMES = LISTED["small"] + LISTED["large"]
-MEASURED = sorted((ROOT / "profiles" / "h200-141gb").glob("*.json"))
+MEASURED = profile_files(ROOT / "profiles" / "h200-141gb")
 
 
 def test_the_campaign_lists_enough_of_every_kind_and_each_once():

@@ -11,6 +11,7 @@ from advisor.campaign.draw import idle_twin
 from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_json
+from advisor.workload.folders import profile_files
 from advisor.workload.measured import Window, median_step_s
 
 # A solo run further from its profile than this does not repeat it.
@@ -41,7 +42,7 @@ class Steadiness:
         self._paces: dict[str, _Pace] = {}
         self.refused: dict[str, str] = {}
         for folder in reversed(list(profiles)):
-            for path in sorted(folder.glob("*.json")):
+            for path in profile_files(folder):
                 try:
                     self.learn(path)
                 except InvalidInput as error:

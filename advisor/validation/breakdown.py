@@ -1,13 +1,14 @@
 """Errors by family, and by how busy a job alone keeps the GPU."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from advisor.validation.comparison import JobComparison
 from advisor.validation.evaluate import Evaluation
-from advisor.validation.noise import noise_of
-from advisor.validation.scoreboard import MODES, Row, runs_of_mode, scoreboard
+from advisor.validation.noise import Noise, noise_of
+from advisor.validation.scoreboard import MODES, Row, runs_of_mode
 from advisor.validation.words import MODE_WORDS, percent
 
 _BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
@@ -23,36 +24,78 @@ NOISE_HEADINGS = (
 COVERAGE_HEADINGS = ("sharing", "jobs", "n", "in 90 % interval", "95 % range of that", "holds 90 %")
 
 
-def family_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """A line under `FAMILY_HEADINGS` for each family that was left out."""
-    return [
-        _line(family, evaluation, [job for job in _jobs(evaluation) if job.family == family])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Scored jobs that have something in common; errors are shares of the measured step.
+
+    Attributes:
+        name: What they have in common, in words.
+        n: Jobs.
+        mape: Mean absolute error.
+        coverage90: Share of measured steps inside their 90 % interval; None without intervals.
+        mape_by_mode: Mean absolute error in each mode in which there are such jobs.
+    """
+
+    name: str
+    n: int
+    mape: float
+    median: float
+    p90: float
+    coverage90: float | None
+    mape_by_mode: Mapping[str, float]
+
+
+def by_family(evaluation: Evaluation) -> tuple[Group, ...]:
+    """The jobs of each family that was left out."""
+    return tuple(
+        _group(family, evaluation, [job for job in _jobs(evaluation) if job.family == family])
         for family in evaluation.families
-    ]
+    )
 
 
-def busy_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """A line under `BUSY_HEADINGS` for each stretch of the GPU-busy share that has jobs."""
-    lines = []
+def by_busy_share(evaluation: Evaluation) -> tuple[Group, ...]:
+    """The jobs in each stretch of the GPU-busy share that has any."""
+    found = []
     for low, high in _BINS:
         jobs = [j for j in _jobs(evaluation) if j.busy_share and low < j.busy_share <= high]
         words = f"{100 * low:.0f} to {100 * min(1.0, high):.0f} %"
-        lines += [_line(words, evaluation, jobs)] if jobs else []
-    return lines
+        found += [_group(words, evaluation, jobs)] if jobs else []
+    return tuple(found)
 
 
-def noise_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+def noise_by_mode(evaluation: Evaluation) -> Mapping[str, Noise]:
+    """Of each mode in which runs were repeated."""
+    return {
+        mode: noise
+        for mode in MODES
+        if (noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.repeats))
+    }
+
+
+def group_rows(groups: Iterable[Group]) -> list[tuple[str, ...]]:
+    """A line under `FAMILY_HEADINGS` or `BUSY_HEADINGS` for each of `groups`."""
+    return [
+        (
+            each.name,
+            str(each.n),
+            *map(percent, (each.mape, each.median, each.p90, each.coverage90)),
+            *(percent(each.mape_by_mode.get(mode)) for mode in MODES),
+        )
+        for each in groups
+    ]
+
+
+def noise_rows(found: Mapping[str, Noise]) -> list[tuple[str, ...]]:
     """A line under `NOISE_HEADINGS` for each mode in which runs were repeated."""
     lines = []
-    for mode in MODES:
-        if noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.repeats):
-            shares = (noise.median, noise.rmse, noise.error_rmse, noise.excess)
-            shown = map(percent, (*shares, noise.excess_over_one_run))
-            lines.append((MODE_WORDS[mode], str(noise.n), *shown))
+    for mode, noise in found.items():
+        shares = (noise.median, noise.rmse, noise.error_rmse, noise.excess)
+        shown = map(percent, (*shares, noise.excess_over_one_run))
+        lines.append((MODE_WORDS[mode], str(noise.n), *shown))
     return lines
 
 
-def coverage_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+def coverage_rows(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     """A line under `COVERAGE_HEADINGS` for each mode, then for each degree."""
     return [
         (
@@ -63,7 +106,7 @@ def coverage_rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
             _range(row),
             _verdict(row),
         )
-        for row in scoreboard(evaluation)
+        for row in rows
         if row.jobs == "all" and row.coverage90 is not None
     ]
 
@@ -84,15 +127,20 @@ def _jobs(evaluation: Evaluation) -> Iterable[JobComparison]:
     return (job for run in evaluation.runs for job in run.jobs)
 
 
-def _line(word: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> tuple[str, ...]:
+def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> Group:
     errors = np.abs([job.error for job in jobs])
-    inside = float(np.mean([job.inside for job in jobs])) if evaluation.intervals else None
-    told = (float(errors.mean()), float(np.median(errors)), float(np.quantile(errors, 0.9)), inside)
     chosen = {id(job) for job in jobs}
-    by_mode = [
-        [abs(job.error) for run in runs_of_mode(evaluation.runs, mode) for job in run.jobs
-         if id(job) in chosen]
+    by_mode = {
+        mode: [abs(job.error) for run in runs_of_mode(evaluation.runs, mode) for job in run.jobs
+               if id(job) in chosen]
         for mode in MODES
-    ]  # fmt: skip
-    means = (float(np.mean(each)) if each else None for each in by_mode)
-    return (word, str(len(jobs)), *map(percent, told), *map(percent, means))
+    }  # fmt: skip
+    return Group(
+        name=name,
+        n=len(jobs),
+        mape=float(errors.mean()),
+        median=float(np.median(errors)),
+        p90=float(np.quantile(errors, 0.9)),
+        coverage90=float(np.mean([j.inside for j in jobs])) if evaluation.intervals else None,
+        mape_by_mode={mode: float(np.mean(each)) for mode, each in by_mode.items() if each},
+    )

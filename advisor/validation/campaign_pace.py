@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from advisor.campaign.request import devices_in
-from advisor.validation.findings import Findings
 from advisor.validation.words import markdown
 from advisor.workload.run import Run
 
@@ -57,12 +56,12 @@ def sittings(runs: Iterable[Run]) -> tuple[Sitting, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def section(found: Findings) -> str:
+def section(found: Iterable[Sitting]) -> str:
     """Of profiles/REPORT.md; empty where no campaign says how long it took."""
     rows = [
         (f"`{each.command}`", str(each.gpus), str(each.records), f"{each.minutes:.1f}",
          f"{each.a_minute:.1f}", f"{each.a_minute / each.gpus:.1f}")
-        for each in sittings(found.runs)
+        for each in found
     ]  # fmt: skip
     if not rows:
         return ""

@@ -40,24 +40,60 @@ class _Case:
         return self.run.run.tenants[self.place]
 
 
-def worst_rows(evaluation: Evaluation, count: int = 10) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each of the `count` scored jobs with the largest errors."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """One of the jobs predicted worst.
+
+    Attributes:
+        run: The run's id.
+        sharing: As the run has it.
+        error: Predicted over measured step, less 1.
+        said: What the records say of it.
+    """
+
+    run: str
+    sharing: str
+    job: str
+    predicted_s: float
+    measured_s: float
+    error: float
+    said: tuple[str, ...]
+
+
+def worst(evaluation: Evaluation, count: int = 10) -> tuple[Worst, ...]:
+    """The `count` scored jobs with the largest errors, the largest first."""
     cases = [
         _Case(run, place, evaluation) for run in evaluation.runs for place in range(len(run.jobs))
     ]
     cases.sort(key=lambda case: (-abs(case.job.error), case.run.run.id, case.place))
-    return [_row(case) for case in cases[:count]]
+    return tuple(_told(case) for case in cases[:count])
 
 
-def _row(case: _Case) -> tuple[str, ...]:
-    return (
-        case.run.run.id,
-        case.run.run.sharing,
-        case.job.job,
-        f"{1000 * case.job.predicted_s.p50:,.2f}",
-        f"{1000 * case.job.measured_s:,.2f}",
-        percent(case.job.error),
-        "; ".join(_said(case)) or "nothing unusual",
+def worst_rows(found: Iterable[Worst]) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each of `found`."""
+    return [
+        (
+            each.run,
+            each.sharing,
+            each.job,
+            f"{1000 * each.predicted_s:,.2f}",
+            f"{1000 * each.measured_s:,.2f}",
+            percent(each.error),
+            "; ".join(each.said) or "nothing unusual",
+        )
+        for each in found
+    ]
+
+
+def _told(case: _Case) -> Worst:
+    return Worst(
+        run=case.run.run.id,
+        sharing=case.run.run.sharing,
+        job=case.job.job,
+        predicted_s=case.job.predicted_s.p50,
+        measured_s=case.job.measured_s,
+        error=case.job.error,
+        said=tuple(_said(case)),
     )
 
 

@@ -1,10 +1,9 @@
 """How far the simulator is off for whole jobs, and what choosing by it gives away."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 from statistics import mean, median
 
@@ -16,153 +15,156 @@ from advisor.sharing import Group, Mps, Naive
 from advisor.simulation.repartition import repartition_s
 from advisor.validation.choosers import CHOOSERS, Offer
 from advisor.validation.completion import CompletionComparison, panels
-from advisor.validation.findings import Findings
-from advisor.validation.regret import HEADINGS as REGRET_HEADINGS
-from advisor.validation.words import MODE_WORDS, RULE_WORDS, markdown, percent
+from advisor.validation.regret import Regret, regret_of
 from advisor.workload.profile import Profile
 
 RECOMMENDED, SIMULATED = "recommended", "simulated"
 MODES = ("serial", "naive", "mps", "mps-limits", "phases")
-HEADINGS = (
-    "sharing", "runs", "jobs", "makespan, mean error", "worst", "completion times, mean error",
-    "P90", "in 90 % interval", "makespan, family unseen", "completion times, family unseen",
-)  # fmt: skip
-
-_WORDS = {
-    **MODE_WORDS,
-    **RULE_WORDS,
-    "serial": "one after another",
-    "phases": "in phases",
-    RECOMMENDED: "recommended beforehand",
-    SIMULATED: "shortest simulated of those run",
-}
 _BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Errors over the runs of one mode, as shares; None where there is no run."""
+    """Errors over the runs of one mode, as shares; None where there is no run.
 
-    runs: Sequence[CompletionComparison]
+    Attributes:
+        runs: How many.
+        jobs: In all of them.
+        makespan: Mean absolute error of when the last job ends.
+        worst_makespan: The largest.
+        completion: Mean absolute error of when each job ends.
+        p90: What one in ten of these exceeds.
+        inside: Share of jobs that ended within their 90 % intervals.
+    """
 
-    @property
-    def makespan(self) -> float | None:
-        return mean(self._makespans) if self.runs else None
+    runs: int
+    jobs: int
+    makespan: float | None
+    worst_makespan: float | None
+    completion: float | None
+    p90: float | None
+    inside: float | None
 
-    @property
-    def worst_makespan(self) -> float | None:
-        return max(self._makespans, default=None)
 
-    @property
-    def completion(self) -> float | None:
-        return mean(self._ends) if self.runs else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosts:
+    """How far jobs are off by what paces them, and how slow their cores were.
 
-    @property
-    def p90(self) -> float | None:
-        return float(np.quantile(self._ends, 0.9)) if self.runs else None
+    Attributes:
+        gpu_bound: Mean absolute error of when jobs end that fill the GPU alone.
+        host_bound: Of those that wait for their hosts.
+        slower: Times as long that cores took for the same work as when jobs were profiled: what
+            one in twenty was below, the median, and what one in twenty exceeded.
+    """
 
-    @property
-    def inside(self) -> float | None:
-        return sum(run.inside for run in self.runs) / len(self._ends) if self.runs else None
+    gpu_bound: float
+    host_bound: float
+    slower: tuple[float, float, float]
 
-    @property
-    def jobs(self) -> int:
-        return len(self._ends)
 
-    @property
-    def _makespans(self) -> list[float]:
-        return [abs(run.makespan_error) for run in self.runs]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Starts and stops of MPS between groups: how many, their median, and what is simulated."""
 
-    @property
-    def _ends(self) -> list[float]:
-        return [abs(error) for run in self.runs for error in run.errors]
+    n: int
+    median_s: float
+    simulated_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeJobs:
+    """All there is to say of runs of whole jobs.
+
+    Attributes:
+        modes: By mode; those without a run are left out.
+        unseen: Likewise, each job by the model that never saw its family.
+        mixes: Likewise, of mixes that ran to be simulated and not to be chosen from.
+        hosts: None where not all of it was recorded.
+        pauses: None where MPS was neither started nor stopped between groups.
+        set_sizes: Jobs of each job set that ran in several ways to be chosen from.
+        rules: What each way to choose gives away of the best speed of these sets.
+    """
+
+    modes: Mapping[str, Finished]
+    unseen: Mapping[str, Finished]
+    mixes: Mapping[str, Finished]
+    hosts: Hosts | None
+    pauses: Pauses | None
+    set_sizes: tuple[int, ...]
+    rules: Mapping[str, Regret]
+
+
+def whole_jobs(
+    runs: Sequence[CompletionComparison],
+    unseen: Sequence[CompletionComparison],
+    profiles: Mapping[str, Profile],
+    folder: Path = _BENCHMARKS,
+) -> WholeJobs | None:
+    """The figures of `runs`; None where no whole jobs were run.
+
+    Args:
+        runs: Of whole jobs, in any mode.
+        unseen: Those of them simulated by models that never saw their families.
+        profiles: Solo profiles by name.
+        folder: Holds what was recommended before anything was run; see `recommended_runs`.
+    """
+    if not runs:
+        return None
+    sets = panels(runs)
+    chosen_from = {id(run) for panel in sets for run in panel}
+    lost = regrets(runs, profiles, recommended_runs(folder))
+    return WholeJobs(
+        modes=_by_mode(runs),
+        unseen=_by_mode(unseen),
+        mixes=_by_mode([run for run in runs if id(run) not in chosen_from]),
+        hosts=_hosts(runs, profiles),
+        pauses=_pauses(runs),
+        set_sizes=tuple(len(panel[0].work) for panel in sets),
+        rules={name: regret_of(each) for name, each in lost.items()},
+    )
 
 
 def finished(runs: Iterable[CompletionComparison], mode: str) -> Finished:
     """The runs of `mode` among `runs`."""
-    return Finished([run for run in runs if run.mode == mode])
+    chosen = [run for run in runs if run.mode == mode]
+    ends = [abs(error) for run in chosen for error in run.errors]
+    makespans = [abs(run.makespan_error) for run in chosen]
+    return Finished(
+        runs=len(chosen),
+        jobs=len(ends),
+        makespan=mean(makespans) if chosen else None,
+        worst_makespan=max(makespans, default=None),
+        completion=mean(ends) if chosen else None,
+        p90=float(np.quantile(ends, 0.9)) if chosen else None,
+        inside=sum(run.inside for run in chosen) / len(ends) if chosen else None,
+    )
 
 
-def section(found: Findings, folder: Path = _BENCHMARKS) -> str:
-    """Of profiles/REPORT.md; empty where no whole jobs were run."""
-    if not found.completions:
-        return ""
-    return "\n\n".join([
-        "## Whole jobs, from the first step to the last",
-        "Each job had its own number of steps to do and left when it was done; what is compared is "
-        "when. The simulator was given the jobs' profiles and steps, and no time that was measured "
-        "of them together. That processes start and load is in neither. No model was fitted to "
-        "these runs; for the last two columns none saw any run with the job's family.",
-        markdown(HEADINGS, finish_rows(found.completions, found.unseen_completions)),
-        *_hosts(found),
-        *_pauses(found.completions),
-        *_chosen(found, folder),
-        *_mixes(found.completions),
-    ])  # fmt: skip
+def _by_mode(runs: Sequence[CompletionComparison]) -> dict[str, Finished]:
+    return {mode: done for mode in MODES if (done := finished(runs, mode)).runs}
 
 
-def finish_rows(
-    runs: Sequence[CompletionComparison], unseen: Sequence[CompletionComparison] = ()
-) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each mode in which whole jobs ran."""
-    rows = []
-    for mode in MODES:
-        of_mode, strange = finished(runs, mode), finished(unseen, mode)
-        shares = (
-            of_mode.makespan, of_mode.worst_makespan, of_mode.completion, of_mode.p90,
-            of_mode.inside, strange.makespan, strange.completion,
-        )  # fmt: skip
-        if of_mode.runs:
-            counts = (_WORDS[mode], str(len(of_mode.runs)), str(of_mode.jobs))
-            rows.append((*counts, *map(percent, shares)))
-    return rows
-
-
-def _mixes(runs: Sequence[CompletionComparison]) -> Iterator[str]:
-    """The errors of the mixes that ran to be simulated, and not to be chosen from."""
-    chosen_from = {id(run) for panel in panels(runs) for run in panel}
-    mixes = [run for run in runs if id(run) not in chosen_from]
-    errors = [
-        f"{_WORDS[mode]} {percent(done.makespan)} and {percent(done.completion)}"
-        for mode in MODES
-        if (done := finished(mixes, mode)).runs
-    ]
-    if errors and chosen_from:
-        yield (
-            f"In the {len(mixes)} runs that are of no such set, makespan and completion times are "
-            f"off by: {', '.join(errors)}."
-        )
-
-
-def _hosts(found: Findings) -> Iterator[str]:
-    """How much of the error is of jobs that wait for their hosts, and how slow these were."""
+def _hosts(runs: Iterable[CompletionComparison], profiles: Mapping[str, Profile]) -> Hosts | None:
     off: dict[bool, list[float]] = {True: [], False: []}
     slower = []
-    for run in found.completions:
+    for run in runs:
         for tenant, error in zip(run.run.tenants, run.errors, strict=True):
-            profile = found.profiles[tenant.workload.name]
+            profile = profiles[tenant.workload.name]
             off[is_gpu_bound(profile)].append(abs(error))
             if tenant.host_check_s and profile.host_check_s:
                 slower.append(tenant.host_check_s / profile.host_check_s)
-    if off[True] and off[False] and slower:
-        low, middle, high = np.quantile(slower, (0.05, 0.5, 0.95))
-        yield (
-            f"Jobs that fill the GPU alone ended {percent(mean(off[True]))} off in the mean, those "
-            f"that wait for their hosts {percent(mean(off[False]))}: cores took {middle:.1f} times "
-            f"as long for the same work as when jobs were profiled, and between {low:.1f} and "
-            f"{high:.1f} times as long in nine of ten."
-        )
+    if not (off[True] and off[False] and slower):
+        return None
+    low, middle, high = map(float, np.quantile(slower, (0.05, 0.5, 0.95)))
+    return Hosts(gpu_bound=mean(off[True]), host_bound=mean(off[False]), slower=(low, middle, high))
 
 
-def _pauses(runs: Iterable[CompletionComparison]) -> Iterator[str]:
-    """What it took to start or stop MPS between groups, beside what the simulator takes for it."""
+def _pauses(runs: Iterable[CompletionComparison]) -> Pauses | None:
     took_s = [each for run in runs for each in _changes_s(run)]
-    if took_s:
-        said_s = repartition_s(Group((1,), Naive()), Group((2,), Mps()))
-        yield (
-            f"Between groups MPS was started or stopped {len(took_s)} times, which took "
-            f"{median(took_s):.2f} s in the median; the simulator takes {said_s:.2f} s for it."
-        )
+    if not took_s:
+        return None
+    simulated_s = repartition_s(Group((1,), Naive()), Group((2,), Mps()))
+    return Pauses(n=len(took_s), median_s=median(took_s), simulated_s=simulated_s)
 
 
 def _changes_s(run: CompletionComparison) -> list[float]:
@@ -176,27 +178,6 @@ def _changes_s(run: CompletionComparison) -> list[float]:
         for pause_s, (before, after) in zip(run.done.pauses_s, pairwise(with_mps), strict=True)
         if before != after
     ]
-
-
-def regret_rows(
-    runs: Iterable[CompletionComparison],
-    profiles: Mapping[str, Profile],
-    recommended: Collection[str] = (),
-) -> list[tuple[str, ...]]:
-    """A line under `REGRET_HEADINGS` for each way to choose, best first.
-
-    Args:
-        runs: Of whole jobs.
-        profiles: Solo profiles by name.
-        recommended: Ids of the runs that were recommended before anything of their sets was run.
-    """
-    rows = []
-    for name, lost in regrets(runs, profiles, recommended).items():
-        if lost:
-            best = sum(each <= 0 for each in lost)
-            cells = (str(len(lost)), percent(mean(lost)), percent(max(lost)))
-            rows.append((mean(lost), (_WORDS[name], *cells, f"{best} of {len(lost)}")))
-    return [cells for _, cells in sorted(rows, key=itemgetter(0))]
 
 
 def regrets(
@@ -239,19 +220,3 @@ def recommended_runs(folder: Path = _BENCHMARKS) -> frozenset[str]:
     """Ids of the runs that ``benchmarks/recommend_panels.py`` wrote down for sets of whole jobs."""
     documents = [json.loads(f.read_text()) for f in folder.glob("completion-*/recommended.json")]
     return frozenset(each["run"] for document in documents for each in document["sets"])
-
-
-def _chosen(found: Findings, folder: Path) -> Iterator[str]:
-    sets = panels(found.completions)
-    if sets:
-        yield (
-            f"{len(sets)} job sets of {min(map(_jobs, sets))} to {max(map(_jobs, sets))} jobs ran "
-            "in several ways that were fixed before anything was predicted. Regret is the share "
-            "of the speed of the fastest that a choice gives away."
-        )
-        rows = regret_rows(found.completions, found.profiles, recommended_runs(folder))
-        yield markdown(REGRET_HEADINGS, rows)
-
-
-def _jobs(panel: Sequence[CompletionComparison]) -> int:
-    return len(panel[0].work)

@@ -9,7 +9,6 @@ from itertools import combinations
 from statistics import median
 
 from advisor.campaign.draw import idle_twin
-from advisor.validation.findings import Findings
 from advisor.validation.words import MODE_WORDS, markdown, percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -65,9 +64,8 @@ def cross_talk(runs: Iterable[Run], profiles: Mapping[str, Profile]) -> tuple[Cr
     return tuple(row for row in found if row is not None)
 
 
-def section(found: Findings) -> str:
+def section(rows: Sequence[CrossTalk]) -> str:
     """Of profiles/REPORT.md; empty where no control was run."""
-    rows = cross_talk(found.runs, found.profiles)
     if not rows:
         return ""
     return "\n\n".join([

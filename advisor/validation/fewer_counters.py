@@ -4,8 +4,8 @@ The scored runs are predicted again from profiles without kernel trace, GPM coun
 such answers are fitted to, and their intervals, see no run with the family that is predicted.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from advisor.workload.run import Run
 HEADINGS = (
     "sharing", "profile", "jobs", "MAPE", "P90", "in 90 % interval", "mean width of the interval"
 )  # fmt: skip
+
+WHOLE, BARE = "whole", "nvidia-smi alone"
 
 # Why an interval is as wide as it is without the rest of a profile.
 _WHY = {
@@ -79,37 +81,72 @@ def _without(family: str, rows: Rows, runs: Sequence[Shared]) -> Plain | None:
     return fit_plain(rows.chosen(kept), runs) if kept.any() else None
 
 
-def fewer_rows(
-    whole: Sequence[RunComparison], bare: Sequence[RunComparison]
-) -> list[tuple[str, ...]]:
-    """Two lines under `HEADINGS` for each mode: from whole profiles, and from bare ones."""
-    return [
-        _line(mode, word, jobs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How good answers are in one mode from what a profile shows; shares of the measured step.
+
+    Attributes:
+        profile: What of it: `WHOLE` or `BARE`.
+        n: Jobs.
+        mape: Mean absolute error.
+        coverage90: Share of measured steps inside their 90 % interval.
+        width: Mean width of the interval, as a share of the predicted step.
+    """
+
+    mode: str
+    profile: str
+    n: int
+    mape: float
+    p90: float
+    coverage90: float
+    width: float
+
+
+def seen(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> tuple[Seen, ...]:
+    """Of each mode two: from whole profiles, and from bare ones."""
+    return tuple(
+        _seen(mode, profile, jobs)
         for mode in MODES
-        for word, runs in (("whole", whole), ("nvidia-smi alone", bare))
+        for profile, runs in ((WHOLE, whole), (BARE, bare))
         if (jobs := [job for run in runs_of_mode(runs, mode) for job in run.jobs])
+    )
+
+
+def _seen(mode: str, profile: str, jobs: Sequence[JobComparison]) -> Seen:
+    errors = np.abs([job.error for job in jobs])
+    return Seen(
+        mode=mode,
+        profile=profile,
+        n=len(jobs),
+        mape=float(errors.mean()),
+        p90=float(np.quantile(errors, 0.9)),
+        coverage90=coverage_of(jobs).share,
+        width=mean_width(jobs),
+    )
+
+
+def fewer_rows(found: Iterable[Seen]) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each of `found`."""
+    return [
+        (
+            MODE_WORDS[each.mode],
+            each.profile,
+            str(each.n),
+            *map(percent, (each.mape, each.p90, each.coverage90, each.width)),
+        )
+        for each in found
     ]
 
 
-def _line(mode: str, word: str, jobs: Sequence[JobComparison]) -> tuple[str, ...]:
-    errors = np.abs([job.error for job in jobs])
-    shares = (errors.mean(), np.quantile(errors, 0.9), coverage_of(jobs).share, mean_width(jobs))
-    return (MODE_WORDS[mode], word, str(len(jobs)), *(percent(float(each)) for each in shares))
-
-
-def widening(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> list[str]:
+def widening(found: Iterable[Seen]) -> list[str]:
     """How much wider intervals are from bare profiles, and why; one line a mode."""
-    said = []
-    for mode in MODES:
-        both = [[job for run in runs_of_mode(runs, mode) for job in run.jobs]
-                for runs in (whole, bare)]  # fmt: skip
-        if all(both):
-            wider = mean_width(both[1]) / mean_width(both[0])
-            said.append(
-                f"**{MODE_WORDS[mode]}**: intervals are {wider:.1f} times as wide as from whole "
-                f"profiles. {_WHY[mode]}"
-            )
-    return said
+    widths = {(each.mode, each.profile): each.width for each in found}
+    return [
+        f"**{MODE_WORDS[mode]}**: intervals are {widths[mode, BARE] / widths[mode, WHOLE]:.1f} "
+        f"times as wide as from whole profiles. {_WHY[mode]}"
+        for mode in MODES
+        if {(mode, WHOLE), (mode, BARE)} <= widths.keys()
+    ]
 
 
 def mean_width(jobs: Sequence[JobComparison]) -> float:

@@ -18,6 +18,7 @@ from advisor.validation.memory_score import MemoryScore, evaluate_memory
 from advisor.validation.power_score import PowerData, PowerRow, power_scores
 from advisor.validation.selection import Selection, of_pace, select
 from advisor.validation.validate import compared
+from advisor.workload.folders import profile_files
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_profile, read_runs
 from advisor.workload.run import Run
@@ -70,13 +71,14 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         playback=playback,
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
-    whole = compared_completions(runs, profiles, Predictor(gpu, model))
+    predictor = Predictor(gpu, model, play=playback.play)
+    whole = compared_completions(runs, profiles, predictor)
     return Findings(
         profiles=profiles,
         runs=runs,
         selection=selection,
         evaluation=evaluation,
-        validation=compared(advice, profiles, Predictor(gpu, model), gpu),
+        validation=compared(advice, profiles, predictor, gpu),
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(profiles, others, selection.scored, model, playback),
@@ -108,6 +110,6 @@ def _unseen(
 
 def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:
     """The profiles in `folder` by name, and the runs below it in the order of files and lines."""
-    profiles = {path.stem: read_profile(path) for path in sorted(folder.glob("*.json"))}
+    profiles = {path.stem: read_profile(path) for path in profile_files(folder)}
     files = sorted((folder / "runs").glob("*.jsonl"))
     return profiles, [run for file in files for run in read_runs(file)]

@@ -51,12 +51,9 @@ class Folds:
 
     def without(self, family: str) -> tuple[Held, Models]:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
-        seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
-        runs = [run for run in self.runs if family not in families_of([run])]
-        everyone, replays = list(self.profiles.values()), self.playback
-        model = fit(seen, runs, self.gpu, replays)
-        model = distilled_without(family, model, everyone, self.gpu, replays.play)
-        predictor, rivals = Predictor(self.gpu, model, play=replays.play), baselines(model.physics)
+        model = self.model_without(family)
+        predictor = Predictor(self.gpu, model, play=self.playback.play)
+        rivals = baselines(model.physics)
         held = {
             (run.id, place): job
             for run in self.wanted
@@ -67,6 +64,14 @@ class Folds:
             if job.family == family
         }
         return held, {family: model}
+
+    def model_without(self, family: str) -> Model:
+        """The model that runs without any job of `family` support."""
+        seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
+        runs = [run for run in self.runs if family not in families_of([run])]
+        everyone, replays = list(self.profiles.values()), self.playback
+        model = fit(seen, runs, self.gpu, replays)
+        return distilled_without(family, model, everyone, self.gpu, replays.play)
 
 
 def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tuple[Held, Models]:

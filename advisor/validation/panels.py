@@ -133,13 +133,52 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
     )
 
 
-def panel_rows(comparisons: Iterable[RunComparison]) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each shared run, those of one job set together."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One run of one way to run a job set; throughput is the sum of solo over shared steps.
+
+    Attributes:
+        jobs: Names with counts, as the command line takes them.
+        sharing: As the run has it.
+        predicted: Throughput.
+        measured: Likewise.
+        worst_error: The largest error of a step: predicted over measured, less 1.
+        n: Steps, one of each job.
+        inside: Those that lie inside their 90 % intervals.
+    """
+
+    jobs: str
+    sharing: str
+    predicted: float
+    measured: float
+    worst_error: float
+    n: int
+    inside: int
+
+
+def tried(comparisons: Iterable[RunComparison]) -> tuple[Tried, ...]:
+    """Every shared run, those of one job set together."""
     sets: dict[str, list[RunComparison]] = {}
     for each in comparisons:
         if len(each.jobs) > 1:
             sets.setdefault(_words([job.job for job in each.jobs]), []).append(each)
-    return [_row(jobs, run) for jobs, runs in sets.items() for run in runs]
+    return tuple(_tried(jobs, run) for jobs, runs in sets.items() for run in runs)
+
+
+def panel_rows(found: Iterable[Tried]) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each of `found`."""
+    return [
+        (
+            each.jobs,
+            each.sharing,
+            f"{each.predicted:.2f}x",
+            f"{each.measured:.2f}x",
+            percent(each.predicted / each.measured - 1),
+            percent(each.worst_error),
+            f"{each.inside} of {each.n}",
+        )
+        for each in found
+    ]
 
 
 def _words(names: Sequence[str]) -> str:
@@ -147,15 +186,13 @@ def _words(names: Sequence[str]) -> str:
     return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
 
 
-def _row(jobs: str, comparison: RunComparison) -> tuple[str, ...]:
-    worst = max(comparison.jobs, key=lambda job: abs(job.error))
-    inside = sum(job.inside for job in comparison.jobs)
-    return (
-        jobs,
-        comparison.run.sharing,
-        f"{comparison.predicted_speedup:.2f}x",
-        f"{comparison.measured_speedup:.2f}x",
-        percent(comparison.predicted_speedup / comparison.measured_speedup - 1),
-        percent(worst.error),
-        f"{inside} of {len(comparison.jobs)}",
+def _tried(jobs: str, comparison: RunComparison) -> Tried:
+    return Tried(
+        jobs=jobs,
+        sharing=comparison.run.sharing,
+        predicted=comparison.predicted_speedup,
+        measured=comparison.measured_speedup,
+        worst_error=max((job.error for job in comparison.jobs), key=abs),
+        n=len(comparison.jobs),
+        inside=sum(job.inside for job in comparison.jobs),
     )

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from advisor.sharing import parse_sharing
-from advisor.validation.findings import Findings
+from advisor.validation.evaluate import Evaluation
 from advisor.validation.panels import Panel
 from advisor.validation.regret import choices
 from advisor.validation.words import percent
@@ -51,18 +51,43 @@ def followed(document: Mapping[str, Any], sets: Sequence[Panel]) -> tuple[Follow
     )
 
 
-def section(found: Findings, file: Path = _FILE) -> str:
-    """Of profiles/REPORT.md; empty where nothing was recommended, or nothing of it run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommended:
+    """What became of all recommendations of one model.
+
+    Attributes:
+        sets: Job sets for which it said what is best.
+        model_sha256: Its digest.
+        followed: Those that were run.
+    """
+
+    sets: int
+    model_sha256: str
+    followed: tuple[Followed, ...]
+
+
+def recommended(evaluation: Evaluation, file: Path = _FILE) -> Recommended | None:
+    """None where `file` has no recommendations for this GPU, or none of them was run."""
     document = json.loads(file.read_text()) if file.is_file() else {"gpu": None, "sets": []}
-    ran = followed(document, choices(found.evaluation))
-    if document["gpu"] != found.evaluation.gpu or not ran:
+    ran = followed(document, choices(evaluation))
+    if document["gpu"] != evaluation.gpu or not ran:
+        return None
+    return Recommended(
+        sets=len(document["sets"]), model_sha256=document["model_sha256"], followed=ran
+    )
+
+
+def section(found: Recommended | None) -> str:
+    """Of profiles/REPORT.md; empty where nothing was recommended, or nothing of it run."""
+    if found is None:
         return ""
+    ran = found.followed
     lost = [each.regret for each in ran]
     off = mean(abs(each.said / each.measured - 1) for each in ran)
     return "\n\n".join([
         "## Recommendations written down beforehand",
-        f"For {len(document['sets'])} drawn job sets the model with SHA-256 "
-        f"`{document['model_sha256'][:12]}` said what is best before any of them was run. It had "
+        f"For {found.sets} drawn job sets the model with SHA-256 "
+        f"`{found.model_sha256[:12]}` said what is best before any of them was run. It had "
         "seen runs with the jobs' families, as a user's model has, but none of the sets. "
         f"{len(ran)} of its recommendations were run: they give away {percent(mean(lost))} of the "
         f"best measured throughput in the mean, {percent(max(lost))} at worst; for "

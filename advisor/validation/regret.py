@@ -33,23 +33,55 @@ class Regret:
     best: int
 
 
+@dataclass(frozen=True, slots=True)
+class DegreeRegret:
+    """Of the model's choices for sets of so many jobs."""
+
+    degree: int
+    regret: Regret
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What choosing for some job sets gives away.
+
+    Attributes:
+        sets: How many.
+        rules: By way to choose, the model's first.
+        by_degree: The model's, fewest jobs first.
+    """
+
+    sets: int
+    rules: Mapping[str, Regret]
+    by_degree: tuple[DegreeRegret, ...]
+
+
+def judged(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> Choices:
+    """What every way to choose gives away of `sets`, whose jobs' `profiles` go by name."""
+    degrees = sorted({len(panel.names) for panel in sets})
+    return Choices(
+        sets=len(sets),
+        rules=regrets(sets, profiles),
+        by_degree=tuple(
+            DegreeRegret(
+                degree, regret_of([panel.regret for panel in sets if len(panel.names) == degree])
+            )
+            for degree in degrees
+        ),
+    )
+
+
 def regret_document(evaluation: Evaluation) -> dict[str, Any]:
     """Mean, worst and n of the model's choices; `baselines` has the mean of each other rule."""
-    chosen_from = choices(evaluation)
-    found = regrets(chosen_from, evaluation.profiles)
-    ours = found.pop(MODEL)
-    degrees = sorted({len(panel.names) for panel in chosen_from})
+    found = judged(choices(evaluation), evaluation.profiles)
+    others = {name: each for name, each in found.rules.items() if name != MODEL}
     return {
-        **asdict(ours),
-        "baselines": {name: each.mean for name, each in found.items()},
-        "baselines_worst": {name: each.worst for name, each in found.items()},
-        "baselines_n": {name: each.n for name, each in found.items()},
-        "by_degree": [
-            {"degree": degree, **asdict(_of(panel.regret for panel in chosen_from
-                                            if len(panel.names) == degree))}
-            for degree in degrees
-        ],
-    }  # fmt: skip
+        **asdict(found.rules[MODEL]),
+        "baselines": {name: each.mean for name, each in others.items()},
+        "baselines_worst": {name: each.worst for name, each in others.items()},
+        "baselines_n": {name: each.n for name, each in others.items()},
+        "by_degree": [{"degree": each.degree, **asdict(each.regret)} for each in found.by_degree],
+    }
 
 
 def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
@@ -75,17 +107,18 @@ def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str,
     rules: dict[str, Callable[[Panel], float | None]] = {MODEL: _by_model}
     rules |= {name: partial(_by_rule, CHOOSERS[name], profiles) for name in CHOOSERS}
     rules |= {name: partial(_by_steps, name) for name in names}
-    return {name: _of(map(rule, sets)) for name, rule in rules.items()}
+    return {name: regret_of(map(rule, sets)) for name, rule in rules.items()}
 
 
-def regret_rows(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> list[tuple[str, ...]]:
+def regret_rows(
+    rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
+) -> list[tuple[str, ...]]:
     """A line under `HEADINGS` for each way to choose, best first."""
-    found = regrets(sets, profiles)
-    known = [(name, each) for name, each in found.items() if each.n]
+    known = [(name, each) for name, each in rules.items() if each.n]
     known.sort(key=lambda pair: pair[1].mean or 0.0)
     return [
         (
-            RULE_WORDS.get(name, name),
+            words.get(name, name),
             str(each.n),
             percent(each.mean),
             percent(each.worst),
@@ -109,7 +142,8 @@ def _by_rule(rule: Chooser, profiles: Mapping[str, Profile], panel: Panel) -> fl
     return None if picked is None else panel.regret_of(picked)
 
 
-def _of(lost: Iterable[float | None]) -> Regret:
+def regret_of(lost: Iterable[float | None]) -> Regret:
+    """Over the job sets of which each of `lost` was given away; None: the rule had no answer."""
     known = [each for each in lost if each is not None]
     if not known:
         return Regret(0, None, None, 0)

@@ -1,8 +1,10 @@
 """Sections of profiles/REPORT.md on what a mix takes besides time: memory, power, activity."""
 
-from advisor.validation.findings import Findings
+from collections.abc import Sequence
+
 from advisor.validation.memory_risk import RiskRow
 from advisor.validation.memory_score import MemoryScore
+from advisor.validation.power_score import PowerRow
 from advisor.validation.words import MODE_WORDS, markdown, percent
 
 POWER_HEADINGS = (
@@ -19,15 +21,15 @@ RISK_HEADINGS = (
 BIN_HEADINGS = ("sharing", "trials", "mean risk predicted", "share that ran out")
 
 
-def power(found: Findings) -> str:
+def power(scores: Sequence[PowerRow]) -> str:
     """Power and activity of the whole GPU, beside what two runs of the same jobs differ by."""
-    if not found.power:
+    if not scores:
         return ""
     rows = [
         (MODE_WORDS[row.mode], row.pace, str(row.n), percent(row.power_mape),
          percent(row.power_coverage90), percent(row.power_noise), _points(row.gract_error),
          _points(row.gract_noise), _points(row.smact_error), _points(row.smact_noise))
-        for row in found.power
+        for row in scores
     ]  # fmt: skip
     return "\n\n".join([
         "## Power and activity of the GPU",
@@ -37,9 +39,8 @@ def power(found: Findings) -> str:
     ])  # fmt: skip
 
 
-def memory(found: Findings) -> str:
+def memory(score: MemoryScore) -> str:
     """Memory of processes and mixes, and whether mixes run out as often as predicted."""
-    score = found.memory
     rows = [
         (MODE_WORDS[row.mode], str(row.processes), percent(row.held_mape), percent(row.held_worst),
          percent(row.least_mape), str(row.runs), percent(row.total_mape))

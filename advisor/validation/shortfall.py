@@ -1,6 +1,6 @@
 """Where predictions fall short: what the error of a mode consists of, and what would be needed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.validation.error_budget import (
     COMMON,
@@ -12,9 +12,9 @@ from advisor.validation.error_budget import (
     Budget,
     budget_of,
 )
-from advisor.validation.findings import Findings
+from advisor.validation.evaluate import Evaluation
 from advisor.validation.scoreboard import MODES
-from advisor.validation.targets import target_rows
+from advisor.validation.targets import Target
 from advisor.validation.words import MODE_WORDS, markdown, percent
 
 _NEEDED: Mapping[str, str] = {
@@ -30,9 +30,13 @@ _NEEDED: Mapping[str, str] = {
 _OF_PACE = ("MAPE", "P90", "throughput")
 
 
-def section(found: Findings) -> str:
+def budgets_of(evaluation: Evaluation) -> Mapping[str, Budget]:
+    """By mode; modes in which no job was missed are left out."""
+    return {mode: budget for mode in MODES if (budget := budget_of(evaluation, mode))}
+
+
+def section(budgets: Mapping[str, Budget], targets: Sequence[Target]) -> str:
     """A table of shares, then a line for each mode; empty where no job was missed."""
-    budgets = {mode: budget for mode in MODES if (budget := budget_of(found.evaluation, mode))}
     if not budgets:
         return ""
     return "\n\n".join((
@@ -45,7 +49,7 @@ def section(found: Findings) -> str:
         "the SMs that mates keep busy, both beyond the median job, and one that is alike in all "
         "jobs. In parentheses: 90 % of 200 draws of families with replacement lie there, so a "
         "share says where error lies and not for sure what causes it.",
-        *(f"**{MODE_WORDS[mode]}**: {' '.join(_said(found, mode, budget))}"
+        *(f"**{MODE_WORDS[mode]}**: {' '.join(_said(targets, mode, budget))}"
           for mode, budget in budgets.items()),
     ))  # fmt: skip
 
@@ -61,10 +65,10 @@ def _share(middle: float, low: float, high: float) -> str:
     return f"{100 * middle:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
-def _said(found: Findings, mode: str, budget: Budget) -> Iterator[str]:
+def _said(targets: Sequence[Target], mode: str, budget: Budget) -> Iterator[str]:
     missed = [
         f"{what.split(', ', 1)[1]} {reached} ({asked})"
-        for what, asked, reached, met in target_rows(found)
+        for what, asked, reached, met in (target.cells for target in targets)
         if what.startswith(f"{MODE_WORDS[mode]}, ") and met == "no"
         if any(word in what for word in _OF_PACE)
     ]

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from advisor.english import counted
-from advisor.validation.evaluate import Evaluation
-from advisor.validation.regret import choices, drawn_choices, regrets
-from advisor.validation.scoreboard import Row, scoreboard
+from advisor.validation.evaluate import Drift, Evaluation
+from advisor.validation.scoreboard import Row
+from advisor.validation.scores import Scores, scores_of
 from advisor.validation.selection import SPLIT
 from advisor.validation.words import MODE_WORDS, MODEL, RULE_WORDS, percent
 
@@ -63,53 +63,57 @@ def evaluation_table(evaluation: Evaluation) -> "Group":
 
     from advisor.terminal.tables import FittedTable
 
-    title = f"{evaluation.gpu}, {SPLIT}: errors of step times in %"
+    scores = scores_of(evaluation)
+    title = f"{scores.gpu}, {SPLIT}: errors of step times in %"
     table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
     for heading in _NARROW:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for row in scoreboard(evaluation):
+    for row in scores.rows:
         mode, jobs, *numbers = cells(row)
         if row.degree is None:
             table.add_section()
         label = mode if row.degree is None else f"  {jobs}"
         table.add_row(label, *(number.removesuffix(" %") for number in numbers))
-    return Group(table, _LEGEND, *remarks(evaluation))
+    return Group(table, _LEGEND, *remarks(scores))
 
 
-def remarks(evaluation: Evaluation) -> list[str]:
+def remarks(scores: Scores) -> list[str]:
     """What the table cannot say: families, memory, drift, and runs that were not scored."""
-    count = len(evaluation.families)
     said = [
-        f"{counted(len(evaluation.runs), 'run')}; each of {counted(count, 'family')} predicted "
-        f"without it: {', '.join(evaluation.families)}."
+        f"{counted(scores.runs, 'run')}; each of {counted(len(scores.families), 'family')} "
+        f"predicted without it: {', '.join(scores.families)}."
     ]
     said += [
         f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
         f"{percent(row.memory_total_mape)} off the total."
-        for row in scoreboard(evaluation)
-        if row.degree is None and row.memory_mape is not None
+        for row in scores.pooled
+        if row.memory_mape is not None
     ]
-    if drift := evaluation.drift:
+    if scores.drift:
+        said.append(drift_text(scores.drift))
+    if scores.unusable:
         said.append(
-            f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
-            f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
-        )
-    if evaluation.unusable:
-        said.append(
-            f"{len(evaluation.unusable)} drawn runs are not scored: a tenant ended early or has no "
+            f"{scores.unusable} drawn runs are not scored: a tenant ended early or has no "
             "profile, or the speed of its host's cores was not recorded, as before the third "
             "campaign. `advisor evaluate --json` names them."
         )
-    return [*said, *regret_lines(evaluation)]
+    return [*said, *regret_lines(scores)]
 
 
-def regret_lines(evaluation: Evaluation) -> list[str]:
+def drift_text(drift: Drift) -> str:
+    """How much pace alone moved, in a sentence."""
+    return (
+        f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
+        f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
+    )
+
+
+def regret_lines(scores: Scores) -> list[str]:
     """How much of the best measured throughput the model's choices gave away, beside rules."""
-    kinds = {"run to be chosen from": choices(evaluation),
-             "drawn in several modes": drawn_choices(evaluation)}  # fmt: skip
+    kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
     said = []
-    for kind, sets in kinds.items():
-        found = regrets(sets, evaluation.profiles)
+    for kind, judged in kinds.items():
+        found = judged.rules
         if ours := found[MODEL].n:
             rules = [
                 f"{RULE_WORDS[name]} {percent(found[name].mean)} and {percent(found[name].worst)}"

@@ -1,6 +1,6 @@
 """What was asked of the predictions, beside what they reach: met or missed, nothing left out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import mean
 
@@ -14,6 +14,7 @@ from advisor.validation.findings import Findings
 from advisor.validation.memory_score import MemoryScore
 from advisor.validation.regret import choices
 from advisor.validation.scoreboard import MODES, runs_of_mode, scoreboard
+from advisor.validation.scores import Scores
 from advisor.validation.words import MODE_WORDS, percent
 
 HEADINGS = ("what", "asked", "reached", "met")
@@ -51,16 +52,21 @@ class Target:
         return self.what, asked, percent(self.reached), "yes" if met else "no"
 
 
-def target_rows(found: Findings) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each target."""
-    rows = [each.cells for each in _targets(found)]
-    holds = [row[-1] for row in coverage_rows(found.evaluation) if row[1] != "all"]
+def target_rows(targets: Iterable[Target], scores: Scores) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each of `targets`, then what `scores` say of counts."""
+    rows = [each.cells for each in targets]
+    holds = [row[-1] for row in coverage_rows(scores.rows) if row[1] != "all"]
     held = holds.count("yes")
     words = ("90 % lies in the range of coverage, by number of jobs", "all")
     rows.append((*words, f"{held} of {len(holds)}", "yes" if held == len(holds) else "no"))
-    sets = len(choices(found.evaluation))
+    sets = scores.chosen.sets
     enough = "yes" if sets >= _JOB_SETS else "no"
     return [*rows, ("job sets to choose for", f"at least {_JOB_SETS}", str(sets), enough)]
+
+
+def targets(found: Findings) -> tuple[Target, ...]:
+    """Everything that was asked, met or not."""
+    return tuple(_targets(found))
 
 
 def _targets(found: Findings) -> Iterator[Target]:
@@ -69,14 +75,16 @@ def _targets(found: Findings) -> Iterator[Target]:
         name, runs = MODE_WORDS[mode], runs_of_mode(evaluation.runs, mode)
         pairs = [run for run in runs if len(run.jobs) == 2]
         more = [run for run in runs if len(run.jobs) > 2]
-        yield Target(f"{name}, pairs, MAPE", 0, _PAIRS[mode], _mape(pairs))
-        yield Target(f"{name}, 3 to 8 jobs, MAPE", 0, _MORE[mode], _mape(more))
+        yield Target(f"{name}, pairs, MAPE", 0.0, _PAIRS[mode], _mape(pairs))
+        yield Target(f"{name}, 3 to 8 jobs, MAPE", 0.0, _MORE[mode], _mape(more))
         if mode == "mps":
-            yield Target(f"{name}, 3 to 8 jobs, throughput", 0, _MPS_THROUGHPUT, _throughput(more))
+            yield Target(
+                f"{name}, 3 to 8 jobs, throughput", 0.0, _MPS_THROUGHPUT, _throughput(more)
+            )
     for row in scoreboard(evaluation):
         if row.degree is None:
             name = MODE_WORDS[row.mode]
-            yield Target(f"{name}, P90", 0, _P90, row.p90)
+            yield Target(f"{name}, P90", 0.0, _P90, row.p90)
             yield Target(f"{name}, coverage of 90 % intervals", *_COVERAGE, row.coverage90)
     yield from _of_choices(evaluation)
     yield from _of_whole_jobs(found)
@@ -84,34 +92,34 @@ def _targets(found: Findings) -> Iterator[Target]:
     for power in found.power:
         if power.pace == "predicted":
             name = MODE_WORDS[power.mode]
-            yield Target(f"{name}, power", 0, _POWER, power.power_mape)
-            yield Target(f"{name}, GRACT, of 100 points", 0, _POINTS, power.gract_error)
-            yield Target(f"{name}, SMACT, of 100 points", 0, _POINTS, power.smact_error)
+            yield Target(f"{name}, power", 0.0, _POWER, power.power_mape)
+            yield Target(f"{name}, GRACT, of 100 points", 0.0, _POINTS, power.gract_error)
+            yield Target(f"{name}, SMACT, of 100 points", 0.0, _POINTS, power.smact_error)
 
 
 def _of_whole_jobs(found: Findings) -> Iterator[Target]:
     for mode in MODES:
         name, done = MODE_WORDS[mode], finished(found.completions, mode)
-        yield Target(f"{name}, makespan of whole jobs", 0, _MAKESPAN, done.makespan)
-        yield Target(f"{name}, completion times of whole jobs", 0, _COMPLETION, done.completion)
+        yield Target(f"{name}, makespan of whole jobs", 0.0, _MAKESPAN, done.makespan)
+        yield Target(f"{name}, completion times of whole jobs", 0.0, _COMPLETION, done.completion)
     lost = regrets(found.completions, found.profiles, recommended_runs())[RECOMMENDED]
-    yield Target("regret on makespan, mean", 0, _MEAN_REGRET, mean(lost) if lost else None)
+    yield Target("regret on makespan, mean", 0.0, _MEAN_REGRET, mean(lost) if lost else None)
 
 
 def _of_memory(score: MemoryScore) -> Iterator[Target]:
     for row in score.rows:
         name = MODE_WORDS[row.mode]
-        yield Target(f"{name}, memory held", 0, _MEMORY, row.held_mape)
-        yield Target(f"{name}, memory at least", 0, _MEMORY, row.least_mape)
-        yield Target(f"{name}, memory in total", 0, _MEMORY, row.total_mape)
+        yield Target(f"{name}, memory held", 0.0, _MEMORY, row.held_mape)
+        yield Target(f"{name}, memory at least", 0.0, _MEMORY, row.least_mape)
+        yield Target(f"{name}, memory in total", 0.0, _MEMORY, row.total_mape)
     never = score.never_run
-    yield Target("memory of workloads never run", 0, _NEVER_RUN, never.mape if never else None)
+    yield Target("memory of workloads never run", 0.0, _NEVER_RUN, never.mape if never else None)
 
 
 def _of_choices(evaluation: Evaluation) -> Iterator[Target]:
     lost = [panel.regret for panel in choices(evaluation)]
-    yield Target("regret, mean", 0, _MEAN_REGRET, float(np.mean(lost)) if lost else None)
-    yield Target("regret, worst", 0, _WORST_REGRET, max(lost, default=None))
+    yield Target("regret, mean", 0.0, _MEAN_REGRET, float(np.mean(lost)) if lost else None)
+    yield Target("regret, worst", 0.0, _WORST_REGRET, max(lost, default=None))
 
 
 def _mape(runs: list[RunComparison]) -> float | None:

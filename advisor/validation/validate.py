@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import InvalidInput, OutsideInterval
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Predicts
+from advisor.prediction.answer import Interval
 from advisor.validation.comparison import JobComparison, RunComparison, compare
 from advisor.validation.words import percent
 from advisor.workload.profile import Profile
@@ -63,7 +64,8 @@ def check(validation: Validation) -> None:
             the message lists all.
     """
     outside = [
-        f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, not in {_interval_ms(job)} ms"
+        f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, "
+        f"not in {_interval_ms(job.predicted_s)} ms"
         for comparison in validation.comparisons
         for job in comparison.jobs
         if not job.inside
@@ -116,11 +118,18 @@ def cells(comparison: RunComparison, job: JobComparison) -> tuple[str, ...]:
         comparison.run.id,
         sharing_word(comparison),
         job.job,
-        _ms(job.predicted_s.p50),
-        _interval_ms(job),
-        _ms(job.measured_s),
-        percent(job.error),
+        *step_cells(job.predicted_s, job.measured_s),
         "yes" if job.inside else "no",
+    )
+
+
+def step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, ...]:
+    """A predicted step, its interval, the measured one and the error between them."""
+    return (
+        _ms(predicted_s.p50),
+        _interval_ms(predicted_s),
+        _ms(measured_s),
+        percent(predicted_s.p50 / measured_s - 1),
     )
 
 
@@ -166,5 +175,5 @@ def _ms(seconds: float) -> str:
     return f"{1000 * seconds:,.2f}"
 
 
-def _interval_ms(job: JobComparison) -> str:
-    return f"{_ms(job.predicted_s.p05)} to {_ms(job.predicted_s.p95)}"
+def _interval_ms(step_s: Interval) -> str:
+    return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"

@@ -1,10 +1,13 @@
-"""Where a user's own measurements, models and caches go; needs the standard library only."""
+"""Which files lie where: profiles, and a user's own data; needs the standard library only."""
 
 import os
 from pathlib import Path
 from typing import Literal
 
 Kind = Literal["profiles", "models", "calibrations"]
+
+# What the data of a GPU say, beside its profiles; see `advisor.validation.figures`.
+EVALUATION = "evaluation.json"
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -22,6 +25,11 @@ def shown(path: Path) -> str:
         if path.is_relative_to(folder := beside_package(kind)):
             return f"the shipped {kind}, {path.relative_to(folder)}"
     return f"the bundled {path.name}" if path.is_relative_to(_PACKAGE) else str(path)
+
+
+def profile_files(folder: Path) -> list[Path]:
+    """The files of profiles in `folder`, which holds those of one GPU; none where there is none."""
+    return [path for path in sorted(folder.glob("*.json")) if path.name != EVALUATION]
 
 
 def user_folder(kind: Kind) -> Path:

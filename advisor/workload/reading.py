@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
 from advisor.workload.files import parse_json, read_bytes
-from advisor.workload.folders import shown
+from advisor.workload.folders import EVALUATION, shown
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -65,6 +65,10 @@ def read_profile(path: Path) -> Profile:
     Raises:
         InvalidInput: There is none, or it cannot be true.
     """
+    if path.name == EVALUATION:
+        raise InvalidInput(
+            f"{shown(path)}: it tells of the profiles beside it and is none. Leave it out."
+        )
     return parse_record(Profile, read_bytes(path), shown(path))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
+from advisor.workload.folders import EVALUATION
 from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
 # For pydantic, which is absent where measuring runs: a misspelt key, a NaN, and true or "3" for a
@@ -65,6 +66,10 @@ class Workload:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise InvalidInput(f"{self.name!r} names no workload: letters, digits and ._+- only")
+        if f"{self.name}.json" == EVALUATION:
+            raise InvalidInput(
+                f"{EVALUATION} lies beside profiles and is none: choose another name"
+            )
         for field, allowed in (("precision", Precision), ("execution", Execution)):
             if (given := getattr(self, field)) not in get_args(allowed):
                 known = ", ".join(get_args(allowed))

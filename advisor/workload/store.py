@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.calibration import Calibration
-from advisor.workload.folders import Kind, beside_package, shown, user_folder
+from advisor.workload.folders import Kind, beside_package, profile_files, shown, user_folder
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_calibration, read_profile, read_runs
 from advisor.workload.run import Run
@@ -40,16 +40,14 @@ def _folders(gpu: str, given: Path | None) -> list[Path]:
 
 def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
     """Every profile measured on `gpu`, by name; a user's own one comes before a shipped one."""
-    return {
-        path.stem: path for folder in _folders(gpu, given) for path in sorted(folder.glob("*.json"))
-    }
+    return {path.stem: path for folder in _folders(gpu, given) for path in profile_files(folder)}
 
 
 def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
     """Every GPU on which a profile was measured."""
     folders = (shipped_folder("profiles", given), user_folder("profiles"))
     return tuple(
-        sorted({path.parent.name for folder in folders for path in folder.glob("*/*.json")})
+        sorted({of.name for folder in folders for of in folder.glob("*") if profile_files(of)})
     )
 
 

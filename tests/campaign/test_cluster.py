@@ -40,6 +40,7 @@ def cluster():
         assert not list(nodes.folder.glob("advisor-*"))
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cluster):
     shared = campaign(PLAN)
     process = shared.start("--ray", cluster.address)

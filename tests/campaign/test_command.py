@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from advisor.campaign.command import run
 from advisor.workload.reading import read_profile
-from tests.campaign.plans import PLAN
+from tests.campaign.plans import PLAN, written
 from tests.collocation.test_command import HIDE
+from tests.refusals import refused
 
 LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
 CONTROL = """
@@ -100,6 +102,7 @@ def test_what_has_no_profile_is_profiled_first_and_once(campaign):
     assert "profile of" not in shared.finish()[1]
 
 
+@pytest.mark.exhaustive
 def test_a_runner_that_is_killed_is_replaced_and_its_run_is_done_again(campaign):
     shared = campaign(PLAN.replace("settle_s = 0.1", "settle_s = 3"))
     process = shared.start()
@@ -123,7 +126,9 @@ def test_a_run_that_cannot_be_done_is_given_up_and_written_down(campaign):
     assert shared.runs() == []
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)]
+)
 def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
     shared = campaign(LONG)
     process = shared.start()
@@ -134,6 +139,7 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
 def test_an_inner_process_that_is_killed_takes_its_runners_with_it(campaign):
     shared = campaign(LONG)
     process = shared.start()
@@ -158,8 +164,10 @@ def test_an_inner_process_that_is_killed_takes_its_runners_with_it(campaign):
         (("--cores", "x"), "write cores as"),
     ],
 )
-def test_words_that_cannot_be_meant_are_wrong_use(campaign, words, said):
-    code, told = campaign(PLAN).finish(*words)
+def test_words_that_cannot_be_meant_are_wrong_use(tmp_path, words, said, capsys):
+    files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
+    asked = [written(tmp_path, PLAN), *files, "--devices", "cpu,cpu", *words]
+    code, told = refused(run, asked, capsys)
     assert code == 2
     assert said in told
 

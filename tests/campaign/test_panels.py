@@ -177,6 +177,7 @@ def test_a_workload_is_read_back_as_it_was(tmp_path):
     assert plan.workloads == tuple(each.workload for each in PAIR)
 
 
+@pytest.mark.exhaustive
 def test_from_the_panel_to_its_winners_with_toys_on_two_runners(campaign, tmp_path):
     jobs = ["mlp-toy-bs32", "mlp-toy-bs64"]
     runs = draw_panels.run_text("panel-00-naive", "naive", jobs)

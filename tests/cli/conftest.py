@@ -9,10 +9,12 @@ import pytest
 from advisor.cli import main
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.distilling import distilled
-from advisor.prediction.fit import fit
 from advisor.prediction.model import model_text
 from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
+from tests.fitted import fit, folds_fitted_once
+
+__all__ = ["folds_fitted_once"]
 
 GPU = "h200-141gb"
 PROFILES = {

@@ -94,9 +94,9 @@ class Command(Started):
     """
 
     def __init__(self, folder, *plans, gpu="cpu"):
-        file, self.out = Path(folder) / "plans.json", Path(folder) / "runs.jsonl"
-        file.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
-        words = ("-m", "advisor.collocation", file, "--out", self.out, "--device", "cpu")
+        self.plans, self.out = Path(folder) / "plans.json", Path(folder) / "runs.jsonl"
+        self.plans.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
+        words = ("-m", "advisor.collocation", self.plans, "--out", self.out, "--device", "cpu")
         super().__init__(folder, *words)
 
     def runs(self):

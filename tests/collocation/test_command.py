@@ -6,8 +6,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from advisor.collocation.campaign import main
 from advisor.workload.reading import read_runs
 from tests.collocation.real_command import Command
+from tests.refusals import refused
 
 ABSENT = ("pydantic", "typer", "rich", "pandas", "sklearn", "numba", "streamlit", "ortools")
 HIDE = f"""
@@ -90,7 +92,11 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     shared.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [
+    signal.SIGINT,
+    pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive),
+    pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive),
+])  # fmt: skip
 def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
     shared = command(mix("pair"))
     process = shared.start(*LONG)
@@ -101,6 +107,7 @@ def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
 def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(command):
     shared = command(mix("pair"))
     process = shared.start(*LONG)
@@ -117,6 +124,11 @@ def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(com
     shared.assert_nothing_is_left()
 
 
+def refused_here(shared, words, capsys):
+    """Of what `shared` would run; nothing is started."""
+    return refused(main, [shared.plans, "--out", shared.out, "--device", "cpu", *words], capsys)
+
+
 def test_plans_for_a_gpu_are_not_run_on_a_cpu(command):
     code, said = command(mix("a"), gpu="h200-141gb").finish()
     assert code == 2
@@ -124,20 +136,20 @@ def test_plans_for_a_gpu_are_not_run_on_a_cpu(command):
     assert "this device is cpu" in said
 
 
-def test_a_cpu_is_not_shared_by_mps(command):
-    code, said = command(mix("a", "mps")).finish()
+def test_a_cpu_is_not_shared_by_mps(command, capsys):
+    code, said = refused_here(command(mix("a", "mps")), (), capsys)
     assert code == 2
     assert "plans[0]: a CPU is not shared by MPS" in said
 
 
 @pytest.mark.parametrize("words", [("--windows", "0"), ("--window", "nan"), ("--cores", "x")])
-def test_numbers_that_cannot_be_meant_are_wrong_use(command, words):
-    assert command(mix("a")).finish(*words)[0] == 2
+def test_numbers_that_cannot_be_meant_are_wrong_use(command, words, capsys):
+    assert refused_here(command(mix("a")), words, capsys)[0] == 2
 
 
-def test_runs_are_not_added_to_a_file_of_something_else(command):
+def test_runs_are_not_added_to_a_file_of_something_else(command, capsys):
     wrong = command(mix("a"))
     wrong.out.write_text(json.dumps({"id": "x"}) + "\nno json\n")
-    code, said = wrong.finish("--resume")
+    code, said = refused_here(wrong, ("--resume",), capsys)
     assert code == 2
     assert "runs.jsonl:2" in said

@@ -78,6 +78,7 @@ def test_serially_and_in_phases_jobs_come_one_after_another_and_pauses_count(com
     assert [tenant.workload.name for tenant in read_runs(shared.out)[1].tenants] == TOYS
 
 
+@pytest.mark.exhaustive
 def test_a_tenant_killed_before_its_last_step_is_an_outcome_and_the_other_ends(command):
     shared = command(whole("pair", "naive", [5000, 5000]))
     process = shared.start("--settle", "2")
@@ -94,6 +95,7 @@ def test_a_tenant_killed_before_its_last_step_is_an_outcome_and_the_other_ends(c
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_jobs_in_the_middle_and_nothing_of_them_stays(command):
     shared = command(whole("pair", "naive", [10**9, 10**9]))
     process = shared.start(*SHORT)
@@ -104,6 +106,7 @@ def test_an_interrupt_ends_jobs_in_the_middle_and_nothing_of_them_stays(command)
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
 def test_what_is_done_is_not_done_again(command):
     shared = command(whole("alone", "serial", [20]))
     assert shared.finish(*SHORT)[0] == 0

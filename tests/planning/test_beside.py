@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
@@ -40,7 +40,6 @@ def test_jobs_are_added_until_those_that_run_would_feel_it():
     )
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=2),
     st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=4),

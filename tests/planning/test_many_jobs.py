@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
@@ -34,7 +34,6 @@ def planned(jobs, limit_s=1.0, **terms):
     return spread(jobs, NO_MIG, StandIn(), Terms(limit_s=limit_s, **terms))
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=7),
     st.integers(1, 3),

@@ -8,7 +8,6 @@ from advisor.planning.limits import limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.ranking import ranked
 from advisor.planning.search import GRIDS, MOST_COMBINED, best_limits, kept
-from advisor.prediction.distilling import distilled
 from advisor.prediction.model import load_model
 from advisor.prediction.pace import step_intervals
 from advisor.prediction.predictor import Predictor
@@ -16,6 +15,7 @@ from advisor.prediction.rehearsal import limit_shares
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import shelf, synthetic
+from tests.fitted import distilled
 from tests.planning.stand_in import StandIn
 
 H200 = gpu(shelf.GPU)

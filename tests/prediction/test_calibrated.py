@@ -6,12 +6,12 @@ import pytest
 
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.calibrated import on_machine
-from advisor.prediction.fit import fit
 from advisor.prediction.host import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial
 from tests import shelf, synthetic
 from tests.calibration.recorded import calibration
+from tests.fitted import fit
 
 HOST_BOUND = replace(synthetic.profile(host_s=0.02, gpu_s=0.004), host_check_s=1e-3)
 GPU_BOUND = replace(

@@ -3,7 +3,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
@@ -91,7 +91,6 @@ def test_what_is_learnt_hardly_moves_with_a_rounding_error(jobs):
     raised=st.floats(0, 99),
     job=st.integers(0, 2),
 )
-@settings(max_examples=60)
 def test_a_job_whose_limit_is_raised_while_its_mates_keep_theirs_never_slows(
     model, jobs, limits, raised, job
 ):

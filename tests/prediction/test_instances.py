@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
@@ -39,7 +39,6 @@ def steps(profiles, text):
     return [each.p50 for each in found]
 
 
-@settings(max_examples=25)
 @given(JOBS, JOBS, st.sampled_from(["naive", "mps", "mps=50,50", "mps=100,30"]))
 def test_no_job_gains_from_a_mate_on_its_instance(one, other, how):
     together = steps([one, other], f"mig=3g.71gb[1,2]/{how}")
@@ -49,7 +48,6 @@ def test_no_job_gains_from_a_mate_on_its_instance(one, other, how):
         assert alone_s >= job.step_s
 
 
-@settings(max_examples=25)
 @given(st.lists(JOBS, min_size=3, max_size=3), st.sampled_from(["naive", "mps"]))
 def test_jobs_on_other_instances_change_nothing(profiles, how):
     both = steps(profiles, f"mig=4g.71gb[1]+3g.71gb[2,3]/{how}")
@@ -57,7 +55,6 @@ def test_jobs_on_other_instances_change_nothing(profiles, how):
     assert both[1:] == steps(profiles[1:], f"mig=3g.71gb[1,2]/{how}")
 
 
-@settings(max_examples=25)
 @given(JOBS, JOBS, st.sampled_from(["naive", "mps"]))
 def test_the_order_in_which_jobs_are_named_says_little(one, other, how):
     forth = steps([one, other], f"mig=3g.71gb[1,2]/{how}")

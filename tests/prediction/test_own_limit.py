@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.gpu.catalogue import gpu
@@ -47,7 +47,6 @@ def never_slows(model, profiles, limits, job, raised):
     limits=st.lists(LIMITS, min_size=4, max_size=4),
     raised=LIMITS,
 )
-@settings(max_examples=40)
 def test_raising_a_jobs_own_limit_never_slows_it(model, jobs, limits, raised):
     own, *mates = limits[: len(jobs)]
     low, high = sorted((own, raised))
@@ -55,7 +54,6 @@ def test_raising_a_jobs_own_limit_never_slows_it(model, jobs, limits, raised):
 
 
 @given(degree=st.integers(2, 3), same=LIMITS, raised=LIMITS, job=st.integers(0, 1))
-@settings(max_examples=30)
 def test_nor_where_all_limits_were_the_same_or_come_to_be(model, degree, same, raised, job):
     low, high = sorted((same, raised))
     limits = [low if at == job else same for at in range(degree)]
@@ -63,7 +61,6 @@ def test_nor_where_all_limits_were_the_same_or_come_to_be(model, degree, same, r
 
 
 @given(limits=st.lists(LIMITS, min_size=3, max_size=3), raised=LIMITS)
-@settings(max_examples=20)
 def test_nor_without_a_distilled_predictor(undistilled, limits, raised):
     own, *mates = limits
     low, high = sorted((own, raised))
@@ -71,7 +68,6 @@ def test_nor_without_a_distilled_predictor(undistilled, limits, raised):
 
 
 @given(profile=st.sampled_from(PROFILES), limit=LIMITS, raised=LIMITS)
-@settings(max_examples=40)
 def test_nor_once_its_mates_have_left(model, profile, limit, raised):
     low, high = sorted((limit, raised))
     assert never_slows(model, [profile], [low], 0, high)

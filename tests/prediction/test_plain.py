@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
 from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.fit import fit
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.observation import shared_runs
 from advisor.prediction.plain import Plain, columns, seen_by_driver
@@ -21,6 +20,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic
+from tests.fitted import fit
 
 H200 = gpu("h200-141gb")
 TRUTH = 1.3  # how much slower than the capacity model says these made-up runs are

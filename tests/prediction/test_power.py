@@ -10,13 +10,13 @@ from advisor.gpu.catalogue import gpu
 from advisor.prediction import activity
 from advisor.prediction.answer import Interval
 from advisor.prediction.energy import drawn_in_turn, drawn_together, with_energy
-from advisor.prediction.fit import fit
 from advisor.prediction.model import load_model, mode_of, model_text
 from advisor.prediction.power import Law, Power
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import load_profiles, load_runs
 from tests import synthetic
+from tests.fitted import fit
 
 H200 = gpu("h200-141gb")
 AWAKE_W = 116.0

@@ -86,7 +86,7 @@ def test_switching_between_processes_costs_both_of_them():
     assert dear == pytest.approx([15e-3] * 2, rel=0.05)
 
 
-@settings(max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(scripts(), st.sampled_from([(1.0, 1.0), (0.5, 1.0), (0.5, 0.6)]), st.sampled_from([0, 0.1]))
 def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded):
     limits, exponents = [[value] * len(tenants) for value in limit]
@@ -97,7 +97,7 @@ def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded)
     assert (plain / fast).sum() == pytest.approx(len(tenants), rel=0.06)
 
 
-@settings(max_examples=25, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(scripts(), st.sampled_from([0, 50]))
 def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switch):
     slicing = TimeSlicing(slice_s=200 * TICK_S, patience_s=0.0, switch_s=switch * TICK_S)
@@ -106,7 +106,7 @@ def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switc
     assert fast == pytest.approx(np.array(plain) * TICK_S, rel=0.15)
 
 
-@settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(scripts())
 def test_nobody_gets_faster_by_sharing_and_the_gpu_never_does_more_than_one_second_a_second(
     tenants,
@@ -118,7 +118,7 @@ def test_nobody_gets_faster_by_sharing_and_the_gpu_never_does_more_than_one_seco
     assert sum(np.array(work) / shared) <= 1.03
 
 
-@settings(max_examples=40, derandomize=True, phases=[Phase.explicit, Phase.generate])
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(scripts(most=3))
 def test_equal_jobs_slow_down_equally(tenants):
     one = tenants[0]

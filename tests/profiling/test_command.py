@@ -8,8 +8,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from advisor.profiling.batch import run
 from advisor.workload.reading import read_profile
 from tests.collocation.test_command import HIDE
+from tests.refusals import refused
 
 QUICK = ("--device", "cpu", "--no-probe")
 
@@ -79,7 +81,9 @@ def test_a_profile_goes_to_the_users_own_folder_unless_told_otherwise(tmp_path, 
     assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)]
+)
 def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
     how, tmp_path, temporary
 ):
@@ -103,7 +107,6 @@ def test_a_batch_that_would_pass_the_deadline_is_not_begun(tmp_path, temporary):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("mlp-toy-bs0",), "no workload is called 'mlp-toy-bs0'. Near: mlp-toy-bs"),
         ((), "name a workload"),
         (("mlp-toy-bs2", "--batch", "4"), "--batch describes a model of timm"),
         (("--timm", "resnet18"), "also needs --resolution and --classes and --batch"),
@@ -114,10 +117,17 @@ def test_a_batch_that_would_pass_the_deadline_is_not_begun(tmp_path, temporary):
         (("--timm", "resnet18", "--resolution", "0", "--classes", "2", "--batch", "2"), "at least"),
     ],
 )
-def test_wrong_use_exits_with_2_and_says_what_to_do(words, says, tmp_path, temporary):
-    code, said = finish(tmp_path, temporary, *words, *QUICK)
+def test_wrong_use_exits_with_2_and_says_what_to_do(words, says, tmp_path, capsys):
+    code, said = refused(run, [*words, *QUICK, "--out", tmp_path], capsys)
     assert code == 2
     assert says in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_nobody_knows_ends_the_command_with_2_and_near_ones(tmp_path, temporary):
+    code, said = finish(tmp_path, temporary, "mlp-toy-bs0", *QUICK)
+    assert code == 2
+    assert "no workload is called 'mlp-toy-bs0'. Near: mlp-toy-bs" in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 import simpy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.simulation.loop import Task, run
@@ -79,7 +79,6 @@ def slowed(table):
     return pace_of
 
 
-@settings(max_examples=300)
 @given(
     tasks,
     st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),

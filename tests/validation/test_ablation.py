@@ -3,10 +3,10 @@ from dataclasses import replace
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.observation import Playback
 from advisor.validation.ablation import HEADINGS, ablation_rows, ablations
 from advisor.validation.selection import select
+from tests.fitted import fit
 from tests.validation import campaign
 from tests.validation.test_profiling_time import took
 

@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.sharing import parse_sharing
 from advisor.validation.baselines import (
     UNFITTED,
@@ -16,6 +15,7 @@ from advisor.validation.evaluate import evaluate
 from advisor.validation.regret import regret_document
 from advisor.validation.scoreboard import scoreboard
 from tests import synthetic
+from tests.fitted import fit
 from tests.validation.campaign import PROFILES, advised_campaign, campaign
 
 H200 = "h200-141gb"

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from types import SimpleNamespace
 
 from advisor.validation.campaign_pace import section, sittings
 from tests import synthetic
@@ -32,9 +31,9 @@ def test_a_campaign_that_was_started_again_later_did_not_work_in_between():
 def test_what_is_no_campaign_or_too_short_has_no_pace():
     others = "python -m advisor.collocation plans.json --device 0"
     assert sittings([*ran(others, 0, 60), *ran(ONE, 0), *ran(FOUR, 0, 10, 20)]) == ()
-    assert section(SimpleNamespace(runs=ran(others, 0, 60))) == ""
+    assert section(sittings(ran(others, 0, 60))) == ""
 
 
 def test_the_report_names_the_command():
-    text = section(SimpleNamespace(runs=ran(ONE, 0, 30, 60)))
+    text = section(sittings(ran(ONE, 0, 30, 60)))
     assert f"| `{ONE}` | 1 | 3 | 1.0 | 2.0 | 2.0 |" in text

@@ -1,12 +1,10 @@
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from advisor.errors import InvalidInput
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.observation import shared_runs
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.rehearsal import rehearse
@@ -15,12 +13,12 @@ from advisor.validation.completion import Unseen, compared_completions, panels
 from advisor.validation.completion_score import (
     RECOMMENDED,
     SIMULATED,
-    finish_rows,
     finished,
     recommended_runs,
     regrets,
-    section,
+    whole_jobs,
 )
+from advisor.validation.completion_section import finish_rows, section
 from advisor.validation.selection import of_pace
 from advisor.validation.validate import compared as compared_by_pace
 from advisor.workload.completion import Completion
@@ -28,6 +26,7 @@ from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
 from tests import synthetic
+from tests.fitted import fit
 from tests.planning.stand_in import StandIn
 from tests.validation.campaign import PROFILES as MANY
 from tests.validation.campaign import campaign
@@ -47,8 +46,8 @@ def compared(*runs):
     return compared_completions(runs, PROFILES, StandIn())
 
 
-def found(*runs):
-    return SimpleNamespace(completions=compared(*runs), unseen_completions=(), profiles=PROFILES)
+def found(folder, *runs):
+    return whole_jobs(compared(*runs), (), PROFILES, folder)
 
 
 def test_a_mate_that_leaves_is_simulated_as_it_was_by_hand():
@@ -70,8 +69,8 @@ def test_errors_are_shares_of_what_was_measured():
     assert rows.inside == 0.5
 
 
-def test_each_way_of_sharing_is_a_line_of_its_own():
-    rows = finish_rows(compared(*PANEL, whole("limited", "mps=50,50", (3.0, 5.0))))
+def test_each_way_of_sharing_is_a_line_of_its_own(tmp_path):
+    rows = finish_rows(found(tmp_path, *PANEL, whole("limited", "mps=50,50", (3.0, 5.0))))
     assert [row[0] for row in rows] == [
         "one after another", "naive", "MPS", "MPS limits", "in phases"
     ]  # fmt: skip
@@ -98,7 +97,7 @@ def test_what_was_written_down_beforehand_is_found_by_its_run(tmp_path):
 
 
 def test_the_section_says_what_pauses_took_and_what_choices_gave_away(tmp_path):
-    text = section(found(*PANEL), tmp_path)
+    text = section(found(tmp_path, *PANEL))
     assert "| naive | 1 | 2 | 0.0 % | 0.0 % | 0.0 % |" in text
     assert "MPS was started or stopped 1 times, which took 0.25 s" in text
     assert "the simulator takes 0.16 s" in text
@@ -108,14 +107,14 @@ def test_the_section_says_what_pauses_took_and_what_choices_gave_away(tmp_path):
 
 def test_mixes_of_which_no_plan_is_chosen_are_scored_by_themselves(tmp_path):
     mix = whole("mix-naive", "naive", (2.0, 4.0), pair=(SHORT, SHORT))
-    text = section(found(*PANEL, mix), tmp_path)
+    text = section(found(tmp_path, *PANEL, mix))
     said = "In the 1 runs that are of no such set, makespan and completion times are off by: naive "
     assert said + "25.0 % and 12.5 %." in text
-    assert "of no such set" not in section(found(*PANEL), tmp_path)
+    assert "of no such set" not in section(found(tmp_path, *PANEL))
 
 
 def test_nothing_is_said_where_no_whole_jobs_ran(tmp_path):
-    assert section(found(), tmp_path) == ""
+    assert section(found(tmp_path)) == ""
     lost = regrets((), PROFILES)
     assert not any(lost.values())
 
@@ -192,9 +191,7 @@ def test_the_section_says_how_much_of_the_error_waits_for_hosts(tmp_path):
     run = whole("set-naive", "naive", (3.0, 5.0), pair=(SHORT, waits))
     slow = replace(run, tenants=tuple(replace(t, host_check_s=2e-3) for t in run.tenants))
     runs = compared_completions([slow], known, StandIn())
-    text = section(
-        SimpleNamespace(completions=runs, unseen_completions=(), profiles=known), tmp_path
-    )
+    text = section(whole_jobs(runs, (), known, tmp_path))
     busy, idle = (f"{100 * abs(error):.1f} %" for error in runs[0].errors)
     assert (
         f"fill the GPU alone ended {busy} off in the mean, those that wait for their hosts {idle}"

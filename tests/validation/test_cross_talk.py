@@ -1,5 +1,4 @@
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -51,7 +50,6 @@ def test_a_run_of_another_purpose_is_no_control():
 
 
 def test_the_report_has_the_section_once_there_are_controls():
-    assert section(SimpleNamespace(runs=[], profiles=PROFILES)) == ""
-    runs = twins(BOUND * 2, "gpu-1", 1.53)
-    text = section(SimpleNamespace(runs=runs, profiles=PROFILES))
+    assert section(()) == ""
+    text = section(cross_talk(twins(BOUND * 2, "gpu-1", 1.53), PROFILES))
     assert "| GPU-bound | naive | 2 | 2.0 % | 2.0 % | 2.0 % | - |" in text

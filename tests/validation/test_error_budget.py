@@ -16,7 +16,8 @@ from advisor.validation.error_budget import (
     budget_of,
 )
 from advisor.validation.evaluate import Evaluation
-from advisor.validation.shortfall import section
+from advisor.validation.shortfall import budgets_of, section
+from advisor.validation.targets import targets
 from tests import synthetic
 
 FAMILIES = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "gpt2-small-finetune-bs2")
@@ -156,7 +157,7 @@ def test_nothing_is_said_of_a_mode_without_runs_or_without_error():
     found = _evaluation([BUSY] * 2, [0.0, 0.0])
     assert budget_of(found, "mps") is None
     assert budget_of(found, "naive") is None
-    assert section(SimpleNamespace(evaluation=found)) == ""
+    assert section(budgets_of(found), ()) == ""
 
 
 def test_the_report_names_what_was_missed_and_what_would_be_needed():
@@ -167,7 +168,7 @@ def test_the_report_names_what_was_missed_and_what_would_be_needed():
         completions=(),
         profiles={},
     )
-    text = section(found)
+    text = section(budgets_of(found.evaluation), targets(found))
     assert "| host sets the pace | 9" in text
     assert "**MPS**: missed: 3 to 8 jobs, MAPE" in text
     assert "The largest part: host sets the pace. Needed would be the pace of each core" in text

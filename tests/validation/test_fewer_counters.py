@@ -2,16 +2,17 @@ import numpy as np
 import pytest
 
 from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
 from advisor.prediction.plain import seen_by_driver
 from advisor.validation.evaluate import evaluate
 from advisor.validation.fewer_counters import (
     fewer_rows,
     mean_width,
+    seen,
     seen_by_driver_alone,
     widening,
 )
 from advisor.validation.selection import select
+from tests.fitted import fit
 from tests.validation import campaign
 
 H200 = gpu("h200-141gb")
@@ -57,17 +58,18 @@ def test_a_family_is_predicted_by_what_never_saw_a_run_with_it(bare):
 
 def test_both_profiles_have_a_line_a_mode_and_words_say_why(runs, bare):
     whole = evaluate(PROFILES, runs, H200).runs
-    rows = fewer_rows(whole, bare)
+    both = seen(whole, bare)
+    rows = fewer_rows(both)
     assert [row[:2] for row in rows] == [
         (mode, profile)
         for mode in ("naive", "MPS", "MPS limits")
         for profile in ("whole", "nvidia-smi alone")
     ]
-    said = widening(whole, bare)
+    said = widening(both)
     assert len(said) == 3
     assert "how many SMs" in said[1]
-    assert fewer_rows(whole, ()) == rows[::2]
-    assert widening(whole, ()) == []
+    assert fewer_rows(seen(whole, ())) == rows[::2]
+    assert widening(seen(whole, ())) == []
 
 
 def test_the_width_of_an_interval_is_a_share_of_the_predicted_step(bare):

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from advisor.validation.profiling_time import median_seconds, profiling_time_text
+from advisor.validation.profiling_time import median_seconds, profiling_time, profiling_time_text
 from advisor.workload.profile import PartSeconds
 from tests import synthetic
 
@@ -17,19 +17,19 @@ def profiles(*parts):
 
 
 def test_profiles_older_than_the_record_say_nothing_of_time():
-    assert profiling_time_text(profiles(None, None)) == ""
+    assert profiling_time(profiles(None, None)) is None
     assert median_seconds(profiles(None), ["trace_s"]) is None
 
 
 def test_what_the_probe_takes_is_said_of_those_profiles_that_have_one():
-    said = profiling_time_text(profiles(took(4.0, 5.0), took(None, None), None))
+    said = profiling_time_text(profiling_time(profiles(took(4.0, 5.0), took(None, None), None)))
     assert "2 profiles recorded" in said
     assert "13.5 s in all" in said
     assert "The MPS probe takes 50.0 % of a profile's time" in said
 
 
 def test_without_a_probe_nothing_is_said_of_one():
-    assert "probe" not in profiling_time_text(profiles(took(None, None)))
+    assert "probe" not in profiling_time_text(profiling_time(profiles(took(None, None))))
 
 
 def test_parts_are_summed_in_each_profile_that_recorded_all_of_them():

@@ -1,10 +1,9 @@
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from advisor.validation.panels import panels
-from advisor.validation.recommended import followed, section
+from advisor.validation.recommended import followed, recommended, section
 from tests.validation.test_panels import PAIR, evaluation, ran
 
 NAMES = [each.name for each in PAIR]
@@ -32,10 +31,10 @@ def test_a_recommendation_that_nobody_ran_or_of_other_jobs_is_not_judged():
 
 
 def test_the_report_says_whose_recommendations_they_were(tmp_path):
-    found, file = SimpleNamespace(evaluation=evaluation(*ADVICE)), tmp_path / "recommended.json"
-    assert section(found, file) == ""
+    found, file = evaluation(*ADVICE), tmp_path / "recommended.json"
+    assert section(recommended(found, file)) == ""
     file.write_text(json.dumps(said("mps", 1.5)))
-    text = section(found, file)
+    text = section(recommended(found, file))
     assert "`0123456789ab`" in text
     assert "1 of its recommendations were run: they give away 0.0 %" in text
     assert "off by 10.0 %" in text
@@ -44,4 +43,4 @@ def test_the_report_says_whose_recommendations_they_were(tmp_path):
 def test_nothing_is_said_of_another_gpus_recommendations(tmp_path):
     file = tmp_path / "recommended.json"
     file.write_text(json.dumps(said("mps") | {"gpu": "a100-40gb"}))
-    assert section(SimpleNamespace(evaluation=evaluation(*ADVICE)), file) == ""
+    assert recommended(evaluation(*ADVICE), file) is None

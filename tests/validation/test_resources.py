@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 from advisor.validation.memory_risk import Bin, RiskRow
 from advisor.validation.memory_score import MemoryRow, MemoryScore, NeverRun
 from advisor.validation.power_score import PowerRow
@@ -18,12 +16,12 @@ TRIED = RiskRow(
 
 def told(**parts):
     score = MemoryScore(**{"gpu": "h200-141gb", "rows": (), "risks": (), "never_run": None} | parts)
-    return memory(SimpleNamespace(memory=score))
+    return memory(score)
 
 
 def test_nothing_is_said_of_memory_or_power_that_nobody_measured():
     assert told() == ""
-    assert power(SimpleNamespace(power=())) == ""
+    assert power(()) == ""
 
 
 def test_memory_is_told_by_process_and_in_total():
@@ -47,5 +45,5 @@ def test_activity_is_told_in_points_beside_its_noise():
         gract_error=0.008, smact_error=None, power_noise=0.03, gract_noise=0.013,
         smact_noise=None,
     )  # fmt: skip
-    text = power(SimpleNamespace(power=(row,)))
+    text = power((row,))
     assert "| MPS | predicted | 3 | 4.0 % | 90.0 % | 3.0 % | 0.8 | 1.3 | - | - |" in text

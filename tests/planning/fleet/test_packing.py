@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import combinations_with_replacement, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.planning.fleet.bounds import bound
@@ -53,7 +53,6 @@ def solved(problem, columns, limit_s=0.5):
     return packed(columns, problem, limit_s, dealt(alone, problem.gpus))
 
 
-@settings(max_examples=60, deadline=None)
 @given(puzzles())
 def test_no_plan_is_better_than_the_one_found(puzzle):
     problem, columns = puzzle
@@ -63,7 +62,6 @@ def test_no_plan_is_better_than_the_one_found(puzzle):
     assert found.bound <= least * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(puzzles(), st.sampled_from([1e-3, 0.5]))
 def test_each_job_runs_once_and_no_gpu_more_is_taken_than_given(puzzle, limit_s):
     problem, columns = puzzle
@@ -96,7 +94,6 @@ def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
     assert found.cost <= problem.cost(dealt(columns[:jobs], 3))
 
 
-@settings(max_examples=100, deadline=None)
 @given(puzzles())
 def test_no_plan_falls_below_the_bound_that_looks_at_none(puzzle):
     problem, columns = puzzle

@@ -46,7 +46,7 @@ def proposals(jobs, question):
     yield from solver.in_phases(everyone, 5)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(job_sets, st.sampled_from(["a30-24gb", "a100-40gb", "l40s-48gb"]),
        st.sampled_from(OBJECTIVES), st.booleans())  # fmt: skip
 def test_what_is_proposed_breaks_no_rule_and_fits_the_hardware(jobs, key, objective, root):

@@ -1,0 +1,103 @@
+"""Models fitted before, by another test, process or session: a fit takes seconds.
+
+Nothing old is taken for new: a model is found by what it was fitted to, by every source that
+fitting imports, by the versions of what it computes with and by the processor that this was told
+to compute for. Tests of fitting call `fit` itself.
+"""
+
+import os
+import sys
+from fcntl import LOCK_EX, flock
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from time import time
+
+import pytest
+
+from advisor.prediction import distilling
+from advisor.prediction import fit as fitting
+from advisor.prediction.model import load_model, model_text
+from advisor.validation.folds import Folds
+from advisor.workload.writing import profile_text, run_line, write_whole
+
+_ROOT = Path(__file__).resolve().parents[1]
+_FOLDER = _ROOT / ".pytest_cache" / "fitted"
+SOURCES = ("errors.py", "gpu", "prediction", "running", "sharing", "validation/folds.py",
+            "workload")  # fmt: skip
+_LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
+
+_KEPT_S = 7 * 24 * 3600
+
+_known = {}
+
+
+def fit(profiles, runs, gpu):
+    """As `advisor.prediction.fit.fit`, made once."""
+    runs = tuple(runs)
+    given = ("fit", gpu.key, *_profiles(profiles.values()), *map(run_line, runs))
+    return _once(given, lambda: fitting.fit(profiles, runs, gpu))
+
+
+def distilled(model, profiles, gpu, lessons):
+    """As `advisor.prediction.distilling.distilled`, made once."""
+    given = ("distilled", gpu.key, model_text(model), *_profiles(profiles), str(lessons))
+    return _once(given, lambda: distilling.distilled(model, profiles, gpu, lessons=lessons))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folds_fitted_once():
+    """Wherever this is imported, evaluation in this process asks for no model twice."""
+
+    def model_without(folds, family):
+        runs = map(run_line, folds.runs)
+        given = ("without", family, folds.gpu.key, *_profiles(folds.profiles.values()), *runs)
+        return _once(given, lambda: fitted_anew(folds, family))
+
+    fitted_anew = Folds.model_without
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Folds, "model_without", model_without)
+        yield
+
+
+def _once(given, make):
+    key = sha256("\n".join((_sources(), *given)).encode()).hexdigest()
+    if key not in _known:
+        _known[key] = _kept(_FOLDER / f"{key}.json", make)
+    return _known[key]
+
+
+def _kept(path, make):
+    """What lies in `path`, where `make` puts it the first time; who comes meanwhile waits."""
+    _FOLDER.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not path.is_file():
+            _forget()
+            write_whole(path, model_text(make()))
+    return load_model(path)
+
+
+def _forget():
+    """Remove what was fitted by sources of long ago."""
+    for path in _FOLDER.iterdir():
+        if path.stat().st_mtime < time() - _KEPT_S:
+            path.unlink(missing_ok=True)
+
+
+def _profiles(profiles):
+    return map(profile_text, profiles)
+
+
+@cache
+def _sources():
+    """What fitting is made of, as one digest."""
+    found = sha256(f"{sys.version} {os.environ.get('OPENBLAS_CORETYPE')}".encode())
+    for name in _LIBRARIES:
+        found.update(f"{name} {version(name)}\n".encode())
+    package = _ROOT / "advisor"
+    paths = [path for name in SOURCES for path in (package / name, *(package / name).rglob("*"))]
+    for path in sorted(path for path in paths if path.suffix in {".py", ".json"}):
+        found.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
+    return found.hexdigest()

@@ -1,0 +1,3 @@
+from tests.fitted import folds_fitted_once
+
+__all__ = ["folds_fitted_once"]
