@@ -23,7 +23,7 @@ class FittedTable(Table):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = len(self.columns) + 1 if self.box else 0
-        between = sum(self.padding[1::2]) * len(self.columns) + lines
+        between = sum(self.padding[1::2]) * (len(self.columns) - (not self.pad_edge)) + lines
         sizes = [_size(each, console, options) for each in self.columns]
         left = options.max_width - between - sum(each.minimum for each in sizes)
         if left >= 0:
