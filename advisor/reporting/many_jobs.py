@@ -75,7 +75,7 @@ def search_line(found: Spread) -> str:
     """How good the plan is, in one line of numbers."""
     search = found.found
     looked = f"{search.groups} groups of jobs compared, {search.foretold} of them predicted in full"
-    if search.gap < _ROUNDING:
+    if search.gap is not None and search.gap < _ROUNDING:
         return f"{looked}: no plan of these is better"
     how = "" if search.in_time else f" in {search.seconds:.0f} s"
     return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
