@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from time import monotonic
 
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.fleet.caps import with_caps
@@ -132,6 +133,7 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
     Raises:
         NothingFits: A job is too big for a GPU, even alone.
     """
+    ends_s = monotonic() + terms.limit_s
     asked = Remembered(predictor)
     ranked_by, note = _ranked_by(jobs, asked, terms.objective)
     distinct = kinds(jobs)
@@ -149,7 +151,7 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
         },
         Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
     )
-    found = FleetSolver(distinct, problem, sources, terms.limit_s).best()
+    found = FleetSolver(distinct, problem, sources, ends_s - monotonic()).best()
     plan = Spread(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
         on=tuple(

@@ -1,6 +1,6 @@
 """What no plan of some groups can fall below, without looking at plans."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 from operator import truediv
 from statistics import fmean
@@ -25,11 +25,9 @@ def least_cost(problem: Problem) -> float | None:
         case "mean-completion":
             return _soonest_s(each_s, places) / len(each_s)
         case "fairness":
-            kinds = zip(problem.alone_s, problem.counts, strict=True)
-            worst = max(
-                s / alone_s for s, alone_s in zip(problem.least_s, problem.alone_s, strict=True)
-            )
-            return max(worst, _soonest_s(each_s, places) / sum(s * n for s, n in kinds))
+            slowed: Iterator[float] = map(truediv, problem.least_s, problem.alone_s)
+            alone_s = sum(_of_every_job(problem.alone_s, problem))
+            return max(*slowed, _soonest_s(each_s, places) / alone_s)
         case "deadlines":
             kinds_due = zip(problem.least_s, problem.deadlines_s, problem.counts, strict=True)
             return float(sum(n for s, due_s, n in kinds_due if due_s is not None and s > due_s))

@@ -90,6 +90,9 @@ class Rough:
     ) -> None:
         self._kinds, self._quick, self._gpu = kinds, quick, gpu
         self._rules, self._margin, self._aim = rules(gpu, conditions), conditions.memory_margin, aim
+        sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
+        self._sorts = [sorts.index(each) for each in sorts]
+        self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
         profiles = [job.profile for job in kinds.jobs]
         self._power_w = np.array([each.power_w or 0.0 for each in profiles])
         self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
@@ -112,7 +115,12 @@ class Rough:
         )
 
     def _allowed(self, team: Team, mode: str) -> bool:
-        return first_broken(self._rules, self._kinds.of(team), WAYS[mode]) is None
+        """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
+        key = mode, tuple(sorted(self._sorts[kind] for kind in team))
+        if key not in self._known_rules:
+            jobs = self._kinds.of(team)
+            self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
+        return self._known_rules[key]
 
     def _fit(self, rough: Apart, counts: Teams, mode: str) -> NDArray[np.bool_]:
         tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])

@@ -1,7 +1,6 @@
 """Steps from one plan of foretold groups to better ones."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from advisor.planning.fleet.columns import Column, Team
@@ -10,8 +9,8 @@ from advisor.planning.fleet.incumbent import Incumbent
 from advisor.planning.fleet.pool import InTime, Pool
 from advisor.planning.fleet.rebatching import changes, rebatched, some_of
 
-# Groups in a block, one size after another; rounds without gain after which no more are tried.
-_BLOCKS, _STALE = (4, 6, 3, 8, 5), 4
+# Groups in a block, one size after another.
+_BLOCKS = (4, 6, 3, 8, 5)
 # Changes of the whole plan that are looked at in a round, and foretold at most.
 _LOOKED_AT, _TRIED = 300, 8
 _SEED = 1
@@ -30,6 +29,7 @@ class Improver:
     def __init__(self, pool: Pool, problem: Problem, incumbent: Incumbent, in_time: InTime) -> None:
         self._pool, self._problem, self._incumbent = pool, problem, incumbent
         self._in_time, self._draw = in_time, Random(_SEED)
+        self._rounds = 0
 
     def hear(self, teams: Sequence[Team]) -> None:
         """Foretell `teams` under MPS and in what way seems best, and hear of both plans."""
@@ -49,13 +49,11 @@ class Improver:
         half = len(team) // 2
         return [*self._fitting(team[:half]), *self._fitting(team[half:])]
 
-    def rounds(self) -> Iterator[None]:
-        """Changes of the plan, until some rounds have found none."""
-        stale, number = 0, 0
-        while stale < _STALE:
-            gained = self._batch_anew(number // 2) if number % 2 == 0 else self._change_few()
-            stale, number = 0 if gained else stale + 1, number + 1
-            yield
+    def round(self) -> bool:
+        """Try one kind of change; whether it helps."""
+        self._rounds += 1
+        number, odd = divmod(self._rounds - 1, 2)
+        return self._change_few() if odd else self._batch_anew(number)
 
     def _batch_anew(self, number: int) -> bool:
         """Batch the jobs of some groups anew, block by block, and hear of what is foretold."""
@@ -64,11 +62,18 @@ class Improver:
         size = _BLOCKS[number % len(_BLOCKS)]
         blocks = [columns[at : at + size] for at in range(0, len(columns), size)]
         teams = [[each.team for each in block] for block in blocks]
-        found = rebatched(teams, self._pool, self._problem, self._draw)
+        starts = [self._mixed(block) for block in teams] if number % 2 else teams
+        found = rebatched(starts, self._pool, self._problem, self._draw)
         pairs = [(block, new) for block, old, new in zip(blocks, teams, found, strict=True)
                  if new != old]  # fmt: skip
         pairs.sort(key=lambda each: self._lost(*each), reverse=True)
         return any([self._adopted(block, new) for block, new in pairs])
+
+    def _mixed(self, teams: Sequence[Team]) -> list[Team]:
+        """Teams as large, of the same jobs in another order."""
+        jobs = [kind for team in teams for kind in team]
+        self._draw.shuffle(jobs)
+        return [tuple(sorted(jobs.pop() for _ in team)) for team in teams]
 
     def _lost(self, old: Sequence[Column], new: Sequence[Team]) -> float:
         """Weight that the jobs of `old` lose as `new`, as well as is known."""
@@ -83,26 +88,18 @@ class Improver:
         scored = []
         for change in looked:
             if all(team in known for team in change.new):
-                rest = [each for at, each in enumerate(columns) if at not in change.old]
-                whole = [*rest, *(known[team] for team in change.new)]
-                scored.append((self._incumbent.rough_score(whole), change))
+                old = [columns[at] for at in change.old]
+                new = [known[team] for team in change.new]
+                scored.append((self._incumbent.score_in_place(old, new), old, change.new))
         scored.sort(key=lambda each: each[0])
-        return any([
-            self._adopted([columns[at] for at in change.old], change.new)
-            for _, change in scored[:_TRIED]
-        ])  # fmt: skip
+        return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
 
     def _adopted(self, old: Sequence[Column], new: Sequence[Team]) -> bool:
         """Take `new` for `old` if that is better when all is foretold; whether it is."""
-        rest = self._incumbent.columns
-        if Counter(old) - Counter(rest):
-            return False
-        for column in old:
-            rest.remove(column)
         for team in new:
             if self._pool.best(team) is None and not (
-                self._incumbent.promises([*rest, *self._pool.estimated(new)])
+                self._incumbent.promises(old, self._pool.estimated(new))
                 and self._pool.foretell(team)
             ):
                 return False
-        return self._incumbent.hear_columns([*rest, *self._pool.estimated(new)])
+        return self._incumbent.hear_change(old, self._pool.estimated(new))

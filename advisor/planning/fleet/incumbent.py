@@ -1,10 +1,11 @@
 """The plan that a search stands at, and the best that it has found."""
 
 from collections.abc import Sequence
+from math import inf
 
-from advisor.planning.fleet.arranging import arranged, roughly_arranged
+from advisor.planning.fleet.arranging import arranged, levelled, replaced
 from advisor.planning.fleet.columns import Column, Placed
-from advisor.planning.fleet.goals import Problem
+from advisor.planning.fleet.goals import IN_TURN, Problem
 
 # A plan is better to stand at if what it costs and what its groups weigh, each as a share of what
 # the best plan has, are less together: lighter groups are where cheaper plans come from.
@@ -43,12 +44,29 @@ class Incumbent:
         """Likewise of groups, arranged well."""
         return self.hear(arranged(columns, self._problem))
 
-    def promises(self, columns: Sequence[Column]) -> bool:
-        """Whether groups would make a better plan, if they come to what is known of them."""
-        return self.rough_score(columns) < self.score(self.stand)
+    def hear_change(self, old: Sequence[Column], new: Sequence[Column]) -> bool:
+        """Likewise of groups in place of some."""
+        plan = self._changed(old, new)
+        return plan is not None and self.hear(plan)
 
-    def rough_score(self, columns: Sequence[Column]) -> float:
-        return self.score(roughly_arranged(columns, self._problem))
+    def promises(self, old: Sequence[Column], new: Sequence[Column]) -> bool:
+        """Whether that would be better, if `new` groups come to what is known of them."""
+        plan = self._changed(old, new)
+        return plan is not None and self.score(plan) < self.score(self.stand)
+
+    def score_in_place(self, old: Sequence[Column], new: Sequence[Column]) -> float:
+        """Score with `new` groups just where `old` ones were: soon said, of many."""
+        plan = replaced(self.stand, old, new, self._problem.gpus)
+        return inf if plan is None else self.score(plan)
+
+    def _changed(self, old: Sequence[Column], new: Sequence[Column]) -> tuple[Placed, ...] | None:
+        """Likewise, or all arranged anew, whichever is better."""
+        plan = replaced(self.stand, old, new, self._problem.gpus)
+        if plan is None:
+            return None
+        here = plan if self._problem.aim in IN_TURN else levelled(plan, self._problem)
+        anew = arranged([each.column for each in plan], self._problem)
+        return min((plan, here, anew), key=self.score)
 
     def score(self, plan: Sequence[Placed]) -> float:
         """Cost and weight, as shares of the best plan's: the lower, the better."""

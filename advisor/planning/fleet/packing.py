@@ -9,11 +9,11 @@ from advisor.planning.fleet.constraints import Search
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.partition import quick_plans
 
-# Each worker searches in a way of its own, in turns that are the same on any number of cores.
-_WORKERS, _SEED = 8, 1
+# One worker: more of them would find other plans on other numbers of cores.
+_WORKERS, _SEED = 1, 1
 # What a search may take at most, in units of CP-SAT's own that are the same on any machine: about
-# a second. And seconds of the questions beside it.
-_EFFORT, _BESIDE_S = 1.0, 0.3
+# three seconds.
+_EFFORT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,14 @@ def packed(
     """
     from ortools.sat.python import cp_model
 
-    began_s, beside_s = monotonic(), min(_BESIDE_S, limit_s)
-    starts = [tuple(hint), *quick_plans(columns, problem, beside_s)]
+    began_s = monotonic()
+    starts = [tuple(hint), *quick_plans(columns, problem, limit_s)]
     best = min(starts, key=problem.rank)
     search = Search(cp_model.CpModel(), columns, problem)
     search.ask(best)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
     solver.parameters.max_deterministic_time = _EFFORT
-    solver.parameters.interleave_search = True
     solver.parameters.num_workers = _WORKERS
     solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
     solver.parameters.random_seed = _SEED

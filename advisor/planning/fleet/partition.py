@@ -15,6 +15,8 @@ from advisor.planning.fleet.goals import IN_TURN, Problem
 # Weights are whole numbers of these parts of the largest; rounded down, to bound from below.
 _PARTS = 10**6
 _SEED = 1
+# What a question may take at most, in units of CP-SAT's own: about a quarter of a second.
+_EFFORT = 0.25
 # Jobs that wait for a group on a GPU, as a share of those that the GPU has in all.
 _WAITING = (0.25, 0.5, 1.0)
 
@@ -51,7 +53,9 @@ def partition(
     model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = _EFFORT
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.random_seed = _SEED
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None

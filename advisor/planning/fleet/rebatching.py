@@ -9,8 +9,8 @@ from advisor.planning.fleet.columns import Team
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.pool import MOST_TOGETHER, Pool
 
-# Changes of a block that are looked at in a round, and rounds.
-_LOOKED_AT, _ROUNDS = 150, 8
+# Changes that are looked at in a round, of all blocks and of each at least, and rounds.
+_LOOKED_AT, _OF_EACH, _ROUNDS = 600, 20, 8
 # A gain below this is rounding, as a share of what the block weighs.
 _DUST = 1e-6
 
@@ -81,7 +81,8 @@ def rebatched(
     found = [list(block) for block in blocks]
     moving = list(range(len(found)))
     for _ in range(_ROUNDS):
-        looked = {at: some_of(changes(found[at]), _LOOKED_AT, draw) for at in moving}
+        most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
+        looked = {at: some_of(changes(found[at]), most, draw) for at in moving}
         own = [team for at in moving for team in found[at]]
         new = [team for some in looked.values() for change in some for team in change.new]
         known = pool.estimates([*own, *new])

@@ -15,15 +15,18 @@ from time import monotonic
 from advisor.errors import NothingFits
 from advisor.planning.fleet.arranging import arranged, roughly_arranged
 from advisor.planning.fleet.bounds import bound, least_cost
-from advisor.planning.fleet.columns import Kinds, Placed, Team
+from advisor.planning.fleet.columns import Column, Kinds, Placed, Team
 from advisor.planning.fleet.estimates import Sources
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.greedy import drafts
 from advisor.planning.fleet.improving import Improver
 from advisor.planning.fleet.incumbent import Incumbent
 from advisor.planning.fleet.packing import packed
+from advisor.planning.fleet.partition import quick_plans
 from advisor.planning.fleet.pool import Pool
 
+# Rounds between two recombinations, and rounds without gain after which no more are tried.
+_RECOMBINED, _STALE = 6, 6
 # Greedy plans that are estimated to cost more than so many times the plan found are not foretold.
 _ERR = 1.1
 # Teams up to which every one is foretold, so that what no plan can save is known.
@@ -128,20 +131,20 @@ class FleetSolver:
 
     def _steps(self, incumbent: Incumbent) -> Iterator[None]:
         """What is tried, one step after the other; between them the time is looked at."""
+        yield
         improver = Improver(self._pool, self._problem, incumbent, self._in_time)
         first, others = self._greedies()
         for teams in first:
             improver.hear(teams)
             yield
-        yield from improver.rounds()
-        self._recombine(incumbent)
-        yield
+        yield from self._improved(improver, incumbent)
         for teams in others:
             if self._rough_cost(teams) <= self._problem.cost(incumbent.plan) * _ERR:
                 improver.hear(teams)
                 yield
-        yield from improver.rounds()
-        self._look_at_all(incumbent)
+        yield from self._improved(improver, incumbent)
+        if not self._looked_at_all(incumbent):
+            self._pack(incumbent)
         yield
         yield from self._share_better(incumbent)
 
@@ -160,22 +163,42 @@ class FleetSolver:
         columns = self._pool.estimated(teams)
         return self._problem.cost(roughly_arranged(columns, self._problem))
 
-    def _recombine(self, incumbent: Incumbent) -> None:
-        """The best plan of all that is foretold, by CP-SAT."""
-        columns = [*self._pool.columns, *(each.column for each in incumbent.plan)]
-        once = list({id(each): each for each in columns}.values())
-        incumbent.hear(packed(once, self._problem, self._left_s(), incumbent.plan).plan)
+    def _improved(self, improver: Improver, incumbent: Incumbent) -> Iterator[None]:
+        """Small changes, and what is foretold recombined, until neither has helped for long."""
+        stale = number = 0
+        while stale < _STALE:
+            gained, number = improver.round(), number + 1
+            yield
+            if number % _RECOMBINED == 0:
+                gained = self._recombined(incumbent) or gained
+                yield
+            stale = 0 if gained else stale + 1
 
-    def _look_at_all(self, incumbent: Incumbent) -> None:
+    def _recombined(self, incumbent: Incumbent) -> bool:
+        """Hear of light groups among all that are foretold; whether that helps."""
+        plans = quick_plans(self._known(incumbent), self._problem, self._left_s())
+        return any([incumbent.hear(plan) for plan in plans])
+
+    def _pack(self, incumbent: Incumbent) -> None:
+        """Hear of the best plan of all that is foretold, in order and time too."""
+        columns = self._known(incumbent)
+        incumbent.hear(packed(columns, self._problem, self._left_s(), incumbent.plan).plan)
+
+    def _known(self, incumbent: Incumbent) -> list[Column]:
+        columns = [*self._pool.columns, *(each.column for each in incumbent.plan)]
+        return list({id(each): each for each in columns}.values())
+
+    def _looked_at_all(self, incumbent: Incumbent) -> bool:
         """Where there are few groups, foretell every one: then it is known what none can save."""
         if self._pool.every_team(_EVERY_TEAM) is None:
-            return
+            return False
         columns = self._pool.columns
         found = packed(columns, self._problem, self._left_s(), incumbent.plan)
         incumbent.hear(found.plan)
         self._known_bound = found.bound
         if not found.in_time:
             self._known_bound = max(found.bound, bound(columns, self._problem, _BOUND_S))
+        return True
 
     def _share_better(self, incumbent: Incumbent) -> Iterator[None]:
         """Better ways to share within the groups of the plan, the longest first, in time."""
