@@ -12,7 +12,7 @@ from advisor.planning.fleet.estimates import WAYS, Foretold, Rough, Sources
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.fleet.renumbered import groups_of, in_turn
-from advisor.planning.fleet.solve import FleetSolver, Found
+from advisor.planning.fleet.solve import Clock, FleetSolver, Found
 from advisor.planning.fleet.whole_gpu import WholeGpu
 from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
@@ -127,13 +127,15 @@ class Spread:
         return used_j + idle_s * (self.idle_power_w or 0.0)
 
 
-def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> Spread:
+def spread(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms, clock: Clock = monotonic
+) -> Spread:
     """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
 
     Raises:
         NothingFits: A job is too big for a GPU, even alone.
     """
-    ends_s = monotonic() + terms.limit_s
+    ends_s = clock() + terms.limit_s
     asked = Remembered(predictor)
     ranked_by, note = _ranked_by(jobs, asked, terms.objective)
     distinct = kinds(jobs)
@@ -151,7 +153,7 @@ def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> 
         },
         Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
     )
-    found = FleetSolver(distinct, problem, sources, ends_s - monotonic()).best()
+    found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
     plan = Spread(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
         on=tuple(

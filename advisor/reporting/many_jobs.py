@@ -24,8 +24,8 @@ from advisor.workload.job import Job
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# A gap below this is rounding.
-_ROUNDING = 0.002
+# A gap below this is rounding, and one above that says nothing of the plan: it is of the bound.
+_ROUNDING, _TELLING = 0.002, 0.5
 
 
 def spread_report(found: Spread) -> "RenderableType":
@@ -74,11 +74,15 @@ def spread_commands(found: Spread, rank: int) -> str:
 def search_line(found: Spread) -> str:
     """How good the plan is, in one line of numbers."""
     search = found.found
-    looked = f"{search.groups} groups of jobs compared, {search.foretold} of them predicted in full"
-    if search.gap is not None and search.gap < _ROUNDING:
-        return f"{looked}: no plan of these is better"
-    how = "" if search.in_time else f" in {search.seconds:.0f} s"
-    return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
+    groups = "1 group" if search.groups == 1 else f"{search.groups} groups"
+    looked = f"{groups} of jobs compared, {search.foretold} of them predicted in full"
+    best = f"{looked}: best found in {figures.duration(search.seconds)}"
+    if search.gap is None or search.gap > _TELLING:
+        return best
+    others = "no plan" + (" of groups that share a whole GPU without limits" * search.complete)
+    if search.gap < _ROUNDING:
+        return f"{looked}: {others} is better"
+    return f"{best}, and {others} saves more than {search.gap:.0%}"
 
 
 def _plan(found: Spread) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def _plan(found: Spread) -> dict[str, Any]:
         "search": {
             "groups": search.groups, "predicted": search.foretold, "seconds": search.seconds,
             "cost": search.cost, "bound": search.bound, "gap": search.gap,
-            "in_time": search.in_time,
+            "complete": search.complete, "in_time": search.in_time,
         },
     }  # fmt: skip
 

@@ -1,0 +1,218 @@
+"""Plans for many jobs beside those that anybody would think of, and beside all there are."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.planning.fleet.arranging import levelled
+from advisor.planning.fleet.bounds import least_cost
+from advisor.planning.fleet.columns import dealt, kinds
+from advisor.planning.fleet.estimates import WAYS, Foretold
+from advisor.planning.fleet.goals import Problem, makespan_s
+from advisor.planning.fleet.whole_gpu import WholeGpu
+from advisor.planning.many_jobs import spread
+from advisor.planning.rules import Conditions
+from advisor.planning.solver.space import Question
+from advisor.planning.terms import Terms
+from advisor.reporting.many_jobs import search_line
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.planning.fleet import twin
+from tests.planning.fleet.obvious import alone_s, greedy_costs
+from tests.planning.fleet.test_packing import column, puzzles
+from tests.planning.stand_in import H200, StandIn
+
+NO_MIG = replace(H200, mig=(), memory_slices=0)
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
+# What passes on a GPU between two groups, which the greedy plans leave out.
+BETWEEN_S = 0.2
+PROFILES = [
+    synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002),
+    synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2),
+    synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.015, memory_mib=40_000),
+    synthetic.profile("gpt2-small-finetune-bs2", host_s=0.03, gpu_s=0.01, memory_mib=60_000),
+    synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.004, memory_mib=100_000),
+]
+
+
+def drawn_jobs(most=9):
+    """Which profile, seconds alone and deadline of each job: `made` makes them."""
+    one = st.tuples(
+        st.integers(0, len(PROFILES) - 1), st.sampled_from([600, 1200, 3600]),
+        st.sampled_from([None, 1200.0, 3000.0, 9000.0]),
+    )  # fmt: skip
+    return st.lists(one, min_size=1, max_size=most)
+
+
+def made(drawn):
+    found = []
+    for at, length_s, due_s in drawn:
+        epoch_s = PROFILES[at].workload.steps_per_epoch * PROFILES[at].step_s
+        found.append(Job(PROFILES[at], epochs=length_s / epoch_s, deadline_s=due_s))
+    return found
+
+
+class Counting:
+    """A clock that stands still while nothing is predicted: 10 ms a prediction."""
+
+    def __init__(self, predictor):
+        self._predictor = predictor
+
+    def __call__(self):
+        return 0.01 * self._predictor.asked
+
+
+def planned(jobs, terms, predictor=None):
+    predictor = predictor or StandIn()
+    return spread(jobs, NO_MIG, predictor, terms, Counting(predictor))
+
+
+def reported_cost(found):
+    """What the answer says of itself, in the words of the objective."""
+    level = found.terms.level
+    match found.ranked_by:
+        case "makespan":
+            return getattr(found.makespan_s, level)
+        case "mean-completion":
+            return sum(getattr(each, level) for each in found.ends_s) / len(found.jobs)
+        case "energy":
+            return getattr(found.energy_j, level)
+        case "fairness":
+            pairs = zip(found.jobs, found.ends_s, strict=True)
+            return max(getattr(end_s, level) / alone_s(job) for job, end_s in pairs)
+        case "deadlines":
+            return len(found.late)
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn_jobs(), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
+       st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]))  # fmt: skip
+def test_no_answer_is_worse_than_a_greedy_plan(drawn, gpus, aim, level, conditions):
+    jobs = made(drawn)
+    terms = Terms(objective=aim, gpus=gpus, level=level, conditions=conditions, limit_s=3.0)
+    found = planned(jobs, terms)
+    asked = replace(terms, objective=found.ranked_by)
+    greedy = greedy_costs(jobs, NO_MIG, StandIn(), asked)
+    slack = {"makespan": BETWEEN_S, "mean-completion": BETWEEN_S, "throughput": BETWEEN_S}
+    may_lose = slack.get(found.ranked_by, 0.0) * len(jobs)
+    best = min(greedy.values())
+    assert found.found.cost <= best * (1 + 1e-3) + may_lose, greedy
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn_jobs(), st.integers(1, 3), st.sampled_from([each for each in AIMS if each != "throughput"]),
+       st.sampled_from(["p50", "p95"]))  # fmt: skip
+def test_what_is_optimised_is_what_is_reported(drawn, gpus, aim, level):
+    jobs = made(drawn)
+    found = planned(jobs, Terms(objective=aim, gpus=gpus, level=level, limit_s=1.0))
+    assert found.found.cost == pytest.approx(reported_cost(found), rel=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(drawn_jobs(most=14), st.integers(1, 3), st.sampled_from(AIMS))
+def test_more_time_never_makes_a_plan_worse(drawn, gpus, aim):
+    jobs = made(drawn)
+    costs = [
+        planned(jobs, Terms(objective=aim, gpus=gpus, limit_s=limit_s)).found.cost
+        for limit_s in (1e-6, 0.2, 0.7, 2.0)
+    ]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_two_searches_find_one_plan():
+    drawn = [Job(profile, epochs=epochs) for profile in PROFILES for epochs in (1, 2.5)]
+    one, other = (planned(drawn, Terms(gpus=2, limit_s=2.0)) for _ in range(2))
+    assert one.on == other.on
+
+
+def test_with_no_time_at_all_jobs_run_one_after_another():
+    drawn = [Job(profile, epochs=epochs) for profile in PROFILES for epochs in (1, 2.5)]
+    found = planned(drawn, Terms(gpus=2, limit_s=1e-6))
+    assert found.makespan_s.p50 <= found.serial_s * (1 + 1e-9)
+    assert not found.found.in_time
+
+
+@settings(max_examples=100, deadline=None)
+@given(puzzles())
+def test_no_plan_costs_less_than_what_jobs_take_alone_at_least(puzzle):
+    problem, columns = puzzle
+    known = least_cost(problem)
+    assert (known is None) == (problem.aim == "energy")
+    if known is not None:
+        assert known <= twin.least_cost(columns, problem) * (1 + 1e-9)
+
+
+def every_column(jobs, terms):
+    """All groups of `jobs`, time-sliced and under MPS."""
+    question = Question(
+        gpu=NO_MIG, predictor=StandIn(), objective="makespan", conditions=terms.conditions
+    )
+    distinct = kinds(jobs)
+    sources = [Foretold(distinct, WholeGpu(jobs, question, way), terms.objective)
+               for way in WAYS.values()]  # fmt: skip
+    teams = [
+        team
+        for size in range(1, len(jobs) + 1)
+        for team in combinations_with_replacement(range(len(distinct.jobs)), size)
+        if distinct.allows(team)
+    ]
+    found = [source.column(team) for team in teams for source in sources[: 1 + (len(team) > 1)]]
+    return [each for each in found if each is not None]
+
+
+@settings(max_examples=30, deadline=None)
+@given(drawn_jobs(most=4), st.integers(1, 2), st.sampled_from(AIMS))
+def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(drawn, gpus, aim):
+    jobs = made(drawn)
+    terms = Terms(objective=aim, gpus=gpus, limit_s=5.0)
+    found = planned(jobs, terms)
+    asked = replace(terms, objective=found.ranked_by)
+    distinct = kinds(jobs)
+    alone = tuple(alone_s(job) for job in distinct.jobs)
+    ones = (1.0,) * len(alone)
+    known = ones if found.ranked_by == "throughput" else alone
+    problem = Problem(
+        aim=found.ranked_by, gpus=gpus, counts=distinct.counts, alone_s=known, least_s=known,
+        deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
+        idle_power_w=found.idle_power_w,
+    )  # fmt: skip
+    least = twin.least_cost(every_column(jobs, asked), problem)
+    assert found.found.complete
+    assert found.found.bound <= least * (1 + 1e-9)
+    assert found.found.cost <= least * (1 + 1e-3)
+    assert found.found.gap <= 2e-3
+    assert "no plan of groups that share a whole GPU without limits is better" in search_line(found)
+
+
+def test_a_gap_that_tells_nothing_of_the_plan_is_not_shown():
+    drawn = [Job(PROFILES[at % 4], epochs=1 + at / 10) for at in range(16)]
+    found = planned(drawn, Terms(limit_s=1.0))
+    assert not found.found.complete
+    assert "best found in" in search_line(found)
+    assert "%" not in search_line(found)
+
+
+def test_nothing_is_said_of_joules_that_no_plan_can_save():
+    drawn = [Job(PROFILES[at % 4], epochs=1 + at / 10) for at in range(16)]
+    found = planned(drawn, Terms(limit_s=1.0, objective="energy"))
+    assert found.found.bound is None
+    assert found.found.gap is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=20), st.integers(1, 6))
+def test_levelling_loses_no_group_and_no_time(takes_s, gpus):
+    columns = [column((at,), WAYS["naive"], [float(each)]) for at, each in enumerate(takes_s)]
+    ones = (1.0,) * len(columns)
+    problem = Problem(
+        aim="makespan", gpus=gpus, counts=(1,) * len(columns), alone_s=ones, least_s=ones,
+        deadlines_s=(None,) * len(columns), idle_power_w=None,
+    )  # fmt: skip
+    before = dealt(columns, gpus)
+    after = levelled(before, problem)
+    assert Counter(each.column for each in after) == Counter(columns)
+    assert makespan_s(after) <= makespan_s(before) + 1e-9
