@@ -59,6 +59,7 @@ class Column:
         energy_j: Of its GPU until the last ends; None: not known.
         foretold: Whether the predictor answered for it; else it is a rough estimate.
         batches: Examples a step of each job, as `Setup` has them.
+        in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
     """
 
     team: Team
@@ -67,6 +68,7 @@ class Column:
     energy_j: float | None
     foretold: bool
     batches: tuple[int, ...] = ()
+    in_seconds: bool = True
 
     @property
     def runs_s(self) -> float:
@@ -75,6 +77,8 @@ class Column:
 
     def after_s(self, before: "Column") -> float:
         """Between the end of `before` and its own start on the same GPU."""
+        if not self.in_seconds:
+            return 0.0
         return _between_s(before.sharing, len(before.team), self.sharing, len(self.team))
 
 

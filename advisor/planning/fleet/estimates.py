@@ -71,6 +71,7 @@ class Foretold:
             team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
             ends_s=ends_s, foretold=True, batches=solved.setup.batches,
             energy_j=getattr(forecast.energy_j, self._level, None),
+            in_seconds=self._aim != "throughput",
         )  # fmt: skip
 
 
@@ -145,6 +146,7 @@ class Rough:
         return Column(
             team=team, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
             energy_j=float(min(power_w, limit_w) * ends_s.max()),
+            in_seconds=self._aim != "throughput",
         )  # fmt: skip
 
     def _ends_s(self, teams: Teams, mode: str) -> Floats:
