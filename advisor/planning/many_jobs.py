@@ -145,13 +145,15 @@ def spread(
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
     quick = asked.quick([job.profile for job in distinct.jobs])
+    ordered = distinct.together
+    alike = kinds(ordered)
     sources = Sources(
         Rough(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
         {
-            name: Foretold(distinct, WholeGpu(jobs, question, way), ranked_by, terms.level)
+            name: Foretold(alike, WholeGpu(ordered, question, way), ranked_by, terms.level)
             for name, way in WAYS.items()
         },
-        Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
+        Foretold(alike, OneGpu(ordered, question), ranked_by, terms.level),
     )
     found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
     plan = Spread(

@@ -30,6 +30,12 @@ class Kinds:
     def counts(self) -> tuple[int, ...]:
         return tuple(map(len, self.positions))
 
+    @property
+    def together(self) -> tuple[Job, ...]:
+        """All jobs, those of a kind next to each other, in the order of the kinds."""
+        pairs = zip(self.jobs, self.counts, strict=True)
+        return tuple(job for job, count in pairs for _ in range(count))
+
     def of(self, team: Team) -> tuple[Job, ...]:
         """The jobs of `team`, in its order."""
         return tuple(self.jobs[kind] for kind in team)

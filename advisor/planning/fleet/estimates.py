@@ -43,8 +43,8 @@ class Foretold:
     """Columns by the one-GPU solver.
 
     Args:
-        kinds: Of jobs.
-        solver: Of all jobs of `kinds`.
+        kinds: Of jobs, those of a kind next to each other.
+        solver: Of all jobs of `kinds`, in their order.
         aim: Of a throughput, jobs are taken to be equally long alone.
         level: What counts of times and joules: medians, or upper ends.
     """

@@ -106,6 +106,11 @@ class Pool:
             self._rough[team] = None
         return self._best.get(team)
 
+    def hear(self, column: Column) -> None:
+        """Of a foretold column that came from elsewhere."""
+        self._ways[column.team, str(column.sharing)] = column
+        self._compare(column)
+
     def _compare(self, column: Column | None) -> None:
         """Of a team, keep the lightest column."""
         known = None if column is None else self._best.get(column.team)

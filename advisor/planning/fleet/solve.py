@@ -8,7 +8,7 @@ reported. Time only ends the steps, which are the same whatever time there is: m
 makes a plan worse.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -26,15 +26,13 @@ from advisor.planning.fleet.partition import quick_plans
 from advisor.planning.fleet.pool import Pool
 
 # Rounds between two recombinations, and rounds without gain after which no more are tried.
-_RECOMBINED, _STALE = 6, 6
+_RECOMBINED, _STALE = 4, 5
 # Greedy plans that are estimated to cost more than so many times the plan found are not foretold.
 _ERR = 1.1
 # Teams up to which every one is foretold, so that what no plan can save is known.
 _EVERY_TEAM = 80
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
-_THOROUGH = 0.25
-# Seconds that each question may take of which only the bound is wanted.
-_BOUND_S = 2.0
+_THOROUGH = 0.15
 
 Clock = Callable[[], float]
 """Seconds from any moment on."""
@@ -138,6 +136,8 @@ class FleetSolver:
             improver.hear(teams)
             yield
         yield from self._improved(improver, incumbent)
+        if not (yield from self._share_better(incumbent)):
+            return
         for teams in others:
             if self._rough_cost(teams) <= self._problem.cost(incumbent.plan) * _ERR:
                 improver.hear(teams)
@@ -196,24 +196,31 @@ class FleetSolver:
         found = packed(columns, self._problem, self._left_s(), incumbent.plan)
         incumbent.hear(found.plan)
         self._known_bound = found.bound
-        if not found.in_time:
-            self._known_bound = max(found.bound, bound(columns, self._problem, _BOUND_S))
+        if not found.in_time and self._in_time():
+            self._known_bound = max(found.bound, bound(columns, self._problem, self._left_s()))
         return True
 
-    def _share_better(self, incumbent: Incumbent) -> Iterator[None]:
-        """Better ways to share within the groups of the plan, the longest first, in time."""
+    def _share_better(self, incumbent: Incumbent) -> Generator[None, None, bool]:
+        """Better ways to share within the groups of the plan, the longest first.
+
+        Returns:
+            Whether there was time for all; if not, nothing else is tried, or a little more time
+            might find less.
+        """
         longest_s = self._limit_s * _THOROUGH
         for team in _longest_first(incumbent.plan):
             began_s = self._clock()
             if self._left_s() <= longest_s:
-                return
+                return False
             if better := self._sources.thorough.column(team):
+                self._pool.hear(better)
                 columns = [each.column for each in incumbent.plan]
                 incumbent.hear_columns([
                     better if each.team == team else each for each in columns
                 ])  # fmt: skip
             longest_s = max(longest_s, self._clock() - began_s)
             yield
+        return True
 
 
 def _longest_first(plan: Sequence[Placed]) -> list[Team]:

@@ -21,13 +21,13 @@ def greedy_costs(jobs, gpu, predictor, terms):
     for way in (Mps(), Naive()):
         for order in (longest, longest[::-1]) if way == Mps() else (longest,):
             for most in (2, 3, 4, 8):
-                batches = in_batches(order, most, way, gpu, predictor, terms)
+                batches = in_batches(order, most, way, gpu=gpu, predictor=predictor, terms=terms)
                 name = f"{way} {most} {'longest' if order is longest else 'shortest'} first"
                 found[name] = cost_of(batches, way, predictor, terms)
     return found
 
 
-def in_batches(order, most, way, gpu, predictor, terms):
+def in_batches(order, most, way, *, gpu, predictor, terms):
     """Jobs in this order, a new batch where one is full or whatever does not fit."""
     fits = FitsMemory(gpu, terms.conditions.memory_margin)
     batches = []
@@ -71,7 +71,7 @@ def cost_of(batches, way, predictor, terms):
 
 
 def taken(batch, way, predictor, terms):
-    """When each job of a batch ends, and its joules; a throughput counts all jobs as equally long."""
+    """When each job of a batch ends, and its joules; of a throughput all jobs are equally long."""
     found = forecast(Mixes(batch, predictor), way)
     if terms.objective == "throughput":
         return [len(batch) / throughput(found.prediction, terms.level)] * len(batch), 0.0

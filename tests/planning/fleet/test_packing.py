@@ -37,7 +37,8 @@ def puzzles(draw):
     deadlines_s = tuple(draw(st.none() | seconds) for _ in counts)
     problem = Problem(
         aim=draw(st.sampled_from(AIMS)), gpus=draw(st.integers(1, 3)), counts=counts,
-        alone_s=alone_s, least_s=alone_s, deadlines_s=deadlines_s, idle_power_w=draw(st.floats(1, 100)),
+        alone_s=alone_s, least_s=alone_s, deadlines_s=deadlines_s,
+        idle_power_w=draw(st.floats(1, 100)),
     )  # fmt: skip
     return problem, columns
 
