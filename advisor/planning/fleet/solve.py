@@ -32,7 +32,7 @@ _ERR = 1.1
 # Teams up to which every one is foretold, so that what no plan can save is known.
 _EVERY_TEAM = 80
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
-_THOROUGH = 0.15
+_THOROUGH = 0.25
 
 Clock = Callable[[], float]
 """Seconds from any moment on."""

@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.gpu.catalogue import gpu
+from advisor.planning.advice import predictor_of
 from advisor.planning.fleet.arranging import levelled
 from advisor.planning.fleet.bounds import least_cost
 from advisor.planning.fleet.columns import dealt, kinds
 from advisor.planning.fleet.estimates import WAYS, Foretold
 from advisor.planning.fleet.goals import Problem, makespan_s
+from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.fleet.whole_gpu import WholeGpu
 from advisor.planning.many_jobs import spread
 from advisor.planning.rules import Conditions
 from advisor.planning.solver.space import Question
 from advisor.planning.terms import Terms
 from advisor.reporting.many_jobs import search_line
+from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
+from advisor.workload.store import load_profile
 from tests import synthetic
 from tests.planning.fleet import twin
 from tests.planning.fleet.obvious import alone_s, greedy_costs
@@ -123,6 +128,17 @@ def test_what_is_optimised_is_what_is_reported(drawn, gpus, aim, level):
     terms = Terms(objective=aim, gpus=gpus, level=level, limit_s=100.0)
     found = planned(jobs, terms, Fussy())
     assert found.found.cost == pytest.approx(reported_cost(found), rel=1e-9)
+
+
+@pytest.mark.parametrize("way", [Naive(), Mps(), Mps((30.0, 50.0, 80.0))])
+def test_a_group_is_the_same_in_whatever_order_its_jobs_are_named(way):
+    asked = Remembered(Fussy())
+    asked.predict(PROFILES[:3], Serial())
+    one = asked.predict(PROFILES[:3], way)
+    limits = getattr(way, "limits", ())
+    other = asked.predict(PROFILES[2::-1], Mps(limits[::-1]) if limits else way)
+    assert other.jobs[::-1] == one.jobs
+    assert getattr(other.sharing, "limits", ()) == limits[::-1]
 
 
 @settings(max_examples=25, deadline=None)
@@ -230,3 +246,32 @@ def test_levelling_loses_no_group_and_no_time(takes_s, gpus):
     after = levelled(before, problem)
     assert Counter(each.column for each in after) == Counter(columns)
     assert makespan_s(after) <= makespan_s(before) + 1e-9
+
+
+class Counted:
+    """Answers as another does, and counts."""
+
+    def __init__(self, predictor):
+        self._predictor, self.asked = predictor, 0
+
+    def predict(self, profiles, sharing):
+        self.asked += 1
+        return self._predictor.predict(profiles, sharing)
+
+    def quick(self, profiles):
+        return self._predictor.quick(profiles)
+
+
+def test_where_groups_are_estimated_first_no_answer_is_worse_either():
+    key = "h200-141gb"
+    predictor = Counted(Remembered(predictor_of(key)))
+    names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128")
+    profiles = [load_profile(name, key) for name in names]
+    drawn = [Job(each, epochs=length_s / (each.workload.steps_per_epoch * each.step_s))
+             for each in profiles for length_s in (900, 2000)]  # fmt: skip
+    terms = Terms(limit_s=25.0)
+    found = spread(drawn, gpu(key), predictor, terms, Counting(predictor))
+    best = min(greedy_costs(drawn, gpu(key), predictor, terms).values())
+    assert found.found.groups > found.found.foretold > 0
+    assert found.found.cost <= best * (1 + 1e-9) + BETWEEN_S
+    assert found.found.cost == pytest.approx(found.makespan_s.p50, rel=1e-9)
