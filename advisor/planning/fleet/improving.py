@@ -6,7 +6,7 @@ from random import Random
 from advisor.planning.fleet.columns import Column, Team
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.incumbent import Incumbent
-from advisor.planning.fleet.pool import InTime, Pool
+from advisor.planning.fleet.pool import Pool
 from advisor.planning.fleet.rebatching import changes, rebatched, some_of
 
 # Groups in a block, one size after another.
@@ -23,12 +23,11 @@ class Improver:
         pool: Knows what teams come to.
         problem: What plans are to be best at.
         incumbent: Hears of every plan.
-        in_time: As of `Pool`.
     """
 
-    def __init__(self, pool: Pool, problem: Problem, incumbent: Incumbent, in_time: InTime) -> None:
+    def __init__(self, pool: Pool, problem: Problem, incumbent: Incumbent) -> None:
         self._pool, self._problem, self._incumbent = pool, problem, incumbent
-        self._in_time, self._draw = in_time, Random(_SEED)
+        self._draw = Random(_SEED)
         self._rounds = 0
 
     def hear(self, teams: Sequence[Team]) -> None:
@@ -44,7 +43,7 @@ class Improver:
         self._pool.foretell(team, ["mps"])
         if self._pool.foretell(team):
             return [team]
-        if not self._in_time():
+        if not self._pool.in_time():
             return [(kind,) for kind in team]
         half = len(team) // 2
         return [*self._fitting(team[:half]), *self._fitting(team[half:])]

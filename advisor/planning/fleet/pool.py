@@ -26,7 +26,7 @@ class Pool:
 
     def __init__(self, kinds: Kinds, problem: Problem, sources: Sources, in_time: InTime) -> None:
         self._kinds, self._problem, self._sources = kinds, problem, sources
-        self._in_time = in_time
+        self.in_time = in_time
         self._rough: dict[Team, Column | None] = {}
         self._ways: dict[tuple[Team, str], Column | None] = {}
         self._best: dict[Team, Column] = {}
@@ -99,7 +99,7 @@ class Pool:
             ways: Of sharing that are looked at; none: what seems best, or both.
         """
         for way in ways or self._promising(team):
-            if len(team) > 1 and (team, way) not in self._ways and self._in_time():
+            if len(team) > 1 and (team, way) not in self._ways and self.in_time():
                 self._ways[team, way] = self._sources.ways[way].column(team)
                 self._compare(self._ways[team, way])
         if team not in self._best:
@@ -138,7 +138,7 @@ class Pool:
                 return None
             for team in larger:
                 self.foretell(team, list(WAYS))
-            if not self._in_time():
+            if not self.in_time():
                 return None
             smaller = {team for team in larger if team in self._best}
             found += smaller

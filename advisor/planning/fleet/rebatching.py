@@ -81,6 +81,8 @@ def rebatched(
     found = [list(block) for block in blocks]
     moving = list(range(len(found)))
     for _ in range(_ROUNDS):
+        if not pool.in_time():
+            break
         most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
         looked = {at: some_of(changes(found[at]), most, draw) for at in moving}
         own = [team for at in moving for team in found[at]]

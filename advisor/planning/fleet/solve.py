@@ -130,7 +130,7 @@ class FleetSolver:
     def _steps(self, incumbent: Incumbent) -> Iterator[None]:
         """What is tried, one step after the other; between them the time is looked at."""
         yield
-        improver = Improver(self._pool, self._problem, incumbent, self._in_time)
+        improver = Improver(self._pool, self._problem, incumbent)
         first, others = self._greedies()
         for teams in first:
             improver.hear(teams)

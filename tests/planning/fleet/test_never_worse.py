@@ -1,8 +1,7 @@
-"""Plans for many jobs beside those that anybody would think of, and beside all there are."""
+"""Plans for many jobs beside those that anybody would think of."""
 
 from collections import Counter
 from dataclasses import replace
-from itertools import combinations_with_replacement
 
 import pytest
 from hypothesis import given, settings
@@ -11,65 +10,32 @@ from hypothesis import strategies as st
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import predictor_of
 from advisor.planning.fleet.arranging import levelled
-from advisor.planning.fleet.bounds import least_cost
-from advisor.planning.fleet.columns import dealt, kinds
-from advisor.planning.fleet.estimates import WAYS, Foretold
+from advisor.planning.fleet.columns import dealt
+from advisor.planning.fleet.estimates import WAYS
 from advisor.planning.fleet.goals import Problem, makespan_s
 from advisor.planning.fleet.remembered import Remembered
-from advisor.planning.fleet.whole_gpu import WholeGpu
 from advisor.planning.many_jobs import spread
 from advisor.planning.rules import Conditions
-from advisor.planning.solver.space import Question
 from advisor.planning.terms import Terms
-from advisor.reporting.many_jobs import search_line
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile
-from tests import synthetic
-from tests.planning.fleet import twin
+from tests.planning.fleet.drawn import (
+    AIMS,
+    NO_MIG,
+    PROFILES,
+    Counting,
+    drawn_jobs,
+    made,
+    planned,
+)
 from tests.planning.fleet.obvious import alone_s, greedy_costs
-from tests.planning.fleet.test_packing import column, puzzles
-from tests.planning.stand_in import H200, StandIn
+from tests.planning.fleet.test_packing import column
+from tests.planning.stand_in import StandIn
 
-NO_MIG = replace(H200, mig=(), memory_slices=0)
-AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
 TIMED = tuple(each for each in AIMS if each != "throughput")
 # What passes on a GPU between two groups, which the greedy plans leave out.
 BETWEEN_S = 0.2
-PROFILES = [
-    synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002),
-    synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2),
-    synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.015, memory_mib=40_000),
-    synthetic.profile("gpt2-small-finetune-bs2", host_s=0.03, gpu_s=0.01, memory_mib=60_000),
-    synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.004, memory_mib=100_000),
-]
-
-
-def drawn_jobs(most=9):
-    """Which profile, seconds alone and deadline of each job: `made` makes them."""
-    one = st.tuples(
-        st.integers(0, len(PROFILES) - 1), st.sampled_from([600, 1200, 3600]),
-        st.sampled_from([None, 1200.0, 3000.0, 9000.0]),
-    )  # fmt: skip
-    return st.lists(one, min_size=1, max_size=most)
-
-
-def made(drawn):
-    found = []
-    for at, length_s, due_s in drawn:
-        epoch_s = PROFILES[at].workload.steps_per_epoch * PROFILES[at].step_s
-        found.append(Job(PROFILES[at], epochs=length_s / epoch_s, deadline_s=due_s))
-    return found
-
-
-class Counting:
-    """A clock that stands still while nothing is predicted: a second a prediction."""
-
-    def __init__(self, predictor):
-        self._predictor = predictor
-
-    def __call__(self):
-        return float(self._predictor.asked)
 
 
 class Fussy(StandIn):
@@ -82,11 +48,6 @@ class Fussy(StandIn):
         first, *others = mix.jobs
         slower = replace(first, step_s=first.step_s.scaled(1.03), slowdown=1.03 * first.slowdown)
         return replace(mix, jobs=(slower, *others))
-
-
-def planned(jobs, terms, predictor=None):
-    predictor = predictor or StandIn()
-    return spread(jobs, NO_MIG, predictor, terms, Counting(predictor))
 
 
 def reported_cost(found):
@@ -106,7 +67,7 @@ def reported_cost(found):
             return len(found.late)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(drawn_jobs(), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
        st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]))  # fmt: skip
 def test_no_answer_is_worse_than_a_greedy_plan(drawn, gpus, aim, level, conditions):
@@ -163,74 +124,6 @@ def test_with_no_time_at_all_jobs_run_one_after_another():
     found = planned(drawn, Terms(gpus=2, limit_s=1e-6))
     assert found.makespan_s.p50 <= found.serial_s * (1 + 1e-9)
     assert not found.found.in_time
-
-
-@settings(max_examples=100, deadline=None)
-@given(puzzles())
-def test_no_plan_costs_less_than_what_jobs_take_alone_at_least(puzzle):
-    problem, columns = puzzle
-    known = least_cost(problem)
-    assert (known is None) == (problem.aim == "energy")
-    if known is not None:
-        assert known <= twin.least_cost(columns, problem) * (1 + 1e-9)
-
-
-def every_column(jobs, terms):
-    """All groups of `jobs`, time-sliced and under MPS."""
-    question = Question(
-        gpu=NO_MIG, predictor=StandIn(), objective="makespan", conditions=terms.conditions
-    )
-    jobs = kinds(jobs).together
-    distinct = kinds(jobs)
-    sources = [Foretold(distinct, WholeGpu(jobs, question, way), terms.objective)
-               for way in WAYS.values()]  # fmt: skip
-    teams = [
-        team
-        for size in range(1, len(jobs) + 1)
-        for team in combinations_with_replacement(range(len(distinct.jobs)), size)
-        if distinct.allows(team)
-    ]
-    found = [source.column(team) for team in teams for source in sources[: 1 + (len(team) > 1)]]
-    return [each for each in found if each is not None]
-
-
-@settings(max_examples=30, deadline=None)
-@given(drawn_jobs(most=4), st.integers(1, 2), st.sampled_from(AIMS))
-def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(drawn, gpus, aim):
-    jobs = made(drawn)
-    terms = Terms(objective=aim, gpus=gpus, limit_s=500.0)
-    found = planned(jobs, terms)
-    asked = replace(terms, objective=found.ranked_by)
-    distinct = kinds(jobs)
-    alone = tuple(alone_s(job) for job in distinct.jobs)
-    ones = (1.0,) * len(alone)
-    known = ones if found.ranked_by == "throughput" else alone
-    problem = Problem(
-        aim=found.ranked_by, gpus=gpus, counts=distinct.counts, alone_s=known, least_s=known,
-        deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
-        idle_power_w=found.idle_power_w,
-    )  # fmt: skip
-    least = twin.least_cost(every_column(jobs, asked), problem)
-    assert found.found.complete
-    assert found.found.bound <= least * (1 + 1e-9)
-    assert found.found.cost <= least * (1 + 1e-3)
-    assert found.found.gap <= 2e-3
-    assert "no plan of groups that share a whole GPU without limits is better" in search_line(found)
-
-
-def test_a_gap_that_tells_nothing_of_the_plan_is_not_shown():
-    drawn = [Job(PROFILES[at % 4], epochs=1 + at / 10) for at in range(16)]
-    found = planned(drawn, Terms(limit_s=100.0))
-    assert not found.found.complete
-    assert "best found in" in search_line(found)
-    assert "%" not in search_line(found)
-
-
-def test_nothing_is_said_of_joules_that_no_plan_can_save():
-    drawn = [Job(PROFILES[at % 4], epochs=1 + at / 10) for at in range(16)]
-    found = planned(drawn, Terms(limit_s=100.0, objective="energy"))
-    assert found.found.bound is None
-    assert found.found.gap is None
 
 
 @settings(max_examples=60, deadline=None)
