@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
 from advisor.planning.commands import commands
+from advisor.planning.fleet.pool import MOST_TOGETHER
 from advisor.planning.fleet.renumbered import groups_of
 from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
@@ -79,7 +80,9 @@ def search_line(found: Spread) -> str:
     best = f"{looked}: best found in {figures.duration(search.seconds)}"
     if search.gap is None or search.gap > _TELLING:
         return best
-    others = "no plan" + (" of groups that share a whole GPU without limits" * search.complete)
+    others = f"no plan with up to {MOST_TOGETHER} jobs at once on a GPU"
+    if search.complete:
+        others += ", without limits and MIG,"
     if search.gap < _ROUNDING:
         return f"{looked}: {others} is better"
     return f"{best}, and {others} saves more than {search.gap:.0%}"

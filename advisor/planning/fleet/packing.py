@@ -23,18 +23,13 @@ class Packing:
     Attributes:
         cost: Of `plan`, as `Problem.cost` says.
         bound: No plan of these columns costs less.
-        in_time: Whether the search ended before its time did: then `gap` is rounding.
+        in_time: Whether the search ended before its time did: then `bound` is `cost`, but for rounding.
     """
 
     plan: tuple[Placed, ...]
     cost: float
     bound: float
     in_time: bool
-
-    @property
-    def gap(self) -> float:
-        """Share of the cost that a better plan of these columns might save, 0..1."""
-        return max(0.0, 1 - self.bound / self.cost) if self.cost > 0 else 0.0
 
 
 def packed(

@@ -72,7 +72,10 @@ def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(drawn, gpus, aim):
     assert found.found.bound <= least * (1 + 1e-9)
     assert found.found.cost <= least * (1 + 1e-3)
     assert found.found.gap <= 2e-3
-    assert "no plan of groups that share a whole GPU without limits is better" in search_line(found)
+    assert (
+        "no plan with up to 8 jobs at once on a GPU, without limits and MIG, is better"
+        in search_line(found)
+    )
 
 
 def test_a_gap_that_tells_nothing_of_the_plan_is_not_shown():
