@@ -23,7 +23,7 @@ class Packing:
     Attributes:
         cost: Of `plan`, as `Problem.cost` says.
         bound: No plan of these columns costs less.
-        in_time: Whether the search ended before its time did: then `bound` is `cost`, but for rounding.
+        in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
     """
 
     plan: tuple[Placed, ...]
