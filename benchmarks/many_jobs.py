@@ -1,20 +1,29 @@
-"""How fast many jobs are spread over GPUs, and how large the gap is then.
+"""How good plans for many jobs on several GPUs are, beside greedy ones, and how soon they come.
 
-    python benchmarks/many_jobs.py
+    python benchmarks/many_jobs.py [SECONDS]
 
 Shipped profiles of an H200, each as often as needed, of 10 min to an hour alone, drawn by a seed;
-everything is compiled and imported before the first time is taken. Nothing here is a test.
+everything is compiled and imported before the first time is taken. *Greedy* is the best of batches
+of jobs under MPS, the longest first, as long as a batch may fit; its time is not limited. Nothing
+here is a test.
 """
 
 import random
+import sys
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 from advisor.gpu.catalogue import gpu
 from advisor.planning.advice import predictor_of
 from advisor.planning.copies import copies_that_pay
+from advisor.planning.fleet.remembered import Remembered
+from advisor.planning.forecast import forecast
 from advisor.planning.many_jobs import Spread, spread
+from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective, Predicts
+from advisor.planning.rules import FitsMemory
 from advisor.planning.terms import Terms
+from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths
 
@@ -23,15 +32,22 @@ AIMS: tuple[Objective, ...] = (
     "makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines",
 )  # fmt: skip
 # Jobs, how many of them are different, and GPUs.
-SIZES = ((12, 12, 1), (24, 24, 1), (24, 24, 4), (24, 6, 4), (48, 48, 8))
+SIZES = (
+    (12, 12, 1), (16, 16, 1), (24, 24, 1), (24, 24, 2), (24, 24, 4), (24, 6, 4), (48, 48, 4),
+    (200, 200, 16),
+)  # fmt: skip
 LENGTHS_S, DEADLINES_S = (600.0, 3600.0), (3600.0, 14_400.0)
+# Jobs in a batch of the greedy plans.
+BATCHES = (2, 3, 4, 6, 8)
 
 
 def drawn(jobs: int, different: int) -> list[Job]:
     """So many jobs of known length, of which so many are different."""
     draw = random.Random(1)
     known = [load_profile(name, GPU) for name in sorted(profile_paths(GPU))]
-    chosen = draw.sample([each for each in known if each.workload.steps_per_epoch], different)
+    timed = [each for each in known if each.workload.steps_per_epoch]
+    chosen = draw.sample(timed, min(different, len(timed)))
+    chosen += draw.choices(timed, k=different - len(chosen))
     found = []
     for each in chosen:
         epoch_s = (each.workload.steps_per_epoch or 1) * each.step_s
@@ -47,19 +63,46 @@ def timed(jobs: list[Job], terms: Terms, predictor: Predicts) -> tuple[float, Sp
     return perf_counter() - began_s, found
 
 
+def greedy_s(jobs: Sequence[Job], gpus: int, predictor: Predicts) -> float:
+    """The least makespan of batches under MPS, each on the GPU that is free first."""
+    longest = sorted(jobs, key=lambda job: -(job.work_steps or 0.0) * job.profile.step_s)
+    asked, found = Remembered(predictor), []
+    for most in BATCHES:
+        free_s = [0.0] * gpus
+        for batch in batches(longest, most, asked):
+            way = Mps() if len(batch) > 1 else Serial()
+            free_s[free_s.index(min(free_s))] += forecast(Mixes(batch, asked), way).makespan_s or 0
+        found.append(max(free_s))
+    return min(found)
+
+
+def batches(jobs: Sequence[Job], most: int, predictor: Predicts) -> Iterator[list[Job]]:
+    """Jobs in this order, a new batch where one is full or whatever does not fit."""
+    fits, batch = FitsMemory(gpu(GPU)), list(jobs[:1])
+    for job in jobs[1:]:
+        larger = [*batch, job]
+        if len(larger) > most or fits.broken(Mixes(larger, predictor).whole(Mps())):
+            yield batch
+            larger = [job]
+        batch = larger
+    yield batch
+
+
 def main() -> None:
-    predictor = predictor_of(GPU)
+    predictor, limit_s = predictor_of(GPU), float(sys.argv[1]) if sys.argv[1:] else Terms().limit_s
     timed(drawn(3, 3), Terms(), predictor)  # compiles, and imports the solver
-    print("jobs  different  GPUs  objective        seconds  gap    faster  groups  predicted")
+    print("jobs  different  GPUs  objective        seconds       cost  greedy    gap  predicted")
     for jobs, different, gpus in SIZES:
-        for aim in AIMS if (jobs, different) == (24, 24) else AIMS[:1]:
-            seconds, found = timed(
-                drawn(jobs, different), Terms(objective=aim, gpus=gpus), predictor
-            )
-            faster = (found.serial_s or 0.0) / found.makespan_s.p50 if found.makespan_s else 0.0
+        for aim in AIMS if (jobs, different, gpus) == (24, 24, 4) else AIMS[:1]:
+            some = drawn(jobs, different)
+            terms = Terms(objective=aim, gpus=gpus, limit_s=limit_s)
+            seconds, found = timed(some, terms, predictor)
             search = found.found
+            times = greedy_s(some, gpus, predictor) / search.cost if aim == "makespan" else None
+            greedy = "" if times is None else f"{times:.3f}x"
+            gap = "" if search.gap is None else f"{search.gap:.1%}"
             print(f"{jobs:4}  {different:9}  {gpus:4}  {aim:15}  {seconds:7.1f}  "
-                  f"{search.gap:5.1%}  {faster:5.2f}x  {search.groups:6}  {search.foretold:9}",
+                  f"{search.cost:9.5g}  {greedy:>6}  {gap:>5}  {search.foretold:9}",
                   flush=True)  # fmt: skip
     job = drawn(1, 1)[0]
     began_s = perf_counter()

@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from time import monotonic
 
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.alone import check_each_fits
 from advisor.planning.fleet.caps import with_caps
 from advisor.planning.fleet.columns import Kinds, Placed, kinds
-from advisor.planning.fleet.estimates import Foretold, Rough
+from advisor.planning.fleet.estimates import WAYS, Foretold, Rough, Sources
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.fleet.renumbered import groups_of, in_turn
-from advisor.planning.fleet.solve import FleetSolver, Found, Sources
+from advisor.planning.fleet.solve import Clock, FleetSolver, Found
 from advisor.planning.fleet.whole_gpu import WholeGpu
 from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import possible
 from advisor.planning.plan import Forecast, Objective, Predicts, Standing
-from advisor.planning.rules import rules
 from advisor.planning.solver.one_gpu import OneGpu
 from advisor.planning.solver.space import Question
 from advisor.planning.space import Deployment, Setup
@@ -128,30 +128,37 @@ class Spread:
         return used_j + idle_s * (self.idle_power_w or 0.0)
 
 
-def spread(jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms) -> Spread:
+def spread(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms, clock: Clock = monotonic
+) -> Spread:
     """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
 
     Raises:
         NothingFits: A job is too big for a GPU, even alone.
     """
+    ends_s = clock() + terms.limit_s
     asked = Remembered(predictor)
     serial = forecast(Mixes(jobs, asked), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
     ranked_by, note = _ranked_by(serial, terms.objective)
     distinct = kinds(jobs)
-    problem = _problem(distinct, ranked_by, terms.gpus)
+    problem = _problem(distinct, ranked_by, terms.gpus, asked)
     question = Question(
         gpu=gpu, predictor=asked, objective=_OF_A_GROUP.get(ranked_by, ranked_by),
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
     quick = asked.quick([job.profile for job in distinct.jobs])
-    forbidding = rules(gpu, terms.conditions)
+    ordered = distinct.together
+    alike = kinds(ordered)
     sources = Sources(
-        Rough(distinct, quick, gpu, forbidding, ranked_by) if quick else None,
-        Foretold(distinct, WholeGpu(jobs, question), ranked_by, terms.level),
-        Foretold(distinct, OneGpu(jobs, question), ranked_by, terms.level),
+        Rough(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
+        {
+            name: Foretold(alike, WholeGpu(ordered, question, way), ranked_by, terms.level)
+            for name, way in WAYS.items()
+        },
+        Foretold(alike, OneGpu(ordered, question), ranked_by, terms.level),
     )
-    found = FleetSolver(distinct, problem, sources, terms.limit_s).best()
+    found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
     plan = Spread(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
         on=tuple(
@@ -169,14 +176,23 @@ def _ranked_by(serial: Forecast, objective: Objective) -> tuple[Objective, str |
     return ("throughput" if ranked_by == "energy-example" else ranked_by), note
 
 
-def _problem(distinct: Kinds, aim: Objective, gpus: int) -> Problem:
-    alone_s = [(job.work_steps or 0.0) * job.profile.step_s for job in distinct.jobs]
+def _problem(distinct: Kinds, aim: Objective, gpus: int, predictor: Predicts) -> Problem:
+    jobs = distinct.jobs
+    ones = (1.0,) * len(jobs)
+    known = aim != "throughput"
+    alone_s = tuple((job.work_steps or 0.0) * job.profile.step_s for job in jobs)
     return Problem(
-        aim=aim, gpus=gpus, counts=distinct.counts,
-        alone_s=(1.0,) * len(alone_s) if aim == "throughput" else tuple(alone_s),
+        aim=aim, gpus=gpus, counts=distinct.counts, alone_s=alone_s if known else ones,
+        least_s=tuple(_least_s(job, predictor) for job in jobs) if known else ones,
         deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
         idle_power_w=idle_power_w([job.profile for job in distinct.jobs]),
     )  # fmt: skip
+
+
+def _least_s(job: Job, predictor: Predicts) -> float:
+    """What `job` takes alone, at the batch size at which it takes least."""
+    alone = ((each, predictor.predict([each.profile], Serial()).jobs[0]) for each in job.variants)
+    return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
 
 
 def _setups(plan: Sequence[Placed], distinct: Kinds) -> dict[int, Setup]:

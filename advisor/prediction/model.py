@@ -20,7 +20,7 @@ from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
 from advisor.workload.files import read_bytes
 from advisor.workload.folders import shown
-from advisor.workload.plausible import MOST_LOG, check, check_number
+from advisor.workload.plausible import MOST_LOG, MOST_SPREADS, check, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
@@ -65,7 +65,7 @@ class Bounds:
     def __post_init__(self) -> None:
         if not self.low <= 0 <= self.high:
             raise InvalidInput("the bounds of an interval lie on both sides of its middle")
-        check_number("a bound of an interval", max(-self.low, self.high), MOST_LOG)
+        check_number("a bound of an interval", max(-self.low, self.high), MOST_SPREADS)
 
 
 @dataclass(frozen=True, kw_only=True)

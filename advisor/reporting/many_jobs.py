@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.planning.commands import commands, commands_on
+from advisor.planning.fleet.pool import MOST_TOGETHER
 from advisor.planning.fleet.renumbered import groups_of
 from advisor.planning.handover import Handover, hand_over
 from advisor.planning.many_jobs import OnGpu, Spread
@@ -25,8 +26,8 @@ from advisor.workload.job import Job
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# A gap below this is rounding.
-_ROUNDING = 0.002
+# A gap below this is rounding, and one above that says nothing of the plan: it is of the bound.
+_ROUNDING, _TELLING = 0.002, 0.5
 
 
 def spread_report(found: Spread) -> "RenderableType":
@@ -87,10 +88,15 @@ def search_line(found: Spread) -> str:
         f"{counted(search.groups, 'group')} of jobs compared, {search.foretold} of them predicted "
         f"in full"
     )
+    best = f"{looked}: best found in {figures.duration(search.seconds)}"
+    if search.gap is None or search.gap > _TELLING:
+        return best
+    others = f"no plan with up to {MOST_TOGETHER} jobs at once on a GPU"
+    if search.complete:
+        others += ", without limits and MIG,"
     if search.gap < _ROUNDING:
-        return f"{looked}: no plan of these is better"
-    how = "" if search.in_time else f" in {search.seconds:.0f} s"
-    return f"{looked}{how}: a better plan of these may save up to {search.gap:.0%}"
+        return f"{looked}: {others} is better"
+    return f"{best}, and {others} saves more than {search.gap:.0%}"
 
 
 def _plan(found: Spread, device: str | None) -> dict[str, Any]:
@@ -129,7 +135,7 @@ def _plan(found: Spread, device: str | None) -> dict[str, Any]:
         "search": {
             "groups": search.groups, "predicted": search.foretold, "seconds": search.seconds,
             "cost": search.cost, "bound": search.bound, "gap": search.gap,
-            "in_time": search.in_time,
+            "complete": search.complete, "in_time": search.in_time,
         },
     }  # fmt: skip
 

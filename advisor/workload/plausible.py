@@ -26,6 +26,8 @@ MOST_BLOCKS, MOST_THREADS, MOST_RESIDENT_BLOCKS, MOST_STREAMS = 2**48, 2**14, 2*
 
 # Of the log of a factor by which a prediction is corrected, or may be off: 5e8.
 MOST_LOG = 20.0
+# Of what a prediction is off, in spreads that a fit found.
+MOST_SPREADS = 1e3
 
 # Of one measured number, by the unit that its name ends in.
 _MOST = {

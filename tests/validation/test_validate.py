@@ -63,7 +63,7 @@ def test_predicted_stands_beside_measured_for_each_job(capsys):
     (run,) = validated.comparisons
     assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
     assert all(job.inside for job in run.jobs)
-    Console(width=80).print(validation_table(validated))
+    Console(width=90).print(validation_table(validated))
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "mps 1.00x 1.05x -5.0 %" in shown
     assert "bert-base-finetune-bs16 20.00 18.00 to 22.00 19.00 ms 5.3 %" in shown

@@ -3,16 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from advisor.planning.fleet.renumbered import groups_of
-from advisor.sharing import Group, Serial, Sharing
+from advisor.sharing import Sharing
 from advisor.simulation.repartition import repartition_s
 from advisor.workload.job import Job
 
 Team = tuple[int, ...]
 """Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
-
-_IDLE = Group((1,), Serial())
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,12 @@ class Kinds:
     @property
     def counts(self) -> tuple[int, ...]:
         return tuple(map(len, self.positions))
+
+    @property
+    def together(self) -> tuple[Job, ...]:
+        """All jobs, those of a kind next to each other, in the order of the kinds."""
+        pairs = zip(self.jobs, self.counts, strict=True)
+        return tuple(job for job, count in pairs for _ in range(count))
 
     def of(self, team: Team) -> tuple[Job, ...]:
         """The jobs of `team`, in its order."""
@@ -60,6 +65,7 @@ class Column:
         energy_j: Of its GPU until the last ends; None: not known.
         foretold: Whether the predictor answered for it; else it is a rough estimate.
         batches: Examples a step of each job, as `Setup` has them.
+        in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
     """
 
     team: Team
@@ -68,25 +74,25 @@ class Column:
     energy_j: float | None
     foretold: bool
     batches: tuple[int, ...] = ()
+    in_seconds: bool = True
 
     @property
     def runs_s(self) -> float:
         """Until the last job ends."""
         return max(self.ends_s)
 
-    @property
-    def set_up_s(self) -> float:
-        """To make an idle GPU ready for it."""
-        return repartition_s(_IDLE, groups_of(self.sharing, self._numbers)[0])
+    def after_s(self, before: "Column") -> float:
+        """Between the end of `before` and its own start on the same GPU."""
+        if not self.in_seconds:
+            return 0.0
+        return _between_s(before.sharing, len(before.team), self.sharing, len(self.team))
 
-    @property
-    def clear_s(self) -> float:
-        """To make its GPU idle again."""
-        return repartition_s(groups_of(self.sharing, self._numbers)[-1], _IDLE)
 
-    @property
-    def _numbers(self) -> tuple[int, ...]:
-        return tuple(range(1, len(self.team) + 1))
+@cache
+def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
+    last = groups_of(before, range(1, jobs_before + 1))[-1]
+    first = groups_of(after, range(1, jobs + 1))[0]
+    return repartition_s(last, first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +115,30 @@ class Placed:
 
 
 def dealt(columns: Sequence[Column], gpus: int) -> tuple[Placed, ...]:
-    """`columns` in this order, each on the GPU that is free first, as early as it can start.
-
-    The first on a GPU finds it set up.
-    """
-    free_s, plan = [0.0] * gpus, []
-    for number, column in enumerate(columns):
+    """`columns` in this order, each on the GPU that is free first, as early as it can start."""
+    free_s = [0.0] * gpus
+    last: list[Column | None] = [None] * gpus
+    plan = []
+    for column in columns:
         gpu = free_s.index(min(free_s))
-        start_s = free_s[gpu] + (column.set_up_s if number >= gpus else 0.0)
-        plan.append(Placed(column, gpu, start_s))
-        free_s[gpu] = start_s + column.runs_s + column.clear_s
+        placed = _after(last[gpu], column, gpu, free_s[gpu])
+        plan.append(placed)
+        last[gpu], free_s[gpu] = column, placed.start_s + column.runs_s
     return tuple(plan)
+
+
+def queued(queues: Sequence[Sequence[Column]]) -> tuple[Placed, ...]:
+    """Each queue on a GPU of its own, one column after another."""
+    plan = []
+    for gpu, queue in enumerate(queues):
+        free_s, last = 0.0, None
+        for column in queue:
+            placed = _after(last, column, gpu, free_s)
+            plan.append(placed)
+            last, free_s = column, placed.start_s + column.runs_s
+    return tuple(plan)
+
+
+def _after(last: Column | None, column: Column, gpu: int, free_s: float) -> Placed:
+    """The first on a GPU finds it set up."""
+    return Placed(column, gpu, free_s if last is None else free_s + column.after_s(last))

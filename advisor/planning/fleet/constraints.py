@@ -2,6 +2,7 @@
 
 Every column is an interval that may be there or not. Intervals that overlap at most as often as
 there are equal GPUs can always be dealt out to these, so no GPU needs a number while searching.
+Nothing passes between them: to set a GPU up takes time, but no plan costs less for it.
 """
 
 from collections import Counter
@@ -48,7 +49,7 @@ class Search:
     def taken(self, value: Callable[[Any], int]) -> list[Column]:
         """The columns of the plan that was found, in the order in which they start."""
         there = [piece for piece in self._pieces if value(piece.there)]
-        there.sort(key=lambda each: value(each.start) - self._units(each.column.set_up_s))
+        there.sort(key=lambda each: value(each.start))
         return [piece.column for piece in there]
 
     def cost_of(self, wanted: float) -> float:
@@ -71,9 +72,8 @@ class Search:
         """No plan takes longer than so many that leaves no GPU idle between its columns."""
         longest_s = [0.0] * len(self.problem.counts)
         for column in self.columns:
-            takes_s = column.set_up_s + column.runs_s + column.clear_s
             for kind in column.team:
-                longest_s[kind] = max(longest_s[kind], takes_s)
+                longest_s[kind] = max(longest_s[kind], column.runs_s)
         every = zip(longest_s, self.problem.counts, strict=True)
         return sum(s * count for s, count in every) / _RESOLUTION
 
@@ -122,10 +122,9 @@ class Search:
     def _no_more_at_once_than_gpus(self) -> None:
         intervals = []
         for column, there, start in self._pieces:
-            before, runs = self._units(column.set_up_s), self._units(column.runs_s)
-            size = before + runs + self._units(column.clear_s)
+            size = self._units(column.runs_s)
             intervals.append(
-                self.model.new_optional_fixed_size_interval_var(start - before, size, there, "")
+                self.model.new_optional_fixed_size_interval_var(start, size, there, "")
             )
         self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
 

@@ -1,6 +1,7 @@
 """What groups of jobs come to on one GPU: roughly for thousands, foretold for a few."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
 
@@ -9,17 +10,22 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.fleet.columns import Column, Kinds, Team
+from advisor.planning.limits import MAX_OOM_PROBABILITY
 from advisor.planning.objectives import throughput
 from advisor.planning.plan import Objective
-from advisor.planning.rules import Rule, first_broken
+from advisor.planning.rules import Conditions, first_broken, rules
 from advisor.planning.solver.one_gpu import Solved
 from advisor.prediction.distilled import Crowds
 from advisor.prediction.quick import Quick
+from advisor.prediction.rough import Rough as Apart
+from advisor.prediction.rough import Tenancy
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
 from advisor.simulation.energy import Level
 
-_ROUGH: dict[str, Naive | Mps] = {"naive": Naive(), "mps": Mps()}
+WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
+"""To share a whole GPU without limits."""
+
 Teams = NDArray[np.intp]
 """Kinds of teams of one size, shape (teams, jobs)."""
 
@@ -37,8 +43,8 @@ class Foretold:
     """Columns by the one-GPU solver.
 
     Args:
-        kinds: Of jobs.
-        solver: Of all jobs of `kinds`.
+        kinds: Of jobs, those of a kind next to each other.
+        solver: Of all jobs of `kinds`, in their order.
         aim: Of a throughput, jobs are taken to be equally long alone.
         level: What counts of times and joules: medians, or upper ends.
     """
@@ -65,6 +71,7 @@ class Foretold:
             team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
             ends_s=ends_s, foretold=True, batches=solved.setup.batches,
             energy_j=getattr(forecast.energy_j, self._level, None),
+            in_seconds=self._aim != "throughput",
         )  # fmt: skip
 
 
@@ -75,52 +82,71 @@ class Rough:
         kinds: Of jobs.
         quick: Of one job of each kind.
         gpu: Whose memory they share.
-        forbidding: Rules of what they may not do.
+        conditions: Of what they may do.
         aim: As of `Foretold`.
     """
 
     def __init__(
-        self, kinds: Kinds, quick: Quick, gpu: Gpu, forbidding: Sequence[Rule], aim: Objective
+        self, kinds: Kinds, quick: Quick, gpu: Gpu, conditions: Conditions, aim: Objective
     ) -> None:
         self._kinds, self._quick, self._gpu = kinds, quick, gpu
-        self._forbidding, self._aim = forbidding, aim
+        self._rules, self._margin, self._aim = rules(gpu, conditions), conditions.memory_margin, aim
+        sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
+        self._sorts = [sorts.index(each) for each in sorts]
+        self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
         profiles = [job.profile for job in kinds.jobs]
-        memories = [each.memory for each in profiles]
-        self._held_mib = np.array([each.device_mib or each.reserved_mib for each in memories])
         self._power_w = np.array([each.power_w or 0.0 for each in profiles])
         self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if aim != "throughput" else 1 / quick.jobs.step_s
 
     def columns(self, teams: Sequence[Team]) -> Iterator[Column]:
-        """The best of each of `teams` that seems to fit; of one size after the other."""
+        """The best of each of `teams` of two and more that fits; of one size after the other."""
         by_size = sorted(teams, key=len)
         for _, same in groupby(by_size, len):
-            fitting = np.array([team for team in same if self._fits(team)])
-            if len(fitting):
-                yield from self._best(fitting)
+            yield from self._best(np.array(list(same)))
 
-    def _fits(self, team: Team) -> bool:
-        return float(self._held_mib[list(team)].sum()) <= self._gpu.usable_mib
+    def may(self, team: Team, mode: str) -> bool:
+        """Whether a team may share so, and has the memory to."""
+        alone = replace(self._quick.rough, profiles=tuple(
+            job.profile for job in self._kinds.of(team)
+        ))  # fmt: skip
+        return self._allowed(team, mode) and bool(
+            self._fit(alone, np.ones((1, len(team)), dtype=np.intp), mode)[0]
+        )
+
+    def _allowed(self, team: Team, mode: str) -> bool:
+        """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
+        key = mode, tuple(sorted(self._sorts[kind] for kind in team))
+        if key not in self._known_rules:
+            jobs = self._kinds.of(team)
+            self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
+        return self._known_rules[key]
+
+    def _fit(self, rough: Apart, counts: Teams, mode: str) -> NDArray[np.bool_]:
+        tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
+        return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
 
     def _best(self, teams: Teams) -> Iterator[Column]:
-        modes = [mode for mode in _ROUGH if mode in self._quick.distilled.surrogates]
+        counts = (teams[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
+        modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
+        fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
         ends = {mode: self._ends_s(teams, mode) for mode in modes}
-        for row, team in enumerate(teams):
-            jobs = self._kinds.of(tuple(team))
-            allowed = [mode for mode in modes
-                       if first_broken(self._forbidding, jobs, _ROUGH[mode]) is None]  # fmt: skip
+        for row, kinds in enumerate(teams):
+            team = tuple(map(int, kinds))
+            allowed = [mode for mode in modes if fits[mode][row] and self._allowed(team, mode)]
             if allowed:
                 mode = min(allowed, key=lambda each: float(ends[each][row].max()))
-                yield self._column(tuple(map(int, team)), mode, ends[mode][row])
+                yield self._column(team, mode, ends[mode][row])
 
     def _column(self, team: Team, mode: str, ends_s: Floats) -> Column:
         above_idle_w = self._power_w[list(team)] - self._idle_w
         power_w = self._idle_w + above_idle_w.sum()
         limit_w = self._gpu.power_limit_w or np.inf
         return Column(
-            team=team, sharing=_ROUGH[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
+            team=team, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
             energy_j=float(min(power_w, limit_w) * ends_s.max()),
+            in_seconds=self._aim != "throughput",
         )  # fmt: skip
 
     def _ends_s(self, teams: Teams, mode: str) -> Floats:
@@ -144,3 +170,18 @@ class Rough:
     def _steps_s(self, teams: Teams, mode: str) -> Floats:
         limits = np.full(teams.shape, 100.0)
         return self._quick.distilled.steps(self._quick.jobs, Crowds(teams, limits), mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where columns come from.
+
+    Attributes:
+        rough: For thousands of groups; None: each that is thought of is foretold.
+        ways: By the names of `WAYS`, for groups that are picked.
+        thorough: For those of the plan: the one-GPU solver.
+    """
+
+    rough: Rough | None
+    ways: Mapping[str, Foretold]
+    thorough: Foretold

@@ -4,8 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import fsum
 
-from advisor.planning.fleet.columns import Placed
+from advisor.planning.fleet.columns import Column, Placed
 from advisor.planning.plan import Objective
+
+# Of the jobs that a GPU runs in all, those that wait while a group does: half, on the average.
+WAITING = 0.5
+IN_TURN: tuple[Objective, ...] = ("mean-completion", "fairness", "deadlines")
+"""What depends on the order in which groups run, not only on how long they take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +22,7 @@ class Problem:
         gpus: Equal GPUs that there are.
         counts: Jobs of each kind, shape (kinds,).
         alone_s: Seconds that a job of each kind takes alone, likewise.
+        least_s: Seconds that it takes at least, however it runs, likewise.
         deadlines_s: From the start of all, likewise; None: the kind has none.
         idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
     """
@@ -25,6 +31,7 @@ class Problem:
     gpus: int
     counts: tuple[int, ...]
     alone_s: tuple[float, ...]
+    least_s: tuple[float, ...]
     deadlines_s: tuple[float | None, ...]
     idle_power_w: float | None
 
@@ -55,6 +62,20 @@ class Problem:
     def rank(self, plan: Sequence[Placed]) -> tuple[float, float]:
         """Its cost, then its makespan: of equal plans, the one that ends first is better."""
         return self.cost(plan), makespan_s(plan)
+
+    def weight(self, column: Column, waiting: float = WAITING) -> float:
+        """What a group adds to the cost, about, whatever the others are.
+
+        Args:
+            column: The group.
+            waiting: Share of a GPU's jobs that wait for it, 0..1.
+        """
+        if self.aim in IN_TURN:
+            waits_s = waiting * sum(self.counts) / self.gpus * column.runs_s
+            return fsum(column.ends_s) + waits_s
+        if self.aim == "energy" and column.energy_j is not None:
+            return column.energy_j
+        return column.runs_s
 
     def _late(self, kind: int, end_s: float) -> bool:
         deadline_s = self.deadlines_s[kind]

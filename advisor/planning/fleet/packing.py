@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from advisor.planning.fleet.bounds import bound
 from advisor.planning.fleet.columns import Column, Placed, dealt
 from advisor.planning.fleet.constraints import Search
 from advisor.planning.fleet.goals import Problem
 from advisor.planning.fleet.partition import quick_plans
 
-# Each worker searches in a way of its own, so that more of them than cores are faster too.
-_WORKERS, _SEED = 8, 1
-# Share of the time that each question beside the search may take, and seconds that it always may.
-_BESIDE, _ALWAYS_S = 0.1, 0.5
+# One worker: more of them would find other plans on other numbers of cores.
+_WORKERS, _SEED = 1, 1
+# What a search may take at most, in units of CP-SAT's own that are the same on any machine: about
+# three seconds.
+_EFFORT = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,13 @@ class Packing:
     Attributes:
         cost: Of `plan`, as `Problem.cost` says.
         bound: No plan of these columns costs less.
-        in_time: Whether the search ended before its time did: then `gap` is rounding.
+        in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
     """
 
     plan: tuple[Placed, ...]
     cost: float
     bound: float
     in_time: bool
-
-    @property
-    def gap(self) -> float:
-        """Share of the cost that a better plan of these columns might save, 0..1."""
-        return max(0.0, 1 - self.bound / self.cost) if self.cost > 0 else 0.0
 
 
 def packed(
@@ -50,20 +45,20 @@ def packed(
     """
     from ortools.sat.python import cp_model
 
-    began_s, beside_s = monotonic(), max(_ALWAYS_S, limit_s * _BESIDE)
-    starts = [tuple(hint), *quick_plans(columns, problem, beside_s)]
+    began_s = monotonic()
+    starts = [tuple(hint), *quick_plans(columns, problem, limit_s)]
     best = min(starts, key=problem.rank)
     search = Search(cp_model.CpModel(), columns, problem)
     search.ask(best)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
+    solver.parameters.max_deterministic_time = _EFFORT
     solver.parameters.num_workers = _WORKERS
+    solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
     solver.parameters.random_seed = _SEED
     status = solver.solve(search.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = dealt(search.taken(solver.value), problem.gpus)
         best = min(found, best, key=problem.rank)
     cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
-    if status != cp_model.OPTIMAL:
-        least = max(least, bound(columns, problem, beside_s))
     return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)

@@ -1,19 +1,22 @@
 """Which groups make up all jobs, where times do not matter but each group has its weight.
 
-That is a small question, quickly answered. Its answers, dealt out to the GPUs in some order, are
+That is a small question, quickly answered. Its answers, arranged on the GPUs, are
 where the search for a plan begins; `advisor.planning.fleet.bounds` bounds plans by it.
 """
 
 from collections.abc import Iterator, Sequence
-from math import floor, inf
+from math import floor
 from typing import NamedTuple
 
-from advisor.planning.fleet.columns import Column, Placed, dealt
-from advisor.planning.fleet.goals import Problem
+from advisor.planning.fleet.arranging import arranged
+from advisor.planning.fleet.columns import Column, Placed
+from advisor.planning.fleet.goals import IN_TURN, Problem
 
 # Weights are whole numbers of these parts of the largest; rounded down, to bound from below.
 _PARTS = 10**6
 _SEED = 1
+# What a question may take at most, in units of CP-SAT's own: about a quarter of a second.
+_EFFORT = 0.25
 # Jobs that wait for a group on a GPU, as a share of those that the GPU has in all.
 _WAITING = (0.25, 0.5, 1.0)
 
@@ -50,7 +53,9 @@ def partition(
     model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = _EFFORT
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False
     solver.parameters.random_seed = _SEED
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
@@ -61,34 +66,14 @@ def partition(
 def quick_plans(
     columns: Sequence[Column], problem: Problem, limit_s: float
 ) -> Iterator[tuple[Placed, ...]]:
-    """Plans that may be good: light groups, dealt out in some orders.
+    """Plans that may be good: of light groups.
 
     Args:
         columns: Of which a plan may consist.
         problem: What it is to be best at.
         limit_s: Seconds that each may take to find.
     """
-    jobs = sum(problem.counts) / problem.gpus
-    busy_s = [each.set_up_s + each.runs_s + each.clear_s for each in columns]
-    weighings = [busy_s]
-    if problem.aim in ("mean-completion", "fairness", "deadlines"):
-        ends_s = [sum(each.ends_s) for each in columns]
-        weighings = [
-            [own_s + share * jobs * takes_s
-             for own_s, takes_s in zip(ends_s, busy_s, strict=True)]
-            for share in _WAITING
-        ]  # fmt: skip
-    for weights in weighings:
+    for share in _WAITING if problem.aim in IN_TURN else (0.0,):
+        weights = [problem.weight(each, share) for each in columns]
         if found := partition(columns, weights, problem, limit_s):
-            for order in _orders(found.columns, problem):
-                yield dealt(order, problem.gpus)
-
-
-def _orders(columns: Sequence[Column], problem: Problem) -> Iterator[list[Column]]:
-    def due_s(column: Column) -> float:
-        return min(problem.deadlines_s[kind] or inf for kind in column.team)
-
-    yield sorted(columns, key=lambda each: -each.runs_s)
-    yield sorted(columns, key=lambda each: each.runs_s / len(each.team))
-    yield sorted(columns, key=lambda each: min(problem.alone_s[kind] for kind in each.team))
-    yield sorted(columns, key=lambda each: (due_s(each), each.runs_s))
+            yield arranged(found.columns, problem)

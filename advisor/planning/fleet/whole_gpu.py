@@ -1,10 +1,10 @@
-"""The best way for some jobs to share a whole GPU without limits: soon said, for many groups."""
+"""What some jobs come to that share a whole GPU in one way without limits: soon said."""
 
 from collections.abc import Sequence
 
 from advisor.planning.forecast import forecast
 from advisor.planning.mixes import Mixes
-from advisor.planning.objectives import cost, throughput
+from advisor.planning.objectives import cost
 from advisor.planning.rules import FitsMemory, first_broken, rules
 from advisor.planning.solver.one_gpu import Solved
 from advisor.planning.solver.space import Question
@@ -14,37 +14,32 @@ from advisor.workload.job import Job
 
 
 class WholeGpu:
-    """Time-sliced or under MPS; a job alone has the GPU.
+    """Jobs that all share under `sharing`; a job alone has the GPU.
 
     Args:
         jobs: All that may be asked about.
         question: What is asked of each set.
+        sharing: Of two jobs and more.
     """
 
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self._jobs, self._question = tuple(jobs), question
+    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Naive | Mps) -> None:
+        self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def best(self, chosen: Sequence[int]) -> Solved | None:
-        """The way that the rules allow, that fits, and in which most is done while all run.
+        """What comes of it; None where the rules forbid it, or it does not fit.
 
         Args:
             chosen: Positions of jobs, increasing, from 0.
         """
         jobs = [self._jobs[at] for at in chosen]
-        mixes = Mixes(jobs, self._question.predictor)
-        ways: Sequence[Serial | Naive | Mps] = (Naive(), Mps()) if len(jobs) > 1 else (Serial(),)
-        allowed = [
-            each
-            for each in ways
-            if first_broken(self._rules, jobs, each) is None
-            and self._fits.broken(mixes.whole(each)) is None
-        ]
-        if not allowed:
+        sharing = self._sharing if len(jobs) > 1 else Serial()
+        if first_broken(self._rules, jobs, sharing) is not None:
             return None
-        level = self._question.level
-        sharing = max(allowed, key=lambda each: throughput(mixes.whole(each), level))
+        mixes = Mixes(jobs, self._question.predictor)
+        if self._fits.broken(mixes.whole(sharing)) is not None:
+            return None
         foreseen = forecast(mixes, sharing)
         price = cost(foreseen, self._question.objective)
         setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)

@@ -15,10 +15,10 @@ def every_plan(columns, counts, gpus):
             needed = Counter(column.team)
             if needed <= left:
                 for gpu in range(gpus):
-                    used = any(each.gpu == gpu for each in plan)
-                    start_s = free_s[gpu] + used * column.set_up_s
+                    own = [each.column for each in plan if each.gpu == gpu]
+                    start_s = free_s[gpu] + (column.after_s(own[-1]) if own else 0.0)
                     after_s = list(free_s)
-                    after_s[gpu] = start_s + column.runs_s + column.clear_s
+                    after_s[gpu] = start_s + column.runs_s
                     placed = Placed(column, gpu, start_s)
                     yield from further(left - needed, after_s, [*plan, placed])
 

@@ -1,0 +1,104 @@
+"""Steps from one plan of foretold groups to better ones."""
+
+from collections.abc import Sequence
+from random import Random
+
+from advisor.planning.fleet.columns import Column, Team
+from advisor.planning.fleet.goals import Problem
+from advisor.planning.fleet.incumbent import Incumbent
+from advisor.planning.fleet.pool import Pool
+from advisor.planning.fleet.rebatching import changes, rebatched, some_of
+
+# Groups in a block, one size after another.
+_BLOCKS = (4, 6, 3, 8, 5)
+# Changes of the whole plan that are looked at in a round, and foretold at most.
+_LOOKED_AT, _TRIED = 300, 8
+_SEED = 1
+
+
+class Improver:
+    """Batches groups of a plan anew, and lets jobs swap places; what is drawn is always the same.
+
+    Args:
+        pool: Knows what teams come to.
+        problem: What plans are to be best at.
+        incumbent: Hears of every plan.
+    """
+
+    def __init__(self, pool: Pool, problem: Problem, incumbent: Incumbent) -> None:
+        self._pool, self._problem, self._incumbent = pool, problem, incumbent
+        self._draw = Random(_SEED)
+        self._rounds = 0
+
+    def hear(self, teams: Sequence[Team]) -> None:
+        """Foretell `teams` under MPS and in what way seems best, and hear of both plans."""
+        parts = [part for team in teams for part in self._fitting(team)]
+        best = [column for part in parts if (column := self._pool.best(part))]
+        under_mps = [self._pool.under(each.team, "mps") or each for each in best]
+        for columns in (best, under_mps):
+            self._incumbent.hear_columns(columns)
+
+    def _fitting(self, team: Team) -> list[Team]:
+        """`team`, or what it is divided into where it does not fit; jobs alone after the time."""
+        self._pool.foretell(team, ["mps"])
+        if self._pool.foretell(team):
+            return [team]
+        if not self._pool.in_time():
+            return [(kind,) for kind in team]
+        half = len(team) // 2
+        return [*self._fitting(team[:half]), *self._fitting(team[half:])]
+
+    def round(self) -> bool:
+        """Try one kind of change; whether it helps."""
+        self._rounds += 1
+        number, odd = divmod(self._rounds - 1, 2)
+        return self._change_few() if odd else self._batch_anew(number)
+
+    def _batch_anew(self, number: int) -> bool:
+        """Batch the jobs of some groups anew, block by block, and hear of what is foretold."""
+        columns = self._incumbent.columns
+        self._draw.shuffle(columns)
+        size = _BLOCKS[number % len(_BLOCKS)]
+        blocks = [columns[at : at + size] for at in range(0, len(columns), size)]
+        teams = [[each.team for each in block] for block in blocks]
+        starts = [self._mixed(block) for block in teams] if number % 2 else teams
+        found = rebatched(starts, self._pool, self._problem, self._draw)
+        pairs = [(block, new) for block, old, new in zip(blocks, teams, found, strict=True)
+                 if new != old]  # fmt: skip
+        pairs.sort(key=lambda each: self._lost(*each), reverse=True)
+        return any([self._adopted(block, new) for block, new in pairs])
+
+    def _mixed(self, teams: Sequence[Team]) -> list[Team]:
+        """Teams as large, of the same jobs in another order."""
+        jobs = [kind for team in teams for kind in team]
+        self._draw.shuffle(jobs)
+        return [tuple(sorted(jobs.pop() for _ in team)) for team in teams]
+
+    def _lost(self, old: Sequence[Column], new: Sequence[Team]) -> float:
+        """Weight that the jobs of `old` lose as `new`, as well as is known."""
+        before = sum(map(self._problem.weight, old))
+        return before - sum(map(self._problem.weight, self._pool.estimated(new)))
+
+    def _change_few(self) -> bool:
+        """Change one or two groups of the plan, where that promises most."""
+        columns = self._incumbent.columns
+        looked = some_of(changes([each.team for each in columns]), _LOOKED_AT, self._draw)
+        known = self._pool.estimates(team for change in looked for team in change.new)
+        scored = []
+        for change in looked:
+            if all(team in known for team in change.new):
+                old = [columns[at] for at in change.old]
+                new = [known[team] for team in change.new]
+                scored.append((self._incumbent.score_in_place(old, new), old, change.new))
+        scored.sort(key=lambda each: each[0])
+        return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
+
+    def _adopted(self, old: Sequence[Column], new: Sequence[Team]) -> bool:
+        """Take `new` for `old` if that is better when all is foretold; whether it is."""
+        for team in new:
+            if self._pool.best(team) is None and not (
+                self._incumbent.promises(old, self._pool.estimated(new))
+                and self._pool.foretell(team)
+            ):
+                return False
+        return self._incumbent.hear_change(old, self._pool.estimated(new))
