@@ -11,6 +11,7 @@ from statistics import mean, median
 import numpy as np
 
 from advisor.collocation.plans import FullRun
+from advisor.english import counted, is_or_are
 from advisor.prediction.model import is_gpu_bound
 from advisor.sharing import Group, Mps, Naive
 from advisor.simulation.repartition import repartition_s
@@ -129,7 +130,8 @@ def _mixes(runs: Sequence[CompletionComparison]) -> Iterator[str]:
     ]
     if errors and chosen_from:
         yield (
-            f"In the {len(mixes)} runs that are of no such set, makespan and completion times are "
+            f"In the {counted(len(mixes), 'run')} that {is_or_are(len(mixes))} of no such set, makespan "
+            f"and completion times are "
             f"off by: {', '.join(errors)}."
         )
 
