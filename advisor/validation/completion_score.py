@@ -130,9 +130,8 @@ def _mixes(runs: Sequence[CompletionComparison]) -> Iterator[str]:
     ]
     if errors and chosen_from:
         yield (
-            f"In the {counted(len(mixes), 'run')} that {is_or_are(len(mixes))} of no such set, makespan "
-            f"and completion times are "
-            f"off by: {', '.join(errors)}."
+            f"In the {counted(len(mixes), 'run')} that {is_or_are(len(mixes))} of no such set, "
+            f"makespan and completion times are off by: {', '.join(errors)}."
         )
 
 
