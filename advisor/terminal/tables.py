@@ -22,9 +22,9 @@ class FittedTable(Table):
     """
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = len(self.columns) + 1 if self.box else 0
-        between = sum(self.padding[1::2]) * (len(self.columns) - (not self.pad_edge)) + lines
         sizes = [_size(each, console, options) for each in self.columns]
+        whole = self.__rich_measure__(console, options.update(max_width=_ENDLESS)).maximum
+        between = whole - sum(each.maximum for each in sizes)
         left = options.max_width - between - sum(each.minimum for each in sizes)
         if left >= 0:
             for column, width in zip(self.columns, _widths(sizes, left), strict=True):
@@ -43,12 +43,16 @@ class FittedTable(Table):
 
 
 def _widths(sizes: Sequence[Measurement], left: int) -> list[int]:
-    """What each column gets: what it needs, and in turn as much of what is `left` as it can use."""
-    widths = []
-    for size in sizes:
-        more = min(left, size.span)
-        left -= more
-        widths.append(size.minimum + more)
+    """What each column gets: all that it can use, or less where that is the widest.
+
+    Args:
+        sizes: Of the columns.
+        left: Characters beyond the fewest that all need.
+    """
+    widths = [each.maximum for each in sizes]
+    for _ in range(sum(each.span for each in sizes) - left):
+        able = [at for at, each in enumerate(sizes) if widths[at] > each.minimum]
+        widths[max(able, key=widths.__getitem__)] -= 1
     return widths
 
 
@@ -110,9 +114,14 @@ def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
 def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:
     """The fewest characters in which `column` reads well, and those that it can use."""
     endless = options.update(max_width=_ENDLESS)
-    sizes = [Measurement.get(console, endless, each) for each in (column.header, *column.cells)]
+    parts = [column.header, *column.cells]
+    sizes = [Measurement.get(console, endless, each) for each in parts]
     most = max(each.maximum for each in sizes)
-    least = most if column.no_wrap else max(each.minimum for each in sizes)
+    # What is set in is one word with the space before it.
+    least = max(
+        size.maximum if column.no_wrap or str(part).startswith(" ") else size.minimum
+        for part, size in zip(parts, sizes, strict=True)
+    )
     return Measurement(min(least, _FOLDED) if column.overflow == "fold" else least, most)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from advisor.english import counted, is_or_are
 from advisor.validation.completion_score import MODES, RECOMMENDED, SIMULATED, WholeJobs
 from advisor.validation.regret import HEADINGS as REGRET_HEADINGS
 from advisor.validation.regret import regret_rows
@@ -97,6 +98,6 @@ def _mixes(found: WholeJobs) -> Iterator[str]:
     if errors and found.set_sizes:
         runs = sum(done.runs for done in found.mixes.values())
         yield (
-            f"In the {runs} runs that are of no such set, makespan and completion times are "
+            f"In the {counted(runs, 'run')} that {is_or_are(runs)} of no such set, makespan and completion times are "
             f"off by: {', '.join(errors)}."
         )

@@ -91,7 +91,9 @@ def validation_table(validation: Validation) -> "Table":
     from advisor.terminal.tables import FittedTable
 
     left_out = "\n".join(f"Left out: {each}." for each in validation.left_out)
-    table = FittedTable(box=SIMPLE, padding=(0, 1), pad_edge=False, caption=left_out or None)
+    table = FittedTable(
+        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=left_out or None
+    )
     for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
         table.add_column(heading, justify="right" if heading else "left")
     for each in validation.comparisons:

@@ -75,7 +75,7 @@ def test_a_run_that_would_pass_the_deadline_is_not_begun(command):
     late = command(mix("a"))
     code, said = late.finish("--deadline", "1")
     assert code == 0
-    assert "1 runs left at the deadline" in said
+    assert "1 run left at the deadline" in said
     assert late.runs() == []
 
 

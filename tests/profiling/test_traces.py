@@ -250,7 +250,7 @@ def test_where_every_part_has_many_launches_the_profile_bounds_what_was_measured
 
 
 def test_a_recording_without_whole_steps_is_refused():
-    with pytest.raises(AdvisorError, match="1 parts of steps"):
+    with pytest.raises(AdvisorError, match="1 part of steps"):
         Recording().mark("forward", 0, 1).steps()
     with pytest.raises(AdvisorError, match="0 parts of steps"):
         Recording().steps()

@@ -108,7 +108,7 @@ def test_the_section_says_what_pauses_took_and_what_choices_gave_away(tmp_path):
 def test_mixes_of_which_no_plan_is_chosen_are_scored_by_themselves(tmp_path):
     mix = whole("mix-naive", "naive", (2.0, 4.0), pair=(SHORT, SHORT))
     text = section(found(tmp_path, *PANEL, mix))
-    said = "In the 1 runs that are of no such set, makespan and completion times are off by: naive "
+    said = "In the 1 run that is of no such set, makespan and completion times are off by: naive "
     assert said + "25.0 % and 12.5 %." in text
     assert "of no such set" not in section(found(tmp_path, *PANEL))
 
