@@ -91,6 +91,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "batches": list(plan.batches),
         "ties_best": plan.ties_best,
         "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by,
         "commands": list(plan.commands),
         "why": plan.why,
     }
