@@ -7,6 +7,7 @@ from advisor.errors import NothingFits
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.binding import binding
 from advisor.planning.commands import commands
+from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
 from advisor.planning.limits import MAX_OOM_PROBABILITY
@@ -49,7 +50,11 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
-        gpu=gpu, predictor=predictor, objective=objective, level=level, conditions=conditions
+        gpu=gpu,
+        predictor=Remembered(predictor),
+        objective=objective,
+        level=level,
+        conditions=conditions,
     )
     judge = Judge(jobs, question)
     serial = forecast(judge.mixes(as_asked(len(jobs), Serial())), Serial())

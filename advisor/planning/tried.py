@@ -67,7 +67,7 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
         else:
             tried.append(whole)
     if Mps() in tried:
-        found = best_limits(mixes, question.objective)
+        found = best_limits(mixes, question.objective, question.level)
         tried += found.sharings
         passed_over = found.compared - len(found.sharings)
     return tried, left_out, passed_over

@@ -16,8 +16,9 @@ from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
 MOST_STATES = 256
-# Plans of a kind that are forecast.
-FORECAST = 3
+# Plans of a kind that are forecast, and plans on MIG instances where the predictor itself is asked
+# what comes of each room: instances slow each other, which shows only then.
+FORECAST, FORECAST_ASKED = 3, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return Proposed((), (LeftOut("MIG, and phases", why),))
     everyone = range(len(jobs))
-    solver = Solver(jobs, question)
-    found: list[Proposal] = [each for each in solver.whole(everyone) if each.setup.batches]
+    solver = Solver(jobs, question, ask=True)
+    asked = solver.space.exact
+    found = [each for each in solver.whole(everyone) if asked or each.setup.batches][:FORECAST]
     apart = list(islice(solver.one_job_each(everyone), FORECAST))
-    found = [*found[:FORECAST], *apart]
-    found += islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)
+    most = FORECAST_ASKED if asked else FORECAST
+    found += [*apart, *islice(filter(_cut_up, solver.on_instances(everyone)), most)]
     found += filter(_cut_up, solver.in_phases(everyone, FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     if solver.space.sets.batches_fixed:
