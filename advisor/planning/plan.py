@@ -150,6 +150,8 @@ class Recommendation:
         serial: One after the other: what every gain is measured against; also among `plans`.
         plans: Of limits and of MIG layouts the best few only.
         considered: Sharings that were predicted or left out, in all.
+        searched: What was predicted to find the plans, and what was compared roughly; None: there
+            was nothing to search.
         variants: Profiles of the same work with another loader or execution, where there are any.
     """
 
@@ -163,6 +165,7 @@ class Recommendation:
     plans: tuple[Plan, ...]
     left_out: tuple[LeftOut, ...]
     considered: int
+    searched: str | None
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
 

@@ -28,7 +28,7 @@ from advisor.planning.objectives import slowdowns, tied
 from advisor.planning.plan import Forecast, Precedence
 from advisor.planning.solver.space import Question
 from advisor.prediction.answer import Interval
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.sharing.parts import hybrids
 from advisor.simulation.energy import Level
 
@@ -78,22 +78,30 @@ def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
 
 def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
     """How much there is to set up, the less the simpler: by mode, then power cap, then batches."""
-    match forecast.sharing:
+    capped = forecast.prediction.power_cap_w is not None
+    return how_simple(forecast.sharing), capped, bool(forecast.batches)
+
+
+def how_simple(sharing: Sharing) -> int:
+    """0 of one after another; naive, MPS, limits, phases, MIG, and what mixes instances with any.
+
+    The more of it there is to set up, the more.
+    """
+    match sharing:
         case Serial():
-            mode = 0
+            return 0
         case Naive():
-            mode = 1
+            return 1
         case Mps(limits):
-            mode = 3 if limits else 2
-        case Phases() as phases:
-            mode = 6 if hybrids(phases) else 4
+            return 3 if limits else 2
+        case Phases():
+            return 6 if hybrids(sharing) else 4
         case Mig():
-            mode = 5
+            return 5
         case Hybrid():
-            mode = 6
-        case _ as never:
-            assert_never(never)
-    return mode, forecast.prediction.power_cap_w is not None, bool(forecast.batches)
+            return 6
+        case _:
+            assert_never(sharing)
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:

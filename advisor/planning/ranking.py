@@ -15,7 +15,7 @@ from advisor.planning.objectives import possible, tied
 from advisor.planning.ordering import in_order
 from advisor.planning.plan import LeftOut, Objective, Plan, Predicts, Recommendation
 from advisor.planning.precedence import Priced, starved
-from advisor.planning.reasons import first_by, standing, why
+from advisor.planning.reasons import first_by, searched, standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions
 from advisor.planning.solver.judging import Judge, as_asked
 from advisor.planning.solver.proposed import unsearched
@@ -76,6 +76,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         plans=plans,
         left_out=(*seen.left_out, *unsearched(jobs)),
         considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
+        searched=searched(len(jobs), seen.passed_over, asked=seen.asked),
     )
 
 

@@ -87,6 +87,24 @@ def slowed(starved: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
 
 
+def searched(jobs: int, passed_over: int, *, asked: bool) -> str | None:
+    """How the plans for so many `jobs` were found; None where there was nothing to find.
+
+    Args:
+        jobs: How many.
+        passed_over: Limits that were compared roughly, and not predicted.
+        asked: Whether the predictor itself was asked about every set of the jobs.
+    """
+    if jobs == 1:
+        return None
+    rough = f"of limits that differ, {passed_over:,} were compared roughly and the best predicted"
+    if asked:
+        every = "every set of jobs was predicted, at once, in phases and in each MIG instance"
+        return f"{every}; {rough}" if passed_over else every
+    few = "rough answers chose the few phases and MIG layouts that were predicted"
+    return f"{few}; {rough}" if passed_over else few
+
+
 def what_binds(mix: MixPrediction, bound: Binding) -> str:
     """The resource that is the limit, and how full the others are."""
     parts = [_limit(mix, bound)]

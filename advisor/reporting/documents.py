@@ -45,6 +45,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
+        "searched": advised.searched,
     }
 
 

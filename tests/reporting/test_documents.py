@@ -56,7 +56,7 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "stale", "verdict",
-        "workloads", "serial", "plans", "left_out",
+        "workloads", "serial", "plans", "left_out", "searched",
     }  # fmt: skip
     verdict = document["verdict"]
     assert verdict.keys() == {"answers", "text", "binding", "runner_up", "host_bound"}

@@ -23,10 +23,15 @@ FORECAST, FORECAST_ASKED = 3, 12
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Plans to be forecast, and what was not looked at."""
+    """Plans to be forecast, and what was not looked at.
+
+    Attributes:
+        asked: Whether the predictor itself was asked about every set of jobs, and not roughly.
+    """
 
     setups: tuple[Setup, ...]
     left_out: tuple[LeftOut, ...]
+    asked: bool = False
 
 
 def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
@@ -62,7 +67,7 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
         left_out.append(LeftOut("other batch sizes", why))
-    return Proposed(tuple(each.setup for each in found), tuple(left_out))
+    return Proposed(tuple(each.setup for each in found), tuple(left_out), asked)
 
 
 def _cut_up(plan: Proposal) -> bool:
