@@ -93,10 +93,9 @@ def main() -> None:
                 f"recommended, 7 {what}, {objective}",
                 lambda s=some, o=objective: ranked(s, model, anew(predictor), o),
             )
-        three = jobs[1:4]
         told(
             f"recommended, 3 different, {objective}",
-            lambda o=objective: ranked(three, model, anew(predictor), o),
+            lambda o=objective: ranked(jobs[1:4], model, anew(predictor), o),
         )
     question = Question(gpu=model, predictor=predictor, objective="makespan")
     for count in range(2, len(jobs) + 1):

@@ -76,10 +76,14 @@ def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
     ]
 
 
-def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
-    """How much there is to set up, the less the simpler: by mode, then power cap, then batches."""
-    capped = forecast.prediction.power_cap_w is not None
-    return how_simple(forecast.sharing), capped, bool(forecast.batches)
+def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
+    """How much there is to set up, the less the simpler.
+
+    By mode; then limits that differ, power cap and other batches than those asked for.
+    """
+    sharing, capped = forecast.sharing, forecast.prediction.power_cap_w is not None
+    differ = isinstance(sharing, Mps) and len(set(sharing.limits)) > 1
+    return how_simple(sharing), differ, capped, bool(forecast.batches)
 
 
 def how_simple(sharing: Sharing) -> int:
