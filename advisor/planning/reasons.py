@@ -87,22 +87,24 @@ def slowed(starved: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
 
 
-def searched(jobs: int, passed_over: int, *, asked: bool) -> str | None:
+def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
     """How the plans for so many `jobs` were found; None where there was nothing to find.
 
     Args:
         jobs: How many.
         passed_over: Limits that were compared roughly, and not predicted.
-        asked: Whether the predictor itself was asked about every set of the jobs.
+        asked: Whether the predictor itself was asked about every set of the jobs; None: about none.
     """
-    if jobs == 1:
-        return None
-    rough = f"of limits that differ, {passed_over:,} were compared roughly and the best predicted"
+    found = []
     if asked:
-        every = "every set of jobs was predicted, at once, in phases and in each MIG instance"
-        return f"{every}; {rough}" if passed_over else every
-    few = "rough answers chose the few phases and MIG layouts that were predicted"
-    return f"{few}; {rough}" if passed_over else few
+        found.append("every set of jobs was predicted, at once, in phases and on MIG instances")
+    elif asked is not None:
+        found.append("rough answers chose the few phases and MIG layouts that were predicted")
+    if passed_over:
+        found.append(
+            f"{passed_over:,} limits were compared roughly, and the best of them predicted"
+        )
+    return "; ".join(found) or None if jobs > 1 else None
 
 
 def what_binds(mix: MixPrediction, bound: Binding) -> str:

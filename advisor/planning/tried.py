@@ -28,7 +28,7 @@ class Tried:
     forecasts: tuple[Forecast, ...]
     left_out: tuple[LeftOut, ...]
     passed_over: int
-    asked: bool
+    asked: bool | None
 
 
 def tried(judge: Judge, question: Question) -> Tried:

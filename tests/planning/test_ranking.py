@@ -9,6 +9,7 @@ from advisor.planning.mixes import Mixes
 from advisor.planning.ordering import MOST_OF_A_KIND, in_order
 from advisor.planning.precedence import CLOSE, starved
 from advisor.planning.ranking import ranked
+from advisor.planning.reasons import searched
 from advisor.planning.solver.space import Question
 from advisor.reporting.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
@@ -105,8 +106,17 @@ def test_joules_are_not_saved_at_the_price_of_a_deadline_that_can_be_kept():
     assert advised.serial.late_jobs == (2,)
 
 
+def test_what_was_predicted_and_what_was_compared_roughly_is_said():
+    few = advice([HOST_BOUND, GPU_BOUND])
+    assert few.searched.startswith("every set of jobs was predicted")
+    assert recommendation_document(few)["searched"] == few.searched
+    assert searched(7, 300, asked=False).startswith("rough answers chose")
+    assert searched(9, 300, asked=None).startswith("300 limits were compared roughly")
+
+
 def test_a_single_job_has_nothing_to_share():
     advised = advice([HOST_BOUND])
+    assert advised.searched is None
     assert [str(plan.sharing) for plan in advised.plans] == ["serial"]
     assert "nothing else is possible" in advised.best.why
 

@@ -26,12 +26,13 @@ class Proposed:
     """Plans to be forecast, and what was not looked at.
 
     Attributes:
-        asked: Whether the predictor itself was asked about every set of jobs, and not roughly.
+        asked: Whether the predictor itself was asked about every set of jobs, and not roughly;
+            None: nothing was looked at.
     """
 
     setups: tuple[Setup, ...]
     left_out: tuple[LeftOut, ...]
-    asked: bool = False
+    asked: bool | None = None
 
 
 def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
