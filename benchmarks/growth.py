@@ -53,7 +53,7 @@ def least_s(call: Callable[[], object]) -> float:
 
 
 def of_few() -> Iterator[Row]:
-    """One GPU, the whole plan space, exactly."""
+    """One GPU, the whole plan space."""
     model = gpu(GPU)
     predictor = Predictor(model, load_model(model_path(MEASURED_ON)))
     jobs = [Job(load_profile(name, MEASURED_ON)) for name in EIGHT]
@@ -63,7 +63,7 @@ def of_few() -> Iterator[Row]:
 
 
 def of_many() -> Iterator[Row]:
-    """One GPU, more jobs than can be searched exactly."""
+    """One GPU, more jobs than can be looked at in every set."""
     predictor = predictor_of(MEASURED_ON)
     timed(drawn_jobs(3, 3), Terms(), predictor)  # compiles, and imports the solver
     for jobs in MANY:

@@ -14,6 +14,7 @@ Profiles and model are of an H200; on another GPU they stand in, to time the sea
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from statistics import median
 from time import perf_counter
@@ -25,6 +26,8 @@ from advisor.planning.solver.solve import Solver
 from advisor.planning.solver.space import Question
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.remembered import once_a_mix
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
 
@@ -64,6 +67,11 @@ def searched(jobs: Sequence[Job], question: Question) -> None:
     solver.in_phases(everyone, 3)
 
 
+def anew(predictor: Predictor) -> Predictor:
+    """As each answer has it: it replays no mix twice, and remembers none of other answers."""
+    return replace(predictor, play=once_a_mix(rehearse))
+
+
 def main() -> None:
     model = gpu(sys.argv[1] if len(sys.argv) > 1 else "a100-40gb")
     predictor = Predictor(model, load_model(model_path(MEASURED_ON)))
@@ -83,8 +91,12 @@ def main() -> None:
             told(f"searched, 7 {what}, {objective}", lambda s=some, q=question: searched(s, q))
             told(
                 f"recommended, 7 {what}, {objective}",
-                lambda s=some, o=objective: ranked(s, model, predictor, o),
+                lambda s=some, o=objective: ranked(s, model, anew(predictor), o),
             )
+        told(
+            f"recommended, 3 different, {objective}",
+            lambda o=objective: ranked(jobs[1:4], model, anew(predictor), o),
+        )
     question = Question(gpu=model, predictor=predictor, objective="makespan")
     for count in range(2, len(jobs) + 1):
         told(f"searched, {count} different, makespan", lambda n=count: searched(jobs[:n], question))

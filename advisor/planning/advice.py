@@ -118,8 +118,11 @@ def predictor_of(
     from advisor.planning.power_cap import UnderCap
     from advisor.prediction.model import load_model
     from advisor.prediction.predictor import Predictor
+    from advisor.prediction.rehearsal import rehearse
+    from advisor.prediction.remembered import once_a_mix
 
-    plain = Predictor(known_gpu(gpu), load_model(model_path(gpu, models)))
+    model = load_model(model_path(gpu, models))
+    plain = Predictor(known_gpu(gpu), model, play=once_a_mix(rehearse))
     predictor = plain if here is None else here.predictor(plain)
     return predictor if power_cap_w is None else UnderCap(predictor, known_gpu(gpu), power_cap_w)
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Forecast
-from advisor.prediction.answer import Interval
 from advisor.sharing import Serial, Sharing
 from advisor.simulation.energy import LEVELS, Level, around, energy_j, idle_power_w
 from advisor.simulation.loop import History, Seats
@@ -21,7 +20,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
             prediction=whole, makespan_interval_s=None, energy_j=None, speedup_vs_serial=None,
             deadlines_s=deadlines_s,
         )  # fmt: skip
-    makespan_s = Interval(*(each.makespan_s for each in histories))
+    makespan_s = around([each.makespan_s for each in histories])
     return Forecast(
         prediction=whole,
         makespan_interval_s=makespan_s,

@@ -8,9 +8,7 @@ from advisor.planning.plan import Forecast, Objective
 from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Phases, Serial
 from advisor.sharing.parts import at_once
-from advisor.simulation.energy import Level, around
-
-_LEVELS = ("p05", "p50", "p95")
+from advisor.simulation.energy import LEVELS, Level, around
 
 
 def cost(forecast: Forecast, objective: Objective) -> Interval | None:
@@ -71,15 +69,15 @@ def _of_paces(mix: MixPrediction, objective: Literal["throughput", "fairness"]) 
     if isinstance(mix.sharing, Serial) and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
     jobs = mix.jobs
-    slowdowns = [_slowdowns(jobs, level) for level in _LEVELS]
+    at_levels = [slowdowns(jobs, level) for level in LEVELS]
     if isinstance(mix.sharing, Phases):
-        slowdowns = [_with_waiting(mix.sharing, each) for each in slowdowns]
+        at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
     # In turn, each job has its whole speed for its part of the time.
     turns = len(jobs) if isinstance(mix.sharing, Serial) else 1
     # In phases a job whose mates are faster has less of its group's time: it may fare worse for it.
     if objective == "throughput":
-        return around([turns / sum(1 / each for each in level) for level in slowdowns])
-    return around([turns * max(level) / len(jobs) for level in slowdowns])
+        return around([turns / sum(1 / each for each in level) for level in at_levels])
+    return around([turns * max(level) / len(jobs) for level in at_levels])
 
 
 def _completion(
@@ -90,13 +88,13 @@ def _completion(
         return None
     if objective == "mean-completion":
         return Interval(*(fmean(getattr(end, level) for end in forecast.ends_s)
-                          for level in _LEVELS))  # fmt: skip
+                          for level in LEVELS))  # fmt: skip
     pairs = zip(forecast.ends_s, forecast.deadlines_s, strict=True)
     due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
     if not due:
         return None
     return Interval(*(max(getattr(end, level) / deadline_s for end, deadline_s in due)
-                      for level in _LEVELS))  # fmt: skip
+                      for level in LEVELS))  # fmt: skip
 
 
 def _summed(values: Sequence[Interval | None]) -> Interval | None:
@@ -104,18 +102,19 @@ def _summed(values: Sequence[Interval | None]) -> Interval | None:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
-    return Interval(*(sum(getattr(each, level) for each in known) for level in _LEVELS))
+    return Interval(*(sum(getattr(each, level) for each in known) for level in LEVELS))
 
 
-def _slowdowns(jobs: Sequence[JobPrediction], level: str) -> list[float]:
+def slowdowns(jobs: Sequence[JobPrediction], level: Level) -> list[float]:
+    """How many times as long as alone a step of each job takes, at `level`."""
     return [job.slowdown * getattr(job.step_s, level) / job.step_s.p50 for job in jobs]
 
 
-def _with_waiting(phases: Phases, slowdowns: Sequence[float]) -> list[float]:
+def _with_waiting(phases: Phases, running: Sequence[float]) -> list[float]:
     """Slowdowns that count the time in which other groups run, all jobs being as long alone."""
-    waiting = list(slowdowns)
-    groups = at_once(phases, len(slowdowns))
-    takes = [len(group) / sum(1 / slowdowns[job] for job in group) for group in groups]
+    waiting = list(running)
+    groups = at_once(phases, len(running))
+    takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
     for group, each in zip(groups, takes, strict=True):
         for job in group:
             waiting[job] *= sum(takes) / each

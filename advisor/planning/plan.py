@@ -24,6 +24,9 @@ Objective = Literal[
     "deadlines",
 ]
 
+Precedence = Literal["deadlines", "confirmed", "fairness", "cost", "simplicity"]
+"""By what a plan comes before the next: see `advisor.planning.precedence`."""
+
 
 class Predicts(Protocol):
     """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
@@ -113,13 +116,16 @@ class Plan(Forecast):
         ties_best: Whether it equals the best within our error; true of the best itself.
         late_jobs: Numbers, from 1, of the jobs that miss their deadlines, by medians or by upper
             ends, as it was ranked.
-        why: One line: what binds, and how far behind the best it is.
+        precedes_by: By what it comes before the next plan; None: it is the last.
+        why: One line: what binds, how far behind the best it is, and by what rule it comes before
+            a next one that it equals.
         commands: Shell lines that apply it; the jobs' own commands are placeholders.
     """
 
     rank: int
     ties_best: bool
     late_jobs: tuple[int, ...]
+    precedes_by: Precedence | None
     why: str
     commands: tuple[str, ...]
 
@@ -140,9 +146,12 @@ class Recommendation:
         objective: As asked for.
         ranked_by: What the plans were ranked by; differs where `objective` cannot be computed.
         note: Why it differs; None where it does not.
+        level: What counts of a cost: its median, or the upper end of its interval.
         serial: One after the other: what every gain is measured against; also among `plans`.
         plans: Of limits and of MIG layouts the best few only.
         considered: Sharings that were predicted or left out, in all.
+        searched: What was predicted to find the plans, and what was compared roughly; None: there
+            was nothing to search.
         variants: Profiles of the same work with another loader or execution, where there are any.
         refused_variants: Why files that bear the names of such profiles hold none.
     """
@@ -152,10 +161,12 @@ class Recommendation:
     objective: Objective
     ranked_by: Objective
     note: str | None
+    level: Level
     serial: Plan
     plans: tuple[Plan, ...]
     left_out: tuple[LeftOut, ...]
     considered: int
+    searched: str | None
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
     refused_variants: tuple[str, ...] = ()

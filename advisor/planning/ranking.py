@@ -7,17 +7,20 @@ from advisor.gpu.catalogue import Gpu
 from advisor.planning.alone import check_each_fits
 from advisor.planning.binding import binding
 from advisor.planning.commands import commands
+from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.forecast import forecast
 from advisor.planning.handover import hand_over
 from advisor.planning.objectives import possible, tied
-from advisor.planning.ordering import Priced, in_order
-from advisor.planning.plan import Forecast, LeftOut, Objective, Plan, Predicts, Recommendation
-from advisor.planning.reasons import standing, why
+from advisor.planning.ordering import in_order
+from advisor.planning.plan import LeftOut, Objective, Plan, Predicts, Recommendation
+from advisor.planning.precedence import Priced, starved
+from advisor.planning.reasons import first_by, searched, standing, why
 from advisor.planning.rules import UNCONDITIONAL, Conditions
 from advisor.planning.solver.judging import Judge, as_asked, chosen_for
 from advisor.planning.solver.proposed import unsearched
 from advisor.planning.solver.space import Question
 from advisor.planning.tried import tried
+from advisor.prediction.answer import Interval
 from advisor.prediction.one_thread import one_thread
 from advisor.sharing import Serial
 from advisor.simulation.energy import Level
@@ -46,7 +49,11 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
-        gpu=gpu, predictor=predictor, objective=objective, level=level, conditions=conditions
+        gpu=gpu,
+        predictor=Remembered(predictor),
+        objective=objective,
+        level=level,
+        conditions=conditions,
     )
     judge = Judge(jobs, question)
     serial = forecast(judge.mixes(as_asked(len(jobs), Serial())), Serial())
@@ -63,10 +70,12 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         objective=objective,
         ranked_by=ranked_by,
         note=note,
+        level=level,
         serial=next(plan for plan in plans if plan.prediction is serial.prediction),
         plans=plans,
         left_out=(*seen.left_out, *unsearched(jobs)),
         considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
+        searched=searched(len(jobs), seen.passed_over, asked=seen.asked),
     )
 
 
@@ -75,24 +84,36 @@ def _plans(
 ) -> tuple[Plan, ...]:
     """`kept` with what is said of each; of the best, also what was ruled out."""
     best = kept[0].price
-    runner_up = min((each.price for each in kept[1:]), key=lambda price: price.p50, default=None)
+    nexts = [*(each.price for each in kept[1:]), None]
     return tuple(
         _plan(
             jobs,
-            each.forecast,
+            each,
             question,
             rank=rank,
             ties_best=tied(each.price, best),
-            compared=standing(each.price, best, runner_up),
+            compared=_compared(each, best, after, question, rank),
             left_out=left_out if rank == 1 else (),
         )
-        for rank, each in enumerate(kept, start=1)
+        for rank, (each, after) in enumerate(zip(kept, nexts, strict=True), start=1)
     )
+
+
+def _compared(
+    each: Priced, best: Interval, after: Interval | None, question: Question, rank: int
+) -> str:
+    """How a plan compares, and why it comes before the next where numbers alone do not say it."""
+    said = standing(each.price, best, after, question.level)
+    if after is None or each.precedes_by is None:
+        return said
+    plain = each.precedes_by == "cost" and not (rank == 1 and tied(each.price, after))
+    rule = first_by(each.precedes_by, question.level)
+    return said if plain else f"{said}; before {rank + 1} {rule}"
 
 
 def _plan(  # noqa: PLR0913 - each says one thing
     jobs: Sequence[Job],
-    found: Forecast,
+    ranked: Priced,
     question: Question,
     *,
     rank: int,
@@ -100,9 +121,10 @@ def _plan(  # noqa: PLR0913 - each says one thing
     compared: str,
     left_out: Sequence[LeftOut],
 ) -> Plan:
+    found = ranked.forecast
     chosen = chosen_for(jobs, found)
     bound = binding(chosen, question.gpu, found.prediction)
-    late = sorted(found.late(question.level))
+    late, slow = sorted(found.late(question.level)), starved(found, question.level)
     return Plan(
         prediction=found.prediction,
         makespan_interval_s=found.makespan_interval_s,
@@ -114,6 +136,14 @@ def _plan(  # noqa: PLR0913 - each says one thing
         rank=rank,
         ties_best=ties_best,
         late_jobs=tuple(at + 1 for at in late),
-        why=why(found.prediction, bound, compared, left_out, [jobs[at].name for at in late]),
+        precedes_by=ranked.precedes_by,
+        why=why(
+            found.prediction,
+            bound,
+            compared,
+            left_out,
+            late=[jobs[at].name for at in late],
+            starved=[(jobs[at].name, times) for at, times in slow.items()],
+        ),
         commands=commands(hand_over(chosen, question.gpu, found.prediction)),
     )

@@ -1,25 +1,28 @@
 """Why a plan stands where it stands, in one line of numbers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from advisor.planning.binding import Binding
 from advisor.planning.objectives import tied
-from advisor.planning.plan import LeftOut
+from advisor.planning.plan import LeftOut, Precedence
+from advisor.planning.precedence import CLOSE, STARVED
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.sharing import Mig
+from advisor.simulation.energy import Level
 
 _FULL_MEMORY = 0.9
 # Ways that were ruled out are named with their rules, so many of them.
 _NAMED = 2
 
 
-def why(
+def why(  # noqa: PLR0913, PLR0917 - each says one thing
     mix: MixPrediction,
     bound: Binding,
     standing: str,
     left_out: Sequence[LeftOut] = (),
     late: Sequence[str] = (),
+    starved: Sequence[tuple[str, float]] = (),
 ) -> str:
     """What binds under a plan, how it compares, and what was not possible instead.
 
@@ -29,8 +32,11 @@ def why(
         standing: As `standing` says it.
         left_out: What was ruled out; of the best plan.
         late: Names of the jobs that miss their deadlines.
+        starved: Names of the jobs that are slowed very much, and how many times.
     """
     parts = [what_binds(mix, bound), standing]
+    if starved:
+        parts.append(slowed(starved))
     if late:
         parts.append(f"too late for its deadline: {named(late)}")
     if left_out:
@@ -40,19 +46,65 @@ def why(
     return "; ".join(parts)
 
 
-def standing(cost: Interval, best: Interval, runner_up: Interval | None) -> str:
+def standing(
+    cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
+) -> str:
     """How a plan compares.
 
     Args:
         cost: Of the plan, by the objective it is ranked by.
         best: The same of the best plan; `cost` itself where this is the best.
         runner_up: The same of the plan behind it, for the best; None: there is no other.
+        level: What counts of a cost.
     """
     if cost is not best:
-        return _compared(cost, best, "the best")
+        return _compared(cost, best, "the best", level)
     if runner_up is None:
         return "nothing else is possible"
-    return _compared(cost, runner_up, "the next")
+    return _compared(cost, runner_up, "the next", level)
+
+
+def first_by(rule: Precedence, level: Level) -> str:
+    """By what a plan comes before another, e.g. ``"as it slows no job over 10x"``."""
+    match rule:
+        case "deadlines":
+            return "as it makes fewer jobs late"
+        case "confirmed":
+            return "as real runs stand behind its kind"
+        case "fairness":
+            return f"as it slows no job over {STARVED:g}x"
+        case "cost":
+            return "by its median" if level == "p50" else "by the upper end of its range"
+        case "simplicity":
+            return f"as the simplest of those within {CLOSE:.1%}"
+
+
+def slowed(starved: Sequence[tuple[str, float]]) -> str:
+    """Names and how many times each is slowed, e.g. ``"bert is slowed 20x"``; of copies most."""
+    most: Mapping[str, float] = {
+        name: max(times for other, times in starved if other == name) for name, _ in starved
+    }
+    return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
+
+
+def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
+    """How the plans for so many `jobs` were found; None where there was nothing to find.
+
+    Args:
+        jobs: How many.
+        passed_over: Limits that were compared roughly, and not predicted.
+        asked: Whether the predictor itself was asked about every set of the jobs; None: about none.
+    """
+    found = []
+    if asked:
+        found.append("every set of jobs was predicted, at once, in phases and on MIG instances")
+    elif asked is not None:
+        found.append("rough answers chose the few phases and MIG layouts that were predicted")
+    if passed_over:
+        found.append(
+            f"{passed_over:,} limits were compared roughly, and the best of them predicted"
+        )
+    return "; ".join(found) or None if jobs > 1 else None
 
 
 def what_binds(mix: MixPrediction, bound: Binding) -> str:
@@ -100,10 +152,11 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
             return f"{resource} is the limit ({measured})"
 
 
-def _compared(cost: Interval, other: Interval, name: str) -> str:
+def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
     """How much more than `other` this costs; less: how much more the other does."""
-    if cost.p50 > other.p50:
-        distance = f"{cost.p50 / other.p50 - 1:.0%} behind {name}"
+    own, its = getattr(cost, level), getattr(other, level)
+    if own > its:
+        distance = f"{own / its - 1:.0%} behind {name}"
     else:
-        distance = f"{other.p50 / cost.p50 - 1:.0%} ahead of {name}"
+        distance = f"{its / own - 1:.0%} ahead of {name}"
     return f"{distance}, equal within our error" if tied(cost, other) else distance

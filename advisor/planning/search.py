@@ -1,27 +1,30 @@
-"""Thousands of limit vectors compared roughly, the best of them replayed, and the best of those.
+"""Thousands of limit vectors compared roughly, and the best of them predicted.
 
-The distilled predictor says how they fare. What it says best of is replayed for a short time,
-beside a few vectors that are always tried; what that says best of is predicted. Without a distilled
-predictor, traces or counters only the few are tried.
+The distilled predictor says how they fare. Of up to `MOST_ASKED` jobs the most promising ones are
+predicted one after another, and each answer corrects what is said of the others. Of more jobs, what
+the distilled predictor says best of is replayed for a short time, beside a few vectors that are
+always tried; what that says best of is predicted. Without a distilled predictor, traces or counters
+only the few are tried.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
-from math import comb, prod
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.gpu.catalogue import Gpu
-from advisor.planning.limits import MAX_OOM_PROBABILITY, limit_vectors
+from advisor.planning.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective
+from advisor.planning.solver.space import MOST_ASKED
+from advisor.planning.tuning import promising
+from advisor.planning.vectors import count, different, distinct, of_copies
 from advisor.prediction.quick import Quick
-from advisor.prediction.rehearsal import limit_shares
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import LIMIT_GRID
 from advisor.sharing import Mps
+from advisor.simulation.energy import Level
 
 # Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
 # Of many jobs, fewer, so that no more than so many paces are asked for.
@@ -45,6 +48,11 @@ _OF_COPIES = 4, 2
 # up to three for each job that differs in name or limit, or one where all limits are the same.
 _MOST_REPLAYS = 21
 
+# Of few jobs so many of the best by the distilled predictor are looked at, so many of these are
+# predicted while all run, beside limits that are the same for all, and so many of them from the
+# first step to the last: see `benchmarks/unequal_limits.py`.
+_PROMISING, _TRIED, _OF_FEW = 500, 8, 5
+
 # Share of a job's work below which it is done.
 _DUST = 1e-9
 
@@ -62,8 +70,8 @@ class Found:
     compared: int
 
 
-def best_limits(mixes: Mixes, objective: Objective) -> Found:
-    """MPS with the limits that serve `objective` best."""
+def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Found:
+    """MPS with the limits that serve `objective` best, costs being at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     quick = mixes.quick()
     if (
@@ -73,10 +81,12 @@ def best_limits(mixes: Mixes, objective: Objective) -> Found:
     ):
         return Found(tuple(usual), len(usual))
     search = _Search(mixes, quick, objective)
+    if len(mixes.jobs) <= MOST_ASKED:
+        return search.tuned(usual, level)
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
-    sharings = _different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
+    sharings = different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
     ordered = search.replayed(sharings)
     names = [job.name for job in mixes.jobs]
     return Found(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
@@ -119,11 +129,33 @@ class _Search:
     def combined(self) -> Floats:
         """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
         places = self.mixes.copies()
-        grid = next((each for each in GRIDS if _count(places, each) <= self.most), (100,))
-        kinds = [_limits(grid, len(each)) for each in places]
+        grid = next((each for each in GRIDS if count(places, each) <= self.most), (100,))
+        kinds = [of_copies(grid, len(each)) for each in places]
         order = np.argsort(np.concatenate(places))
         rows = [sum(each, ()) for each in product(*kinds)]
         return np.array(rows, dtype=np.float64)[:, order]
+
+    def tuned(self, usual: Sequence[Mps], level: Level) -> Found:
+        """The best of those that promise most, tried in turn."""
+        jobs = len(self.mixes.jobs)
+        same = [(float(each),) * jobs for each in EQUAL_GRID]
+        every = self.combined()
+        best = every[np.argsort(self._costs(every, None), kind="stable")[:_PROMISING]]
+        rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
+        vectors = np.array(list(dict.fromkeys(rows)))
+        sharings = [Mps(tuple(map(float, row))) for row in vectors]
+        rough_s = self.quick.limited(vectors)
+
+        def predicted_s(at: int) -> list[float]:
+            return [getattr(each.step_s, level) for each in self.mixes.whole(sharings[at]).jobs]
+
+        def cost(steps_s: Floats) -> Floats:
+            return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), rough_s)
+
+        tries = range(len(same)), _TRIED
+        ordered = promising(vectors, rough_s, predicted_s, cost, tries)
+        unlike = different([sharings[at] for at in ordered], self.quick.rough.gpu)
+        return Found(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
 
     def compared(self) -> tuple[Floats, Floats]:
         """The vectors that are looked at, shape (vectors, jobs), and what each costs."""
@@ -132,7 +164,7 @@ class _Search:
         if len(self.mixes.copies()) == 1:
             return coarse, costs
         fine = self._varied(coarse[np.argsort(costs, kind="stable")])
-        kept, _ = _distinct(np.concatenate([coarse, fine]))
+        kept, _ = distinct(np.concatenate([coarse, fine]))
         fine = fine[kept[kept >= len(coarse)] - len(coarse)]
         return np.concatenate([coarse, fine]), np.concatenate([costs, self._costs(fine, None)])
 
@@ -154,14 +186,17 @@ class _Search:
         costs = self._costs(vectors, self.quick.replayed(sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
-    def _costs(self, vectors: Floats, together_s: Floats | None) -> Floats:
+    def _costs(
+        self, vectors: Floats, together_s: Floats | None, rough_s: Floats | None = None
+    ) -> Floats:
         """What each of `vectors` costs, shape (vectors,); only their order means something.
 
         Args:
             vectors: Shape (vectors, jobs).
             together_s: Steps while all jobs run, likewise, where they are known better.
+            rough_s: Likewise, as `Quick.limited` answers; None: it is asked.
         """
-        rough_s = self.quick.limited(vectors)
+        rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
         steps_s = rough_s if together_s is None else together_s
         slowdowns = steps_s / self.quick.jobs.step_s
         match self.objective:
@@ -199,39 +234,5 @@ class _Search:
     def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
         """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
         rows = np.where(running, vectors, 0.0)
-        kept, which = _distinct(rows)
+        kept, which = distinct(rows)
         return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
-
-
-def _different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
-    """The first of those that leave every job the same SMs."""
-    first: dict[tuple[float, ...], Mps] = {}
-    for each in sharings:
-        first.setdefault(tuple(limit_shares(each.limits, gpu)), each)
-    return list(first.values())
-
-
-def _distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each different vector comes first, and which of these each vector is."""
-    rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
-    _, kept, which = np.unique(
-        rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True
-    )
-    return kept, which
-
-
-def _limits(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
-    """Limits of `grid` for copies of a job: at most two, for copies by themselves want one.
-
-    Which of them has which says nothing.
-    """
-    return [(each,) * copies for each in grid] + [
-        (low,) * few + (high,) * (copies - few)
-        for low, high in combinations(grid, 2)
-        for few in range(1, copies)
-    ]
-
-
-def _count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
-    """Vectors of `grid` that `_limits` makes."""
-    return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)

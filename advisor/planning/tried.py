@@ -22,11 +22,13 @@ class Tried:
         forecasts: Of what the jobs and the machine allow.
         left_out: What they do not, and what was not looked at.
         passed_over: How many more were compared roughly, and were worse.
+        asked: As of `Proposed`.
     """
 
     forecasts: tuple[Forecast, ...]
     left_out: tuple[LeftOut, ...]
     passed_over: int
+    asked: bool | None
 
 
 def tried(judge: Judge, question: Question) -> Tried:
@@ -50,7 +52,7 @@ def tried(judge: Judge, question: Question) -> Tried:
         capped, uncapped = under_caps([one_by_one, *setups], jobs, question)
         found += capped
         left_out += uncapped
-    return Tried(tuple(found), tuple(left_out), passed_over)
+    return Tried(tuple(found), tuple(left_out), passed_over, more.asked)
 
 
 def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
@@ -67,7 +69,7 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
         else:
             tried.append(whole)
     if Mps() in tried:
-        found = best_limits(mixes, question.objective)
+        found = best_limits(mixes, question.objective, question.level)
         tried += found.sharings
         passed_over = found.compared - len(found.sharings)
     return tried, left_out, passed_over

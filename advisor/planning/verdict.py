@@ -18,8 +18,8 @@ class Rival:
     """Another plan beside the best.
 
     Attributes:
-        behind: How much more it costs than the best, as a share; below 0: it costs less, and is
-            not the best for nothing confirmed it.
+        behind: How much more it costs than the best, as a share; below 0: it costs less, and the
+            best comes first by another rule.
         within_error: Whether it equals the best within our error.
     """
 
@@ -78,4 +78,5 @@ def _rival(advised: Recommendation, plan: Plan) -> Rival:
     best, own = (cost(each, advised.ranked_by) for each in (advised.best, plan))
     if best is None or own is None:
         raise ValueError("a plan that was ranked has a cost")
-    return Rival(plan, own.p50 / best.p50 - 1, tied(own, best))
+    level = advised.level
+    return Rival(plan, getattr(own, level) / getattr(best, level) - 1, tied(own, best))

@@ -6,6 +6,7 @@ from pathlib import Path
 from advisor.planning.host_path import HostBound
 from advisor.planning.objectives import cost
 from advisor.planning.plan import Forecast, Plan, Recommendation, Standing
+from advisor.planning.reasons import first_by
 from advisor.planning.verdict import Verdict, verdict
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
@@ -45,12 +46,20 @@ def _others(advised: Recommendation, found: Verdict) -> list[str]:
         shown = [plan for plan in ties if plan in ties[:3] or plan is advised.serial]
         named = ", ".join(f"{plan.rank} ({_kind(advised, plan)})" for plan in shown)
         more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
-        return [f"Equal within our error: {named}{more}."]
+        return [f"Equal within our error: {named}{more}{_first(advised)}."]
     if (rival := found.runner_up) is None:
         return []
     name = "Sharing at its best" if "dont-share" in found.answers else "The next"
-    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is {rival.behind:.0%} behind"
-    return [f"{said}, more than our error."]
+    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is "
+    said += f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
+    by = "" if advised.best.precedes_by == "cost" else _first(advised)
+    return [f"{said}, more than our error{by}."]
+
+
+def _first(advised: Recommendation) -> str:
+    """By what rule the best comes first."""
+    rule = advised.best.precedes_by
+    return "" if rule is None else f"; 1 is first {first_by(rule, advised.level)}"
 
 
 def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:

@@ -45,6 +45,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
+        "searched": advised.searched,
     }
 
 
@@ -91,6 +92,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "batches": list(plan.batches),
         "ties_best": plan.ties_best,
         "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by,
         "commands": list(plan.commands),
         "why": plan.why,
     }

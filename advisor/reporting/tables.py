@@ -205,6 +205,8 @@ def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
         yield f"{counted(len(advised.plans) - shown, 'more plan')}: --top {len(advised.plans)}."
     for each in advised.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
+    if advised.searched:
+        yield f"Searched: {advised.searched}."
     yield bounds_note(advised)
     if note := calibrated_note(advised.standing):
         yield note

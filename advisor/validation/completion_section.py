@@ -98,6 +98,6 @@ def _mixes(found: WholeJobs) -> Iterator[str]:
     if errors and found.set_sizes:
         runs = sum(done.runs for done in found.mixes.values())
         yield (
-            f"In the {counted(runs, 'run')} that {is_or_are(runs)} of no such set, makespan and completion times are "
-            f"off by: {', '.join(errors)}."
+            f"In the {counted(runs, 'run')} that {is_or_are(runs)} of no such set, makespan and "
+            f"completion times are off by: {', '.join(errors)}."
         )

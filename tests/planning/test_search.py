@@ -48,7 +48,7 @@ def test_little_throughput_is_given_away_by_not_replaying_every_vector(predictor
 @pytest.mark.parametrize("degree", [2, 3, 4, 6])
 def test_hundreds_of_vectors_are_compared_and_a_few_are_left(predictor, degree):
     found = best_limits(Mixes((JOBS * 2)[:degree], predictor), "makespan")
-    assert 1 <= len(found.sharings) <= 3
+    assert 1 <= len(found.sharings) <= 5
     assert 50 < found.compared < 2 * MOST_COMBINED
     assert all(len(each.limits) == degree for each in found.sharings)
 

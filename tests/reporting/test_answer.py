@@ -47,7 +47,7 @@ def test_one_job_has_nothing_to_share():
 def test_plans_that_are_equal_within_our_error_are_named():
     sentence = answer(advised([GPU_BOUND] * 2, StandIn(wide=0.5)))
     assert "Equal within our error: 2 (" in sentence
-    assert "more." in sentence
+    assert " more; 1 is first " in sentence
 
 
 def test_a_fallback_is_said():

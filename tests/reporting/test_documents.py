@@ -14,6 +14,7 @@ JOBS = [
     Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002)),
     Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2)),
 ]
+OWN = {"rank", "ties_best", "late", "precedes_by", "batches", "commands", "why"}
 INTERVAL = {"p05", "p50", "p95"}
 JOB = {
     "job", "step_s", "epoch_s", "slowdown", "memory_mib", "memory_min_mib",
@@ -55,16 +56,14 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "stale", "verdict",
-        "workloads", "serial", "plans", "left_out",
+        "workloads", "serial", "plans", "left_out", "searched",
     }  # fmt: skip
     verdict = document["verdict"]
     assert verdict.keys() == {"answers", "text", "binding", "runner_up", "host_bound"}
     assert verdict["binding"].keys() == {"limit", "of_each_job", "host_shares", "uses", "memory"}
     assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}
     for plan in (document["serial"], *document["plans"]):
-        assert (
-            plan.keys() == {"rank", "ties_best", "late", "batches", "commands", "why"} | PREDICTION
-        )
+        assert plan.keys() == OWN | PREDICTION
     assert document["serial"] in document["plans"]
 
 

@@ -16,16 +16,23 @@ from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
 MOST_STATES = 256
-# Plans of a kind that are forecast.
-FORECAST = 3
+# Plans of a kind that are forecast, and plans on MIG instances where the predictor itself is asked
+# what comes of each room: instances slow each other, which shows only then.
+FORECAST, FORECAST_ASKED = 3, 12
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Plans to be forecast, and what was not looked at."""
+    """Plans to be forecast, and what was not looked at.
+
+    Attributes:
+        asked: Whether the predictor itself was asked about every set of jobs, and not roughly;
+            None: nothing was looked at.
+    """
 
     setups: tuple[Setup, ...]
     left_out: tuple[LeftOut, ...]
+    asked: bool | None = None
 
 
 def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
@@ -50,17 +57,18 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return Proposed((), (LeftOut("MIG, and phases", why),))
     everyone = range(len(jobs))
-    solver = Solver(jobs, question)
-    found: list[Proposal] = [each for each in solver.whole(everyone) if each.setup.batches]
+    solver = Solver(jobs, question, ask=True)
+    asked = solver.space.exact
+    found = [each for each in solver.whole(everyone) if asked or each.setup.batches][:FORECAST]
     apart = list(islice(solver.one_job_each(everyone), FORECAST))
-    found = [*found[:FORECAST], *apart]
-    found += islice(filter(_cut_up, solver.on_instances(everyone)), FORECAST)
+    most = FORECAST_ASKED if asked else FORECAST
+    found += [*apart, *islice(filter(_cut_up, solver.on_instances(everyone)), most)]
     found += filter(_cut_up, solver.in_phases(everyone, FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
         left_out.append(LeftOut("other batch sizes", why))
-    return Proposed(tuple(each.setup for each in found), tuple(left_out))
+    return Proposed(tuple(each.setup for each in found), tuple(left_out), asked)
 
 
 def _cut_up(plan: Proposal) -> bool:

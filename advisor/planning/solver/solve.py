@@ -31,11 +31,11 @@ class Proposal:
 
 
 class Solver:
-    """Proposes plans for sets of `jobs`."""
+    """Proposes plans for sets of `jobs`; arguments as of `Space`."""
 
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+    def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.jobs = tuple(jobs)
-        self.space = Space(jobs, question)
+        self.space = Space(jobs, question, ask=ask)
 
     def whole(self, chosen: Sequence[int]) -> list[Proposal]:
         """Naive, MPS, and MPS with equal limits: each with the best batch sizes; best first."""

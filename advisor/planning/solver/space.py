@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from advisor.gpu.catalogue import Gpu
 from advisor.planning.plan import Objective, Predicts
-from advisor.planning.rules import UNCONDITIONAL, Conditions, rules
+from advisor.planning.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
 from advisor.planning.solver.bounds import Bounds
 from advisor.planning.solver.hybrids import Cutting, Hybrids
 from advisor.planning.solver.rooms import WHOLE, Cut, Room, cuts
@@ -39,23 +39,37 @@ class Question:
     conditions: Conditions = UNCONDITIONAL
 
 
+MOST_ASKED = 3
+"""So many jobs at most may have the predictor itself asked for every set of them in every room."""
+
+
 class Space:
     """What any set of `jobs` does in any room, each worked out once.
+
+    Args:
+        jobs: Any of which may be asked about.
+        question: What is asked.
+        ask: Whether to ask the predictor itself wherever that is affordable, and not roughly.
 
     Attributes:
         exact: Whether costs are what the predictor says, as far as rooms do not couple; else they
             are rough.
     """
 
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+    def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.sets: Sets = sets_of(jobs)
         self.question = question
         self.rules = rules(question.gpu, question.conditions)
         margin = question.conditions.memory_margin
-        rough = roughly(question.predictor, margin, self.sets)
+        few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
+        rough = None if few else roughly(question.predictor, margin, self.sets)
         self.exact = rough is None
         self.source: Source = rough or asked(
-            question.predictor, question.gpu, margin, question.level, self.sets
+            question.predictor,
+            FitsMemory(question.gpu, margin),
+            question.objective,
+            question.level,
+            self.sets,
         )
         self._fates: dict[Option, Fates] = {}
         self._worths: dict[tuple[Option, int], Worth] = {}

@@ -7,13 +7,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.gpu.catalogue import Gpu
 from advisor.planning.limits import EQUAL_GRID
-from advisor.planning.plan import Predicts
+from advisor.planning.plan import Objective, Predicts
 from advisor.planning.rules import FitsMemory, Rule, first_broken
 from advisor.planning.solver.rooms import WHOLE, Room
 from advisor.planning.solver.sets import Guise, Sets
-from advisor.prediction.answer import MixPrediction
+from advisor.prediction.answer import JobPrediction, MixPrediction
 from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
 from advisor.simulation.energy import Level, idle_power_w
@@ -69,12 +68,18 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Asks the predictor for each set: exact, and slow where it replays."""
+    """Asks the predictor for each set: as it answers, and slowly where it replays.
+
+    Attributes:
+        of_steps: Whether joules of single steps are asked for, and not those until the end: in
+            their upper ends, the errors of power and of pace are independent of each other.
+    """
 
     predictor: Predicts
     fits: FitsMemory
     level: Level
     awake_w: float
+    of_steps: bool
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
         """As `Source.answers`."""
@@ -96,21 +101,25 @@ class Asked:
     def _added_w(self, mix: MixPrediction) -> list[float]:
         """By each job's share of the energy; evenly where nobody says whose it is."""
         jobs = len(mix.jobs)
-        found = []
-        for job in mix.jobs:
-            if job.energy_step_j is not None:
-                own_w = job.energy_step_j.p50 / job.step_s.p50
-            else:
-                power = mix.power_w
-                own_w = float("nan") if power is None else getattr(power, self.level) / jobs
-            found.append(own_w - self.awake_w / jobs)
-        return found
+        return [self._own_w(job, mix) - self.awake_w / jobs for job in mix.jobs]
+
+    def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
+        power_w = float("nan") if mix.power_w is None else getattr(mix.power_w, self.level)
+        if job.energy_step_j is None or mix.power_w is None:
+            return float(power_w / len(mix.jobs))
+        if self.of_steps:
+            own_j, step_s = getattr(job.energy_step_j, self.level), getattr(job.step_s, self.level)
+            return float(own_j / step_s)
+        return float(job.energy_step_j.p50 / job.step_s.p50 * power_w / mix.power_w.p50)
 
 
-def asked(predictor: Predicts, gpu: Gpu, margin: float, level: Level, sets: Sets) -> Asked:
-    """A source that asks `predictor`; jobs must leave `margin` of each memory free."""
+def asked(
+    predictor: Predicts, fits: FitsMemory, objective: Objective, level: Level, sets: Sets
+) -> Asked:
+    """A source that asks `predictor` what `objective` needs at `level`."""
     idle_w = idle_power_w([job.profile for job in sets.variants])
-    return Asked(predictor, FitsMemory(gpu, margin), level, idle_w or 0.0)
+    of_steps = objective in ("energy-epoch", "energy-example")
+    return Asked(predictor, fits, level, idle_w or 0.0, of_steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

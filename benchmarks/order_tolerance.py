@@ -1,0 +1,79 @@
+"""What it gives away to choose the simplest of plans that are predicted to be nearly as good.
+
+    python benchmarks/order_tolerance.py
+
+The job sets are those that were measured in several ways; each job is predicted by a model that saw
+no run with its family. Of each set the simplest way is chosen of those whose predicted throughput
+is within a tolerance of the best, for several tolerances: regret is the share of the best measured
+throughput that is given away. Then: how far the predicted ratio of two ways to share is from the
+measured one, and what sparing jobs that starve gives away. Nothing here is a test.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import log
+from pathlib import Path
+from statistics import mean, median
+
+from advisor.gpu.catalogue import gpu
+from advisor.planning.precedence import CLOSE, STARVED, how_simple
+from advisor.running.cores import allowed_cores
+from advisor.sharing import Serial
+from advisor.validation.comparison import sharing_of
+from advisor.validation.evaluate import Evaluation, evaluate
+from advisor.validation.findings import measured
+from advisor.validation.panels import Option, Panel
+from advisor.validation.regret import choices
+
+GPU = "h200-141gb"
+TOLERANCES = (0.0, 0.0025, CLOSE, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2)
+
+
+def chosen(options: Sequence[Option], tolerance: float) -> Option:
+    """The simplest of those that cost no more than `tolerance` more than the best."""
+    most = max(option.predicted for option in options)
+    near = [option for option in options if option.predicted * (1 + tolerance) >= most]
+    return min(near, key=lambda option: (how_simple(option.sharing), -option.predicted))
+
+
+def starving(found: Evaluation) -> set[tuple[tuple[str, ...], str]]:
+    """Job sets and ways to share under which a job is predicted to starve."""
+    return {
+        (tuple(job.job for job in run.jobs), str(sharing_of(run.run)))
+        for run in found.advice
+        if max(job.predicted_s.p50 / job.alone_s for job in run.jobs) > STARVED
+    }
+
+
+def told(what: str, panels: Sequence[Panel], picked: Sequence[Option]) -> None:
+    lost = [panel.regret_of(each.sharing) for panel, each in zip(panels, picked, strict=True)]
+    best = [chosen(panel.options, 0.0) for panel in panels]
+    other = sum(one is not two for one, two in zip(picked, best, strict=True))
+    print(f"{what:32} {mean(lost):6.2%} {max(lost):6.1%}  {other:2} of {len(panels)} chosen anew")
+
+
+def main() -> None:
+    profiles, runs = measured(Path(__file__).parents[1] / "profiles" / GPU)
+    found = evaluate(profiles, runs, gpu(GPU), len(allowed_cores()))
+    panels = choices(found)
+    for tolerance in TOLERANCES:
+        told(
+            f"within {tolerance:.2%}", panels, [chosen(each.options, tolerance) for each in panels]
+        )
+    starves = starving(found)
+    fair = [
+        [each for each in panel.options if (panel.names, str(each.sharing)) not in starves]
+        for panel in panels
+    ]
+    told("nobody starves, at any price", panels, [chosen(each, 0.0) for each in fair])
+    errors = [
+        abs(log(one.predicted / two.predicted) - log(one.measured / two.measured))
+        for panel in panels
+        for one, two in combinations(panel.options, 2)
+        if Serial() not in (one.sharing, two.sharing)
+    ]
+    print(f"ratio of two ways to share: median error {median(errors):.1%} of {len(errors)}")
+
+
+if __name__ == "__main__":
+    main()

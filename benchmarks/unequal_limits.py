@@ -1,0 +1,70 @@
+"""How much better limits there are for 2 and 3 jobs than those that are found.
+
+    python benchmarks/unequal_limits.py [JOB_SETS]
+
+Job sets are drawn by a seed. All limits of the grid are predicted while all jobs run, which takes
+up to a minute a set; beside them, those that `best_limits` returns. Nothing here is measured: it is
+what the predictor says of the best found over the best there is, by throughput and by the job that
+fares worst, of medians and of upper ends. Nothing here is a test.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from random import Random
+from statistics import mean
+
+from advisor.gpu.catalogue import gpu
+from advisor.planning.fleet.remembered import Remembered
+from advisor.planning.mixes import Mixes
+from advisor.planning.objectives import slowdowns
+from advisor.planning.plan import Objective
+from advisor.planning.search import best_limits
+from advisor.prediction.model import load_model
+from advisor.prediction.predictor import Predictor
+from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.remembered import once_a_mix
+from advisor.prediction.summary import LIMIT_GRID
+from advisor.sharing import Mps
+from advisor.simulation.energy import Level
+from advisor.workload.job import Job
+from advisor.workload.store import load_profiles, model_path
+
+GPU = gpu("h200-141gb")
+SEED = 12
+OBJECTIVES: tuple[Objective, ...] = ("throughput", "fairness")
+LEVELS: tuple[Level, ...] = ("p50", "p95")
+
+
+def least(mixes: Mixes, sharings: Sequence[Mps], objective: Objective, level: Level) -> float:
+    """Of the costs while all jobs run."""
+    found = [slowdowns(mixes.whole(each).jobs, level) for each in sharings]
+    if objective == "fairness":
+        return min(map(max, found))
+    return min(1 / sum(1 / each for each in own) for own in found)
+
+
+def main(job_sets: int) -> None:
+    plain = Predictor(GPU, load_model(model_path(GPU.key)))
+    random, profiles = Random(SEED), list(load_profiles(GPU.key).values())
+    for jobs in (2, 3):
+        every = [Mps(tuple(map(float, each))) for each in product(LIMIT_GRID, repeat=jobs)]
+        missed = []
+        for _ in range(job_sets):
+            predictor = Remembered(replace(plain, play=once_a_mix(rehearse)))
+            mixes = Mixes([Job(each) for each in random.sample(profiles, jobs)], predictor)
+            for objective, level in product(OBJECTIVES, LEVELS):
+                found = best_limits(mixes, objective, level).sharings
+                there_is = least(mixes, [*every, *found], objective, level)
+                missed.append(least(mixes, found, objective, level) / there_is - 1)
+        over = sum(each > 0.005 for each in missed)
+        print(
+            f"{jobs} jobs, {job_sets} sets: mean {mean(missed):.2%}, worst {max(missed):.2%}, "
+            f"{over} of {len(missed)} questions miss more than 0.5%",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
