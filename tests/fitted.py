@@ -24,8 +24,8 @@ from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-SOURCES = ("errors.py", "gpu", "prediction", "running", "sharing", "validation/folds.py",
-            "workload")  # fmt: skip
+SOURCES = ("english.py", "errors.py", "gpu", "prediction", "running", "sharing",
+           "validation/folds.py", "workload")  # fmt: skip
 _LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
 
 _KEPT_S = 7 * 24 * 3600

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from advisor.planning.binding import Binding
 from advisor.planning.objectives import tied
 from advisor.planning.plan import LeftOut, Precedence
-from advisor.planning.precedence import CLOSE, STARVED
+from advisor.planning.precedence import CLOSE, COMPARED, STARVED
 from advisor.prediction.answer import Interval, MixPrediction
 from advisor.sharing import Mig
 from advisor.simulation.energy import Level
@@ -65,18 +65,18 @@ def standing(
 
 
 def first_by(rule: Precedence, level: Level) -> str:
-    """By what a plan comes before another, e.g. ``"as it slows no job over 10x"``."""
+    """By what a plan comes before another, e.g. ``"by its median"``."""
     match rule:
         case "deadlines":
             return "as it makes fewer jobs late"
         case "confirmed":
             return "as real runs stand behind its kind"
         case "fairness":
-            return f"as it slows no job over {STARVED:g}x"
+            return f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
         case "cost":
             return "by its median" if level == "p50" else "by the upper end of its range"
         case "simplicity":
-            return f"as the simplest of those within {CLOSE:.1%}"
+            return f"as the simplest of those within {CLOSE:.2%}"
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:

@@ -34,5 +34,5 @@ def test_a_serial_plan_starts_its_tenants_one_after_the_other():
 
 
 def test_too_few_cores_show_before_anything_starts():
-    with pytest.raises(InvalidInput, match="need 4 cores"):
+    with pytest.raises(InvalidInput, match="4 cores would be needed"):
         planned_processes(plan("mps"), "GPU-0", range(3))

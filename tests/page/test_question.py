@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from advisor.planning.plan import Objective
+from advisor.planning.precedence import CLOSE
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.calibration.recorded import calibration
@@ -125,7 +126,7 @@ def test_ranked_by_upper_ends_the_first_plan_gains_most_at_worst(page):
     at_worst = [float(text.partition("(")[2].partition("-")[0]) for text in sure["gain over serial"]
                 if "(" in text]  # fmt: skip
     assert len(at_worst) > 1
-    assert max(at_worst) == at_worst[0]
+    assert max(at_worst) <= at_worst[0] * (1 + CLOSE) + 0.01  # shown with two decimals
 
 
 def test_deadlines_are_asked_for_where_they_matter(page):

@@ -59,7 +59,7 @@ def test_a_job_is_on_one_gpu():
 def test_every_job_has_a_gpu_and_every_gpu_exists():
     first, second = Setup(jobs=(1,), sharing=Naive()), Setup(jobs=(2,), sharing=Naive())
     assert why([first, second], [FIXED] * 2) is None
-    assert "there are 1" in why([first, second], [FIXED] * 2, most_gpus=1)
+    assert "there is 1" in why([first, second], [FIXED] * 2, most_gpus=1)
     assert "job 2 is on no GPU" in why([first], [FIXED] * 2)
     with pytest.raises(InvalidInput, match="there is no job 2"):
         why([first, second], [FIXED])
