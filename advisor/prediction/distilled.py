@@ -99,13 +99,13 @@ class Surrogate:
             of: The job of each row, shape (rows,).
         """
         scale, points, weights = self._arrays
-        known = others.shape[1]
-        alike = likeness(others / scale[:known], points[:, :known])
+        known, order = others.shape[1], np.argsort(of, kind="stable")
+        alike = likeness(others[order] / scale[:known], points[:, :known])
         found = np.empty((len(of), limited.shape[1]))
-        for job in np.unique(of):
+        jobs, firsts = np.unique(of[order], return_index=True)
+        for job, first, end in zip(jobs, firsts, [*firsts[1:], len(of)], strict=True):
             own = likeness(limited[job] / scale[known:], points[:, known:])
-            rows = of == job
-            found[rows] = alike[rows] @ (own * weights).T
+            found[order[first:end]] = alike[first:end] @ (own * weights).T
         return found + self.middle
 
     @cached_property
