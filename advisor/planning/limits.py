@@ -17,10 +17,19 @@ PROPORTIONAL_SUMS = (100, 150, 200)
 _SMALLEST, _LARGEST = 5, 100
 
 
+# Limits that come to less than this together leave SMs to nobody.
+_LEAST_SUM = 90
+
+
+def worth_trying(limit: float, jobs: int) -> bool:
+    """Whether so many jobs under one `limit`, in per cent, may use all SMs, or nearly."""
+    return limit * jobs >= _LEAST_SUM
+
+
 def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
     """MPS with the limits that are tried for these jobs, each once."""
     degree = len(profiles)
-    equal = {round(100 / degree), *(each for each in EQUAL_GRID if each * degree >= 90)}
+    equal = {round(100 / degree), *(each for each in EQUAL_GRID if worth_trying(each, degree))}
     vectors = [(float(each),) * degree for each in sorted(equal)]
     vectors += [_proportional(profiles, total) for total in PROPORTIONAL_SUMS]
     return [Mps(vector) for vector in dict.fromkeys(vectors)]

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.planning.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors
+from advisor.planning.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors, worth_trying
 from advisor.planning.mixes import Mixes
 from advisor.planning.plan import Objective
 from advisor.planning.solver.space import MOST_ASKED
@@ -138,7 +138,7 @@ class _Search:
     def tuned(self, usual: Sequence[Mps], level: Level) -> Found:
         """The best of those that promise most, tried in turn."""
         jobs = len(self.mixes.jobs)
-        same = [(float(each),) * jobs for each in EQUAL_GRID]
+        same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
         every = self.combined()
         best = every[np.argsort(self._costs(every, None), kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]

@@ -103,9 +103,9 @@ class Surrogate:
         alike = likeness(others[order] / scale[:known], points[:, :known])
         found = np.empty((len(of), limited.shape[1]))
         jobs, firsts = np.unique(of[order], return_index=True)
-        for job, first, end in zip(jobs, firsts, [*firsts[1:], len(of)], strict=True):
+        for job, rows in zip(jobs, np.split(np.arange(len(of)), firsts)[1:], strict=True):
             own = likeness(limited[job] / scale[known:], points[:, known:])
-            found[order[first:end]] = alike[first:end] @ (own * weights).T
+            found[order[rows]] = alike[rows[0] : rows[-1] + 1] @ (own * weights).T
         return found + self.middle
 
     @cached_property

@@ -1,8 +1,9 @@
 """What is ranked for 2 and 3 jobs, beside everything there is to try, predicted one by one.
 
-What is tried: naive, MPS, MPS with one limit of `EQUAL_GRID` for all, in phases of these or of jobs
-alone, and on MIG instances where two rooms or more are used, shared naively or under MPS. All jobs
-on one instance, or in phases on instances, are no plans of a ranking of their own.
+What is tried: naive, MPS, MPS with one limit of `EQUAL_GRID` for all, those aside that would leave
+SMs to nobody if all jobs ran; phases of these and of jobs alone; and MIG instances where two rooms
+or more are used, each shared naively or under MPS. All jobs on one instance are the GPU with fewer
+SMs, and no plan; nor are phases on instances looked at here.
 """
 
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from advisor.gpu.catalogue import gpu
 from advisor.planning.fleet.remembered import Remembered
 from advisor.planning.forecast import forecast
+from advisor.planning.limits import worth_trying
 from advisor.planning.mixes import Mixes
 from advisor.planning.objectives import cost
 from advisor.planning.ranking import ranked
@@ -64,9 +66,17 @@ def predictor(tmp_path_factory):
     return Remembered(Predictor(A30, model, play=once_a_mix(rehearse)))
 
 
+def whole(own, jobs):
+    """Ways for the jobs `own` of `jobs` to share the whole GPU."""
+    for plan in whole_plans(own, A30):
+        sharing = plan.group.sharing
+        limits = sharing.limits if isinstance(sharing, Mps) else ()
+        if not limits or worth_trying(limits[0], len(jobs)):
+            yield sharing
+
+
 def at_once(jobs):
-    for plan in whole_plans(jobs, A30):
-        yield plan.group.sharing
+    yield from whole(jobs, jobs)
     for plan in each_kind_once(mig_plans(jobs, A30), jobs):
         if len(plan.rooms) > 1:
             yield plan.group
@@ -76,9 +86,7 @@ def in_phases(jobs):
     for order in orders(jobs):
         own = [[jobs[at] for at in group] for group in order]
         ways = [
-            [Serial()]
-            if len(group) == 1
-            else [plan.group.sharing for plan in whole_plans(some, A30)]
+            [Serial()] if len(group) == 1 else list(whole(some, jobs))
             for group, some in zip(order, own, strict=True)
         ]
         for how in product(*ways):

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.planning.limits import EQUAL_GRID
+from advisor.planning.limits import EQUAL_GRID, worth_trying
 from advisor.planning.plan import Objective, Predicts
 from advisor.planning.rules import FitsMemory, Rule, first_broken
 from advisor.planning.solver.rooms import WHOLE, Room
@@ -89,6 +89,9 @@ class Asked:
         steps_s = np.ones(sets.counts.shape)
         added_w = np.zeros(sets.counts.shape)
         fits = np.ones(len(sets.counts), dtype=bool)
+        if option.limit is not None and not worth_trying(option.limit, int(sets.sizes.max())):
+            fits[1:] = False
+            return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
         for chosen, tenants in enumerate(sets.tenants[1:], start=1):
             sharing = option.room.shared(len(tenants), option.of(len(tenants)))
             profiles = [sets.variants[each].profile for each in tenants]
