@@ -16,6 +16,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction.one_thread import one_thread
 from advisor.prediction.script import Floats
 from advisor.prediction.summary import FIXED, LIMIT_GRID, LIMITED, Summaries
+from advisor.workload.plausible import MOST_LOG, check_scaled
 from advisor.workload.spec import STRICT
 
 # Of the mates of a job, at their limits; see `_mates`.
@@ -87,8 +88,11 @@ class Surrogate:
             raise InvalidInput("the search was fitted to other columns than this advisor computes")
         if {len(self.scale), *map(len, self.points)} != {len(COLUMNS)}:
             raise InvalidInput("the points of the search are not as long as its list of columns")
-        if len(self.weights) != len(self.points) or min(self.scale) <= 0:
-            raise InvalidInput("the search has one weight a point, and its scales are above 0")
+        if len(self.weights) != len(self.points):
+            raise InvalidInput("the search has one weight for each point")
+        _, points, weights = self._arrays
+        most = max(float(np.abs(points).max()), float(np.abs(weights).max()))
+        check_scaled("the columns of the search", self.scale, most)
 
     def slowdowns(self, others: Floats, limited: Floats, of: _Indices) -> Floats:
         """Log slowdown of jobs in mixes, at each limit of their own; shape (rows, limits).
@@ -106,7 +110,7 @@ class Surrogate:
         for job, rows in zip(jobs, np.split(np.arange(len(of)), firsts)[1:], strict=True):
             own = likeness(limited[job] / scale[known:], points[:, known:])
             found[order[rows]] = alike[rows[0] : rows[-1] + 1] @ (own * weights).T
-        return found + self.middle
+        return np.clip(found + self.middle, -MOST_LOG, MOST_LOG)
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats, Floats]:

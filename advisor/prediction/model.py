@@ -20,7 +20,13 @@ from advisor.prediction.script import Floats
 from advisor.sharing import Mps, Naive
 from advisor.workload.files import read_bytes
 from advisor.workload.folders import shown
-from advisor.workload.plausible import MOST_LOG, MOST_SPREADS, check, check_number
+from advisor.workload.plausible import (
+    MOST_LOG,
+    MOST_SPREADS,
+    check,
+    check_number,
+    check_scaled,
+)
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
@@ -102,12 +108,12 @@ class Correction:
         widths = {len(self.mean), len(self.scale), *map(len, self.points)}
         if widths != {len(FEATURES)} or len(self.weights) != len(self.points):
             raise InvalidInput("the model's columns are not as long as its list of features")
-        if min(self.scale) <= 0:
-            raise InvalidInput("the scales of a model's columns are above 0")
+        most = max(float(np.abs(each).max()) for each in (self.mean, self._points, self._weights))
+        check_scaled("a model's columns", self.scale, most)
 
     def log_correction(self, rows: Floats) -> Floats:
         """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
-        return np.asarray(self._near(rows) @ self._weights)
+        return np.clip(self._near(rows) @ self._weights, -MOST_LOG, MOST_LOG)
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""

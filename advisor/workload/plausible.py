@@ -26,6 +26,8 @@ MOST_BLOCKS, MOST_THREADS, MOST_RESIDENT_BLOCKS, MOST_STREAMS = 2**48, 2**14, 2*
 
 # Of the log of a factor by which a prediction is corrected, or may be off: 5e8.
 MOST_LOG = 20.0
+# Of what a fit scaled or weighed: columns lie within some tens of their scales.
+MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
 # Of what a prediction is off, in spreads that a fit found.
 MOST_SPREADS = 1e3
 
@@ -75,3 +77,18 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
         raise InvalidInput(f"{what} is finite and at least {least:g}, got {value}")
     if value > most:
         raise InvalidInput(f"{what} is at most {most:,.12g}, got {value:,.12g}; check its unit")
+
+
+def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
+    """See that `scales` are of columns that differ, with numbers in them such as fits have.
+
+    Args:
+        what: Names them in messages.
+        scales: By which columns were divided.
+        most: The largest number in these columns, or that weighs them.
+
+    Raises:
+        InvalidInput: They are not.
+    """
+    check_number(f"the smallest scale of {what}", min(scales), float("inf"), LEAST_SCALE)
+    check_number(f"the largest number of {what}", most, MOST_SCALED)

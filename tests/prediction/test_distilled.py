@@ -176,6 +176,8 @@ def test_a_file_keeps_what_was_distilled(model, tmp_path):
     [
         {"columns": ("busy",)},
         {"scale": (0.0,) * 24},
+        {"scale": (5e-324,) * 24},
+        {"points": ((1e300,) * 24,), "weights": (1.0,)},
         {"scale": (1.0,)},
         {"points": ((0.0,),)},
         {"weights": ()},
