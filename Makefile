@@ -18,7 +18,8 @@ FRESH := $(VENV)/fresh
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
 
-PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# Four at a time on two cores: many tests wait for processes that they start.
+PYTEST := $(BIN)/pytest -n 4 --dist worksteal
 LINTED := $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 
 check: $(VENV)/dev

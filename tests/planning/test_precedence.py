@@ -5,7 +5,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.planning.capping import ENERGIES
@@ -182,7 +182,6 @@ class Drawn(StandIn):
         ]
 
 
-@settings(deadline=None, max_examples=25)
 @given(
     st.integers(0, 10**6), st.sampled_from([0.0, 0.01, 0.1, 0.4]), st.sampled_from(LEVELS),
     st.sampled_from(["makespan", "throughput", "energy", "mean-completion", "fairness"]),

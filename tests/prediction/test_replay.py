@@ -133,7 +133,6 @@ def test_steps_much_shorter_than_a_slice_get_their_turns_too():
 
 
 @given(packing=st.floats(0.01, 0.99), exponent=st.floats(0.31, 1.2))
-@settings(max_examples=20)
 def test_a_replay_goes_the_same_way_whatever_the_last_digit_of_a_power(packing, exponent):
     played = synthetic.profile("mlp-toy-bs128", gpu_s=0.002, host_s=0.001, blocks=50)
     trace = replace(played.trace, resident_blocks=(3,) * len(played.trace.blocks))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.planning.fleet.bounds import least_cost
@@ -22,7 +22,6 @@ from tests.planning.fleet.test_packing import puzzles
 from tests.planning.stand_in import StandIn
 
 
-@settings(max_examples=100, deadline=None)
 @given(puzzles())
 def test_no_plan_costs_less_than_what_jobs_take_alone_at_least(puzzle):
     problem, columns = puzzle
@@ -51,7 +50,6 @@ def every_column(jobs, terms):
     return [each for each in found if each is not None]
 
 
-@settings(max_examples=30, deadline=None)
 @given(drawn_jobs(most=4), st.integers(1, 2), st.sampled_from(AIMS))
 def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(drawn, gpus, aim):
     jobs = made(drawn)
