@@ -18,8 +18,8 @@ FRESH := $(VENV)/fresh
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
 
-# Four at a time on two cores: many tests wait for processes that they start.
-PYTEST := $(BIN)/pytest -n 4 --dist worksteal
+# Three at a time on two cores: many tests wait for processes that they start.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 LINTED := $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 
 check: $(VENV)/dev
