@@ -18,8 +18,7 @@ FRESH := $(VENV)/fresh
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
 
-# Three at a time on two cores: many tests wait for processes that they start.
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 LINTED := $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
 
 check: $(VENV)/dev
