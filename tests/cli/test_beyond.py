@@ -178,5 +178,5 @@ def test_now_on_a_gpu_that_is_cut_asks_for_the_instances(advisor, on_gpu):
     assert "--running-sharing mig=" in said.err
 
 
-def test_now_without_a_driver_has_its_own_exit_code(advisor):
-    assert advisor("recommend", BERT, "--now").code == 4
+def test_now_without_such_a_gpu_has_its_own_exit_code(advisor):
+    assert advisor("recommend", BERT, "--now", "--device", "99").code == 4

@@ -75,6 +75,15 @@ def node(tmp_path, sockets, monkeypatch):
     return folder
 
 
+def tools_without_mps(folder):
+    """What this machine has, but for MPS, if it has that."""
+    folder.mkdir()
+    for tool in Path("/usr/bin").iterdir():
+        if not tool.name.startswith("nvidia-"):
+            (folder / tool.name).symlink_to(tool)
+    return folder
+
+
 def script(form, plan):
     put(Path("plan.sh"), EXPORTS[form](plan))
     return ["bash", "./plan.sh"]
@@ -139,10 +148,12 @@ def test_a_job_that_fails_among_jobs_one_by_one_is_not_forgotten():
 
 @pytest.mark.parametrize("form", ["commands", "slurm"])
 @pytest.mark.parametrize("broken", [True, False])
-def test_no_job_runs_where_mps_does_not_start(node, form, broken):
+def test_no_job_runs_where_mps_does_not_start(node, form, broken, monkeypatch):
     (node / "nvidia-cuda-mps-control").unlink()
     if broken:
         put(node / "nvidia-cuda-mps-control", _BROKEN)
+    else:
+        monkeypatch.setenv("PATH", f"{node}:{tools_without_mps(node.parent / 'tools')}")
     done = ended(form, PLAN)
     assert done.returncode == 1 if form == "commands" else Path("submitted").read_text() == "1\n"
     assert "MPS does not start" in done.stderr

@@ -11,6 +11,7 @@ import socket
 import stat
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 from tests.running.disguise import disguised
 
@@ -23,7 +24,9 @@ def install(folder: Path) -> None:
     server = disguised("nvidia-cuda-mps-server", ["-c", "'import time; time.sleep(600)'"])
     # In its disguise, a Python no longer knows where it lies: hence the second command here.
     environment = f'export PYTHONPATH={here.parents[2]} START_SERVER="{server}"'
-    program.write_text(f'#!/bin/bash\n{environment}\n{control} "$@"\n')
+    # A daemon for "0" would serve every GPU, also those of tests that run at the same time.
+    gpu = f'[[ $CUDA_VISIBLE_DEVICES == GPU-* ]] || export CUDA_VISIBLE_DEVICES=GPU-{uuid4()}'
+    program.write_text(f'#!/bin/bash\n{environment}\n{gpu}\n{control} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 

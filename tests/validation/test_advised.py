@@ -128,12 +128,12 @@ def test_a_dry_run_names_every_process_its_environment_and_command(advised):
         assert "CUDA_VISIBLE_DEVICES=" in each
 
 
-def test_without_a_gpu_plans_are_not_run_and_exit_with_4(tmp_path):
+def test_without_such_a_gpu_plans_are_not_run_and_exit_with_4(tmp_path):
     plan = Plan(
         id="v", sharing="naive", purpose="validation", workloads=(workload("mlp-toy-bs32"),)
     )
     with pytest.raises(GpuUnavailable):
-        run_plans(shelf.GPU, [plan], "0", tmp_path / "runs.jsonl")
+        run_plans(shelf.GPU, [plan], "99", tmp_path / "runs.jsonl")
 
 
 def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path):

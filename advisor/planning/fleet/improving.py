@@ -1,6 +1,6 @@
 """Steps from one plan of foretold groups to better ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from advisor.planning.fleet.columns import Column, Team
@@ -31,22 +31,40 @@ class Improver:
         self._rounds = 0
 
     def hear(self, teams: Sequence[Team]) -> None:
-        """Foretell `teams` under MPS and in what way seems best, and hear of both plans."""
-        parts = [part for team in teams for part in self._fitting(team)]
+        """Foretell `teams` one after another, and hear of each plan that they make meanwhile.
+
+        Jobs whose team is not foretold yet run alone, as they do when the time ends there: so what
+        is found in less time is heard of in more time as well.
+        """
+        parts: list[Team] = []
+        for at, team in enumerate(teams):
+            later = [(kind,) for each in teams[at + 1 :] for kind in each]
+            for now in self._fitting(team):
+                self._hear_parts([*parts, *now, *later])
+            parts += now
+
+    def _hear_parts(self, parts: Sequence[Team]) -> None:
+        """Hear of `parts` in the ways that seem best, and of all under MPS."""
         best = [column for part in parts if (column := self._pool.best(part))]
         under_mps = [self._pool.under(each.team, "mps") or each for each in best]
         for columns in (best, under_mps):
             self._incumbent.hear_columns(columns)
 
-    def _fitting(self, team: Team) -> list[Team]:
-        """`team`, or what it is divided into where it does not fit; jobs alone after the time."""
-        self._pool.foretell(team, ["mps"])
-        if self._pool.foretell(team):
-            return [team]
-        if not self._pool.in_time():
-            return [(kind,) for kind in team]
-        half = len(team) // 2
-        return [*self._fitting(team[:half]), *self._fitting(team[half:])]
+    def _fitting(self, team: Team) -> Iterator[list[Team]]:
+        """What `team` is known to be divided into: itself where it fits, jobs alone at first."""
+        for ways in (["mps"], []):
+            if self._pool.foretell(team, ways):
+                yield [team]
+            elif not self._pool.in_time():
+                yield [(kind,) for kind in team]
+                return
+        if self._pool.best(team) is None:
+            half = len(team) // 2
+            later = [(kind,) for kind in team[half:]]
+            for first in self._fitting(team[:half]):
+                yield [*first, *later]
+            for second in self._fitting(team[half:]):
+                yield [*first, *second]
 
     def round(self) -> bool:
         """Try one kind of change; whether it helps."""
