@@ -25,7 +25,7 @@ def install(folder: Path) -> None:
     # In its disguise, a Python no longer knows where it lies: hence the second command here.
     environment = f'export PYTHONPATH={here.parents[2]} START_SERVER="{server}"'
     # A daemon for "0" would serve every GPU, also those of tests that run at the same time.
-    gpu = f'[[ $CUDA_VISIBLE_DEVICES == GPU-* ]] || export CUDA_VISIBLE_DEVICES=GPU-{uuid4()}'
+    gpu = f"[[ $CUDA_VISIBLE_DEVICES == GPU-* ]] || export CUDA_VISIBLE_DEVICES=GPU-{uuid4()}"
     program.write_text(f'#!/bin/bash\n{environment}\n{gpu}\n{control} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
