@@ -93,6 +93,7 @@ def test_a_dry_run_writes_the_list_and_counts_it(campaign):
     assert "drawn otherwise before" in written_again[1]
 
 
+@pytest.mark.exhaustive
 def test_what_has_no_profile_is_profiled_first_and_once(campaign):
     shared = campaign(PROFILED)
     code, said = shared.finish()
