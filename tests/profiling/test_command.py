@@ -39,6 +39,13 @@ def finish(out, temporary, *words, **environment):
     return process.returncode, said
 
 
+def assert_times_are_told(profile):
+    took = profile.took
+    assert took.windows_s >= sum(window.seconds for window in profile.windows)
+    assert took.settle_s > 0
+    assert (took.trace_s, took.mps_s, took.limits_s) == (None,) * 3
+
+
 def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_are_installed(
     tmp_path, temporary
 ):
@@ -63,10 +70,7 @@ def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_
     assert len(profile.cores) == 1
     assert (profile.host_s, profile.gpu_s, profile.trace, profile.mps) == (None,) * 4
     assert (profile.power_w, profile.energy_j, profile.counters) == (None,) * 3
-    assert profile.took is not None
-    assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
-    assert profile.took.settle_s > 0
-    assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
+    assert_times_are_told(profile)
     assert profile.provenance.command.startswith("python -m advisor.profiling mlp-toy-bs32")
 
     again_code, again = finish(out, temporary, "mlp-toy-bs32", "--skip-existing", *QUICK)
