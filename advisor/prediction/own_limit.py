@@ -57,7 +57,9 @@ class _Job:
 
     @property
     def centre(self) -> float:
-        return sum(self.limits[mate] for mate in self.mates) / len(self.mates)
+        """Mean limit of its mates; where all have the same, that one to the last digit."""
+        limits = [self.limits[mate] for mate in self.mates]
+        return min(max(sum(limits) / len(limits), min(limits)), max(limits))
 
     @property
     def anchors(self) -> tuple[float, ...]:
