@@ -30,14 +30,14 @@ check: $(VENV)/dev
 check-all: $(VENV)/dev
 	$(LINTED)
 	$(PYTEST) -m "" --hypothesis-profile thorough --nbmake notebooks tests
-	$(BIN)/python -m advisor.validation.report --check
+	$(BIN)/python -m research.report --check
 
 app: $(VENV)/base
 	$(BIN)/advisor app
 
 # Whatever the README and profiles/REPORT.md say in numbers, again from the committed data.
 report: $(VENV)/base
-	$(BIN)/python -m advisor.validation.report
+	$(BIN)/python -m research.report
 
 # The newest of everything but what was chosen by hand, which the first lines keep. A CUDA build of
 # torch says itself which versions of CUDA's packages it needs.

@@ -10,27 +10,27 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
+from advisor.api.advice import DEFAULT_GPU, example_jobs, recommend
+from advisor.api.over_time import simulate
 from advisor.errors import AdvisorError
-from advisor.gpu.catalogue import catalogue
-from advisor.planning.advice import DEFAULT_GPU, example_jobs, recommend
-from advisor.planning.over_time import simulate
-from advisor.planning.plan import Objective, Plan, Recommendation
-from advisor.planning.rules import Conditions
-from advisor.planning.verdict import verdict
+from advisor.hardware.catalogue import catalogue
+from advisor.launch.exports import EXPORTS, SUFFIXES, exported
+from advisor.measure.process.provenance import present_machine
+from advisor.plan.recommendation import Objective, Plan, Recommendation
+from advisor.plan.rules import Conditions
+from advisor.plan.verdict import verdict
 from advisor.prediction.power_cap import CAP_NOTE
-from advisor.reporting import charts
-from advisor.reporting.answer import answer, basis, bounds_note, calibrated_note
-from advisor.reporting.documents import recommendation_document
-from advisor.reporting.drawing import drawing
-from advisor.reporting.exports import EXPORTS, SUFFIXES, exported
-from advisor.reporting.figures import NOT_MEASURED
-from advisor.reporting.over_time import simulation_facts
-from advisor.reporting.page import ORIGINS, caution, headline, job_rows, plan_name, plan_rows
-from advisor.reporting.slices import blocks
-from advisor.reporting.timeline import timeline
-from advisor.running.present import present_machine
-from advisor.simulation.energy import Level
-from advisor.simulation.simulate import Fleet
+from advisor.report import charts
+from advisor.report.documents import recommendation_document
+from advisor.report.gpu_drawing import drawing
+from advisor.report.headline import answer, basis, bounds_note, calibrated_note
+from advisor.report.mig_drawing import blocks
+from advisor.report.page_text import ORIGINS, caution, headline, job_rows, plan_name, plan_rows
+from advisor.report.simulation_text import simulation_facts
+from advisor.report.timeline_bars import timeline
+from advisor.report.units import NOT_MEASURED
+from advisor.timeline.outcome import Level
+from advisor.timeline.simulate import Fleet
 from advisor.workload.arrivals import Arrival
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.store import load_profile, profile_paths, profiled_gpus

@@ -12,10 +12,10 @@ __version__ = "0.1.0"
 # interrupt ends in a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from advisor.api.advice import predict, recommend
     from advisor.errors import AdvisorError
-    from advisor.planning.advice import predict, recommend
-    from advisor.planning.plan import Forecast, Plan, Recommendation
-    from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+    from advisor.plan.recommendation import Forecast, Plan, Recommendation
+    from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
     from advisor.workload.job import Job
     from advisor.workload.job_file import read_jobs
     from advisor.workload.profile import Profile
@@ -39,18 +39,18 @@ __all__ = [
 
 _HOME = {
     "AdvisorError": "advisor.errors",
-    "Forecast": "advisor.planning.plan",
-    "Interval": "advisor.prediction.answer",
+    "Forecast": "advisor.plan.recommendation",
+    "Interval": "advisor.prediction.mix_prediction",
     "Job": "advisor.workload.job",
-    "JobPrediction": "advisor.prediction.answer",
-    "MixPrediction": "advisor.prediction.answer",
-    "Plan": "advisor.planning.plan",
+    "JobPrediction": "advisor.prediction.mix_prediction",
+    "MixPrediction": "advisor.prediction.mix_prediction",
+    "Plan": "advisor.plan.recommendation",
     "Profile": "advisor.workload.profile",
-    "Recommendation": "advisor.planning.plan",
+    "Recommendation": "advisor.plan.recommendation",
     "load_profile": "advisor.workload.store",
-    "predict": "advisor.planning.advice",
+    "predict": "advisor.api.advice",
     "read_jobs": "advisor.workload.job_file",
-    "recommend": "advisor.planning.advice",
+    "recommend": "advisor.api.advice",
 }
 
 

@@ -18,14 +18,14 @@ from time import perf_counter
 
 import numpy as np
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.search import kept
-from advisor.prediction.distilling import distilled
-from advisor.prediction.model import Model, load_model
-from advisor.prediction.pace import step_intervals
-from advisor.prediction.quick import quick
-from advisor.prediction.summary import LIMIT_GRID
-from advisor.running.cores import allowed_cores
+from advisor.hardware.catalogue import gpu
+from advisor.measure.process.cores import allowed_cores
+from advisor.plan.search.limit_search import kept
+from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.model_file import Model, load_model
+from advisor.prediction.surrogate_answers import quick
+from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, model_path

@@ -10,9 +10,9 @@ import argparse
 import json
 from pathlib import Path
 
-from advisor.campaign.draw import drawn_plans
-from advisor.campaign.listing import plan_entry
-from advisor.campaign.plan import read_campaign
+from advisor.measure.campaign.campaign_file import read_campaign
+from advisor.measure.campaign.draw import drawn_plans
+from advisor.measure.campaign.drawn_list import plan_entry
 
 
 def main() -> None:

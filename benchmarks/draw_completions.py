@@ -18,10 +18,10 @@ from random import Random
 
 from advisor.sharing import parse_sharing
 from advisor.sharing.parts import at_once
-from advisor.validation.findings import measured
 from advisor.workload.profile import Profile
 from advisor.workload.writing import write_whole
 from benchmarks.draw_panels import by_busy, one, ran, run_text
+from research.findings import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "h200-141gb"

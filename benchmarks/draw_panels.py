@@ -8,7 +8,7 @@ what a model recommends. No set was run before, in any order, so no model can ha
 
 One after another, a job runs as it does alone, whatever comes before or after it. So each workload
 is measured alone once, between the shared runs, for all sets that it is in: the campaign's solo
-runs, from which `advisor.validation.panels` tells the throughput of serial.
+runs, from which `advisor.validate.panels` tells the throughput of serial.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from advisor.validation.findings import measured
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import write_whole
+from research.findings import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "panel-"

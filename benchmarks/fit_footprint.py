@@ -3,7 +3,7 @@
     python benchmarks/fit_footprint.py
 
 reads the shipped profiles and runs, makes a dry run of each workload (needs torch, no GPU; some
-seconds each), prints how far estimates are off and writes ``advisor/training/overhead.json``.
+seconds each), prints how far estimates are off and writes ``advisor/zoo/footprint/overhead.json``.
 """
 
 import argparse
@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-from advisor.gpu.catalogue import gpu
-from advisor.training import overhead
-from advisor.training.dry_step import recorded, replayed
-from advisor.training.footprint import workspace_mib
+from advisor.hardware.catalogue import gpu
 from advisor.workload.measured import Memory
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import load_profiles, load_runs
 from advisor.workload.writing import write_whole
+from advisor.zoo.footprint import overhead
+from advisor.zoo.footprint.dry_step import recorded, replayed
+from advisor.zoo.footprint.estimate import workspace_mib
 
 
 def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
@@ -55,7 +55,7 @@ def measured(profile: Profile, held: Sequence[Memory]) -> overhead.Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", default="h200-141gb")
-    parser.add_argument("--out", type=Path, default=Path("advisor/training") / overhead.DATA)
+    parser.add_argument("--out", type=Path, default=Path("advisor/zoo/footprint") / overhead.DATA)
     asked = parser.parse_args()
     runs = load_runs(asked.gpu)
     each_held = [(each, processes(each, runs)) for each in load_profiles(asked.gpu).values()]

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from advisor.prediction.power_cap import CapLaw, columns_of
-from advisor.prediction.script import Floats
+from advisor.prediction.trace import Floats
 
 What = Literal["time", "power"]
 _OFFSETS = (-0.1, 0.0, 0.1, 0.2)

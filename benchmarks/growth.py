@@ -21,15 +21,15 @@ from many_jobs import greedy_s, timed
 from solver import EIGHT, MEASURED_ON
 from trace_speed import LENGTHS, measured
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.advice import predictor_of
-from advisor.planning.ranking import ranked
-from advisor.planning.terms import Terms
-from advisor.prediction.model import load_model
+from advisor.api.advice import predictor_of
+from advisor.hardware.catalogue import gpu
+from advisor.plan.ranking import ranked
+from advisor.plan.search_terms import Terms
+from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
-from advisor.validation.svg import Axis, Chart, Series, picture
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
+from research.svg import Axis, Chart, Series, picture
 
 HERE = Path(__file__).parent
 TABLE, PICTURE = HERE / "growth.csv", HERE.parent / "docs" / "growth.svg"

@@ -2,21 +2,22 @@
 
     python benchmarks/likeness.py
 
-Prints `advisor.prediction.distilling.LENGTHS`: where mixes of every other model family, answered
-by the predictor, are likeliest. A length at its bound says that the column hardly matters. They
-are found here and stand in the code, because such a search ends elsewhere after a rounding error.
+Prints `advisor.prediction.surrogate_features.LENGTHS`: where mixes of every other model family,
+answered by the predictor, are likeliest. A length at its bound says that the column hardly matters.
+They are found here and stand in the code, because such a search ends elsewhere after a rounding
+error.
 """
 
 import numpy as np
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.corrected import Mix, by_replay
-from advisor.prediction.distilled import COLUMNS, columns
-from advisor.prediction.distilling import LESSONS, crowds_of, draw
-from advisor.prediction.model import Model, load_model, mode_of
-from advisor.prediction.rehearsal import rehearse
-from advisor.prediction.script import Floats
-from advisor.prediction.summary import summaries
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.surrogate_fit import LESSONS, crowds_of, draw
+from advisor.prediction.model_file import Model, load_model, mode_of
+from advisor.prediction.physics import rehearse
+from advisor.prediction.residual import Mix, by_replay
+from advisor.prediction.surrogate import COLUMNS, columns
+from advisor.prediction.surrogate_features import summaries
+from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, model_path
 

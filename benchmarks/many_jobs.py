@@ -13,16 +13,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.advice import predictor_of
-from advisor.planning.copies import copies_that_pay
-from advisor.planning.fleet.remembered import Remembered
-from advisor.planning.forecast import forecast
-from advisor.planning.many_jobs import Spread, spread
-from advisor.planning.mixes import Mixes
-from advisor.planning.plan import Objective, Predicts
-from advisor.planning.rules import FitsMemory
-from advisor.planning.terms import Terms
+from advisor.api.advice import predictor_of
+from advisor.hardware.catalogue import gpu
+from advisor.plan.copies_search import copies_that_pay
+from advisor.plan.forecast import forecast
+from advisor.plan.many_jobs import Spread, spread
+from advisor.plan.prediction_cache import Mixes, Remembered
+from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.rules import FitsMemory
+from advisor.plan.search_terms import Terms
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths

@@ -14,11 +14,11 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
-from advisor.gpu.catalogue import Gpu, gpu
+from advisor.hardware.catalogue import Gpu, gpu
+from advisor.prediction.fit.memory_fit import fit_context
+from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.memory import MPS_SERVER_MIB, need
-from advisor.prediction.memory_fit import fit_context
-from advisor.prediction.observation import shared_runs
-from advisor.prediction.rehearsal import limit_shares
+from advisor.prediction.physics import limit_shares
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, load_runs
 

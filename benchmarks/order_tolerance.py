@@ -15,15 +15,15 @@ from math import log
 from pathlib import Path
 from statistics import mean, median
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.precedence import CLOSE, COMPARED, STARVED, how_simple
-from advisor.running.cores import allowed_cores
+from advisor.hardware.catalogue import gpu
+from advisor.measure.process.cores import allowed_cores
+from advisor.plan.precedence import CLOSE, COMPARED, STARVED, how_simple
 from advisor.sharing import Serial
-from advisor.validation.comparison import sharing_of
-from advisor.validation.evaluate import Evaluation, evaluate
-from advisor.validation.findings import measured
-from advisor.validation.panels import Option, Panel
-from advisor.validation.regret import choices
+from advisor.validate.evaluate import Evaluation, evaluate
+from advisor.validate.panels import Option, Panel
+from advisor.validate.predicted_and_measured import sharing_of
+from advisor.validate.regret import choices
+from research.findings import measured
 
 GPU = "h200-141gb"
 TOLERANCES = (0.0, CLOSE, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2)

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.model import Model, load_model
-from advisor.prediction.pace import step_intervals
-from advisor.prediction.rehearsal import rehearse
-from advisor.prediction.script import Floats
-from advisor.prediction.summary import LIMIT_GRID
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.model_file import Model, load_model
+from advisor.prediction.physics import rehearse
+from advisor.prediction.surrogate_features import LIMIT_GRID
+from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, model_path

@@ -17,14 +17,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from advisor.planning.advice import recommend
-from advisor.planning.plan import Objective, Plan
+from advisor.api.advice import recommend
+from advisor.plan.recommendation import Objective, Plan
 from advisor.sharing import Phases, Sharing, parse_sharing
 from advisor.sharing.parts import hybrids
-from advisor.validation.completion import job_of_steps
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
 from advisor.workload.writing import write_whole
+from research.completion import job_of_steps
 
 ROOT = Path(__file__).resolve().parents[1]
 

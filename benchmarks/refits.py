@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.distilling import draw
-from advisor.prediction.model import load_model
-from advisor.prediction.pace import step_intervals
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.surrogate_fit import draw
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.model_file import load_model
 from advisor.workload.store import load_profiles
 
 GPU = gpu("h200-141gb")

@@ -30,8 +30,8 @@ def tried(name: str, device: str) -> dict[str, float]:
     """Milliseconds a step, peak MiB and the loss of the last of some steps, in this process."""
     import torch
 
-    from advisor.training.task import build
-    from advisor.workload.zoo import workload
+    from advisor.workload.named_workloads import workload
+    from advisor.zoo.task import build
 
     torch.set_num_threads(1)
     wait: Callable[[], None] = torch.cuda.synchronize if device == "cuda" else lambda: None

@@ -19,15 +19,15 @@ from itertools import islice
 from statistics import median
 from time import perf_counter
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.plan import Objective
-from advisor.planning.ranking import ranked
-from advisor.planning.solver.solve import Solver
-from advisor.planning.solver.space import Question
-from advisor.prediction.model import load_model
+from advisor.hardware.catalogue import gpu
+from advisor.plan.ranking import ranked
+from advisor.plan.recommendation import Objective
+from advisor.plan.search.best_plans import Solver
+from advisor.plan.search.candidate_space import Question
+from advisor.prediction.cache import once_a_mix
+from advisor.prediction.model_file import load_model
+from advisor.prediction.physics import rehearse
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.rehearsal import rehearse
-from advisor.prediction.remembered import once_a_mix
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
 

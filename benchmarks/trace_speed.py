@@ -14,12 +14,12 @@ from time import perf_counter
 
 import numpy as np
 
-from advisor.planning.advice import predictor_of
-from advisor.planning.limits import MAX_OOM_PROBABILITY
+from advisor.api.advice import predictor_of
+from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.sharing import Mps
-from advisor.simulation.paces import Paces
-from advisor.simulation.queues import Policy
-from advisor.simulation.simulate import Fleet, simulated
+from advisor.timeline.paces import Paces
+from advisor.timeline.queue_policies import Policy
+from advisor.timeline.simulate import Fleet, simulated
 from advisor.workload.arrivals import Arrival
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile

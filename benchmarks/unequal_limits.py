@@ -15,19 +15,18 @@ from itertools import product
 from random import Random
 from statistics import mean
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.fleet.remembered import Remembered
-from advisor.planning.mixes import Mixes
-from advisor.planning.objectives import slowdowns
-from advisor.planning.plan import Objective
-from advisor.planning.search import best_limits
-from advisor.prediction.model import load_model
+from advisor.hardware.catalogue import gpu
+from advisor.plan.objectives import slowdowns
+from advisor.plan.prediction_cache import Mixes, Remembered
+from advisor.plan.recommendation import Objective
+from advisor.plan.search.limit_search import best_limits
+from advisor.prediction.cache import once_a_mix
+from advisor.prediction.model_file import load_model
+from advisor.prediction.physics import rehearse
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.rehearsal import rehearse
-from advisor.prediction.remembered import once_a_mix
-from advisor.prediction.summary import LIMIT_GRID
+from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mps
-from advisor.simulation.energy import Level
+from advisor.timeline.outcome import Level
 from advisor.workload.job import Job
 from advisor.workload.store import load_profiles, model_path
 

@@ -16,16 +16,15 @@ from time import time
 
 import pytest
 
-from advisor.prediction import distilling
-from advisor.prediction import fit as fitting
-from advisor.prediction.model import load_model, model_text
-from advisor.validation.folds import Folds
+from advisor.prediction.fit import fit_model, surrogate_fit
+from advisor.prediction.model_file import load_model, model_text
+from advisor.validate.folds import Folds
 from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-SOURCES = ("english.py", "errors.py", "gpu", "prediction", "running", "sharing",
-           "validation/folds.py", "workload")  # fmt: skip
+SOURCES = ("english.py", "errors.py", "hardware", "measure/process", "prediction", "sharing",
+           "validate/folds.py", "workload")  # fmt: skip
 _LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
 
 _KEPT_S = 7 * 24 * 3600
@@ -34,16 +33,16 @@ _known = {}
 
 
 def fit(profiles, runs, gpu):
-    """As `advisor.prediction.fit.fit`, made once."""
+    """As `advisor.prediction.fit.fit_model.fit`, made once."""
     runs = tuple(runs)
     given = ("fit", gpu.key, *_profiles(profiles.values()), *map(run_line, runs))
-    return _once(given, lambda: fitting.fit(profiles, runs, gpu))
+    return _once(given, lambda: fit_model.fit(profiles, runs, gpu))
 
 
 def distilled(model, profiles, gpu, lessons):
-    """As `advisor.prediction.distilling.distilled`, made once."""
+    """As `advisor.prediction.fit.surrogate_fit.distilled`, made once."""
     given = ("distilled", gpu.key, model_text(model), *_profiles(profiles), str(lessons))
-    return _once(given, lambda: distilling.distilled(model, profiles, gpu, lessons=lessons))
+    return _once(given, lambda: surrogate_fit.distilled(model, profiles, gpu, lessons=lessons))
 
 
 @pytest.fixture(scope="session", autouse=True)

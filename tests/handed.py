@@ -1,8 +1,8 @@
 """Plans to hand over, with memory that a test chooses instead of a model's."""
 
-from advisor.gpu.catalogue import gpu
-from advisor.planning.handover import hand_over
-from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
+from advisor.hardware.catalogue import gpu
+from advisor.launch.launch_plan import hand_over
+from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -3,8 +3,8 @@
 from itertools import product
 from pathlib import Path
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.model import model_text
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.model_file import model_text
 from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
 from tests.fitted import fit

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from advisor.workload.measured import Counters, Memory, Provenance, Window
+from advisor.workload.named_workloads import workload
 from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
 from advisor.workload.run import Run, Tenant
-from advisor.workload.zoo import workload
 
 PROVENANCE = Provenance(
     device="NVIDIA H200", driver="580.0", cuda="13.0", torch="2.11.0", timm="1.0.29",

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.english import counted, is_or_are, with_article
-from advisor.gpu.catalogue import catalogue
+from advisor.hardware.catalogue import catalogue
 
 SOURCES = [*Path("advisor").rglob("*.py"), Path("app.py")]
 NOUNS = "job|run|GPU|profile|epoch|limit|instance|process|tenant|workload|plan|family|step|copy"

@@ -1,10 +1,10 @@
 import ast
 from pathlib import Path
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.model import load_model
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.model_file import load_model
 from tests import fitted
-from tests.validation.campaign import PROFILES, campaign
+from tests.validate.campaign import PROFILES, campaign
 
 GPU, RUNS = gpu("h200-141gb"), tuple(campaign())
 MODEL = load_model(Path(__file__).parents[1] / "models" / "h200-141gb.json")
@@ -21,22 +21,25 @@ def imported_by(path):
 
 
 def test_whatever_a_fit_imports_is_among_the_sources_by_which_models_are_known():
-    seen, found = set(), [PACKAGE / "prediction" / f"{each}.py" for each in ("fit", "distilling")]
+    seen, found = (
+        set(),
+        [PACKAGE / "prediction" / "fit" / f"{each}.py" for each in ("fit_model", "surrogate_fit")],
+    )
     while found:
         path = found.pop()
         if path not in seen:
             seen.add(path)
             found += imported_by(path)
-    names = {path.relative_to(PACKAGE).parts[0] for path in seen}
+    sources = [PACKAGE / each for each in fitted.SOURCES]
     assert len(seen) > 20
-    assert names <= set(fitted.SOURCES)
+    assert all(any(path.is_relative_to(each) for each in sources) for path in seen)
 
 
 def test_a_model_is_fitted_again_where_sources_or_data_are_others(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(fitted, "_FOLDER", tmp_path)
     monkeypatch.setattr(fitted, "_known", {})
-    monkeypatch.setattr(fitted.fitting, "fit", lambda *given: made.append(given) or MODEL)
+    monkeypatch.setattr(fitted.fit_model, "fit", lambda *given: made.append(given) or MODEL)
     for sources in ("one", "one", "other"):
         monkeypatch.setattr(fitted, "_sources", lambda sources=sources: sources)
         assert fitted.fit(PROFILES, RUNS, GPU) == MODEL

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.training.optimizers import optimizer_for
-from advisor.training.recipe import recipe_of
-from advisor.workload.folders import profile_files
+from advisor.workload.data_folders import profile_files
+from advisor.workload.named_workloads import workload, zoo
 from advisor.workload.reading import read_profile
 from advisor.workload.spec import Workload
 from advisor.workload.tasks import TASKS
-from advisor.workload.zoo import workload, zoo
+from advisor.zoo.optimizers import optimizer_for
+from advisor.zoo.recipe import recipe_of
 
 ROOT = Path(__file__).parents[1]
 LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())

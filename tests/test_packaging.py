@@ -44,7 +44,8 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     data = [path for folder in ("profiles", "models") for path in (ROOT / folder).rglob("*.json*")]
     assert data
     assert {f"advisor/_shipped/{path.relative_to(ROOT)}" for path in data} <= names
-    assert {"advisor/_shipped/app.py", "advisor/gpu/catalogue.json"} <= names
+    assert {"advisor/_shipped/app.py", "advisor/hardware/catalogue.json"} <= names
+    assert not [name for name in names if name.startswith("research")]
 
 
 def test_the_wheel_alone_in_an_empty_environment_and_folder_ranks_as_the_checkout_does(

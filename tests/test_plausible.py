@@ -7,9 +7,9 @@ from typing import get_args, get_type_hints
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.planning.plan_file import _PlanFile
-from advisor.prediction.model import Model
-from advisor.validation.entries import Entry
+from advisor.launch.plan_file import _PlanFile
+from advisor.prediction.model_file import Model
+from advisor.validate.entries import Entry
 from advisor.workload.arrivals import Arrival
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job

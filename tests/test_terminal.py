@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from advisor.gpu.catalogue import catalogue
-from advisor.reporting.listings import gpus_table, plain_table
+from advisor.hardware.catalogue import catalogue
+from advisor.report.listing_text import gpus_table, plain_table
 from advisor.terminal import clean
-from advisor.terminal.tables import FixedRow
+from advisor.terminal.terminal_tables import FixedRow
 
 OBEYED = ["\x1b[31m", *"\a\b\r\n\x7f\u202e\u2066\u2028\udc80", "\x9b2J"]
 

@@ -102,10 +102,10 @@ def recommend(
     More than 8 jobs, or several GPUs: the best plan found in time. JOB:auto: how many copies of it
     fit, and how many pay. --running or --now: what may be added to what runs.
     """
+    from advisor.api.advice import Sources
     from advisor.cli.beyond import Asked, Beside, Shown, left_to_rank
-    from advisor.planning.beyond import Sources
-    from advisor.planning.rules import Conditions
-    from advisor.running.present import present_machine
+    from advisor.measure.process.provenance import present_machine
+    from advisor.plan.rules import Conditions
 
     sources = Sources(
         gpu=gpu, models=models, power_cap_w=cap_w(power_cap), calibration=calibration,
@@ -125,10 +125,10 @@ def recommend(
 
 
 def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
-    from advisor.planning.advice import recommend as rank
-    from advisor.planning.on_device import on_device
-    from advisor.reporting.documents import recommendation_document
-    from advisor.reporting.tables import plan_commands, plans_report
+    from advisor.api.advice import recommend as rank
+    from advisor.launch.devices import with_commands
+    from advisor.report.documents import recommendation_document
+    from advisor.report.plan_tables import plan_commands, plans_report
 
     sources, shown = asked.sources, asked.shown
     advised = rank(
@@ -146,7 +146,7 @@ def _show_ranking(chosen: "Sequence[Job]", asked: "Asked") -> None:
     warn(advised.standing.stale)
     leave_out(*advised.refused_variants)
     if asked.device is not None:
-        advised = on_device(advised, asked.device)
+        advised = with_commands(advised, asked.device)
     if shown.commands is not None:
         show_text(plan_commands(advised, shown.commands))
     elif shown.as_json:
@@ -167,10 +167,10 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict what the JOBs do under one way of sharing: pace, memory, power."""
-    from advisor.planning.advice import predict as foresee
-    from advisor.reporting.documents import forecast_document
-    from advisor.reporting.tables import forecast_report
-    from advisor.running.present import present_machine
+    from advisor.api.advice import predict as foresee
+    from advisor.measure.process.provenance import present_machine
+    from advisor.report.documents import forecast_document
+    from advisor.report.plan_tables import forecast_report
 
     chosen = chosen_jobs(jobs, job_file, gpu, profiles)
     forecast = foresee(
@@ -201,8 +201,8 @@ def chosen_jobs(
     Raises:
         InvalidInput: It asks for both, or for what does not exist.
     """
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.planning.advice import example_jobs
+    from advisor.api.advice import example_jobs
+    from advisor.hardware.catalogue import gpu as known
     from advisor.workload.job import parse_jobs
     from advisor.workload.job_file import read_jobs
 

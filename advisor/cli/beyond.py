@@ -14,12 +14,12 @@ from advisor.english import with_article
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from advisor.planning.beside import Running
-    from advisor.planning.beyond import Sources
-    from advisor.planning.plan import Objective
-    from advisor.planning.rules import Conditions
-    from advisor.planning.terms import Terms
-    from advisor.simulation.energy import Level
+    from advisor.api.advice import Sources
+    from advisor.plan.admission import Running
+    from advisor.plan.recommendation import Objective
+    from advisor.plan.rules import Conditions
+    from advisor.plan.search_terms import Terms
+    from advisor.timeline.outcome import Level
     from advisor.workload.job import Job
 
     ChosenJobs = Callable[
@@ -89,7 +89,7 @@ def left_to_rank(asked: Asked, chosen_jobs: "ChosenJobs") -> "tuple[Job, ...] | 
         asked: All that the command line says.
         chosen_jobs: Finds the jobs.
     """
-    from advisor.planning.terms import EXACT_JOBS, Terms
+    from advisor.plan.search_terms import EXACT_JOBS, Terms
 
     gpu = asked.sources.card.key
     if name := _copies_of(asked):
@@ -144,8 +144,8 @@ def _copies_of(asked: Asked) -> str | None:
 
 
 def _show_copies(name: str, asked: Asked) -> None:
-    from advisor.planning.beyond import recommend_copies
-    from advisor.reporting.copies import copies_document, copies_report
+    from advisor.api.advice import recommend_copies
+    from advisor.report.copies_text import copies_document, copies_report
     from advisor.workload.job import parse_jobs
 
     job = parse_jobs([name], asked.sources.card.key, asked.profiles)[0]
@@ -155,8 +155,8 @@ def _show_copies(name: str, asked: Asked) -> None:
 
 
 def _show_spread(jobs: "Sequence[Job]", terms: "Terms", asked: Asked) -> None:
-    from advisor.planning.beyond import recommend_spread
-    from advisor.reporting.many_jobs import spread_commands, spread_document, spread_report
+    from advisor.api.advice import recommend_spread
+    from advisor.report.fleet_text import spread_commands, spread_document, spread_report
 
     found = recommend_spread(jobs, asked.sources, terms)
     warn(found.standing.stale)
@@ -167,9 +167,9 @@ def _show_spread(jobs: "Sequence[Job]", terms: "Terms", asked: Asked) -> None:
 
 
 def _show_additions(running: "Running", offered: "Sequence[Job]", asked: Asked) -> None:
-    from advisor.planning.beside import Limits
-    from advisor.planning.beyond import recommend_additions
-    from advisor.reporting.beside import additions_document, additions_report
+    from advisor.api.advice import recommend_additions
+    from advisor.plan.admission import Limits
+    from advisor.report.admission_text import additions_document, additions_report
 
     hurt = _HURT if asked.beside.hurt is None else asked.beside.hurt
     limits = Limits(most_hurt=hurt, conditions=asked.conditions)
@@ -186,7 +186,7 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
         InvalidInput: What is said of them cannot be.
         GpuUnavailable: ``--now`` asks a GPU that does not answer.
     """
-    from advisor.planning.beside import Running
+    from advisor.plan.admission import Running
     from advisor.sharing import parse_sharing
     from advisor.workload.job import parse_jobs
 
@@ -194,8 +194,8 @@ def _what_runs(asked: Beside, gpu: str, profiles: Path | None) -> "Running | Non
     named = parse_jobs(words, gpu, profiles) if words else ()
     if not asked.now:
         return Running(jobs=named, sharing=parse_sharing(asked.sharing or "naive"))
-    from advisor.gpu.live import live_gpu
-    from advisor.planning.now import running_now
+    from advisor.hardware.live_gpu import live_gpu
+    from advisor.plan.running_now import running_now
     from advisor.workload.store import load_profiles
 
     live = live_gpu(asked.device)

@@ -29,8 +29,8 @@ def estimate_memory(
     as_json: AsJson = False,
 ) -> None:
     """Estimate the GPU memory of a workload that was never run. Needs torch, and no GPU."""
-    from advisor.workload.zoo import timm_workload
-    from advisor.workload.zoo import workload as named
+    from advisor.workload.named_workloads import timm_workload
+    from advisor.workload.named_workloads import workload as named
 
     check_estimate(given_in(context))
     if timm is None:
@@ -57,9 +57,9 @@ def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
             "estimating memory needs torch, which is not installed. Run: pip install torch "
             "torchvision timm"
         ) from None
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.reporting.footprint import footprint_document, footprint_text
-    from advisor.training.footprint import footprint
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.report.listing_text import footprint_document, footprint_text
+    from advisor.zoo.footprint.estimate import footprint
 
     found = footprint(asked, known(gpu))
     if as_json:

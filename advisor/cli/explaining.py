@@ -48,11 +48,11 @@ def explain(
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
     """
-    from advisor.planning.explain import check_gpu_of_plan, of_the_same_jobs, plan_named
-    from advisor.planning.explain import explain as explained
-    from advisor.planning.plan_file import Planned
-    from advisor.reporting.comparison import comparison_document, comparison_report
-    from advisor.running.present import present_machine
+    from advisor.api.explain import check_gpu_of_plan, of_the_same_jobs, plan_named
+    from advisor.api.explain import explain as explained
+    from advisor.launch.plan_file import Planned
+    from advisor.measure.process.provenance import present_machine
+    from advisor.report.comparison_text import comparison_document, comparison_report
 
     plans = plan_named(first, profiles), plan_named(second, profiles)
     if files := [plan for plan in plans if isinstance(plan, Planned)]:

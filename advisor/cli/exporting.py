@@ -48,10 +48,10 @@ def export(
     calibration: Calibration = None,
 ) -> None:
     """Write the plan for the JOBs as a file: shell lines, MPS, MIG, Slurm, radT, or JSON."""
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.planning.advice import predict, recommend
-    from advisor.reporting.exports import exported
-    from advisor.running.present import present_machine
+    from advisor.api.advice import predict, recommend
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.launch.exports import exported
+    from advisor.measure.process.provenance import present_machine
     from advisor.workload.writing import write_whole
 
     why = "--objective chooses a plan, and --sharing is one."

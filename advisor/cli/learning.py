@@ -26,13 +26,13 @@ def fit(
     ] = None,
 ) -> None:
     """Fit the model of a GPU to every run on it, yours included."""
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.prediction.distilling import distilled
-    from advisor.prediction.fit import fit as fitted
-    from advisor.prediction.model import model_text
-    from advisor.prediction.observation import shared_runs
-    from advisor.running.cores import allowed_cores
-    from advisor.workload.folders import user_folder
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.measure.process.cores import allowed_cores
+    from advisor.prediction.fit.fit_model import fit as fitted
+    from advisor.prediction.fit.observation import shared_runs
+    from advisor.prediction.fit.surrogate_fit import distilled
+    from advisor.prediction.model_file import model_text
+    from advisor.workload.data_folders import user_folder
     from advisor.workload.staleness import odd_ones
     from advisor.workload.writing import writable, write_whole
 
@@ -74,12 +74,12 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Say how good predictions are for model families that the model has never seen."""
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.running.cores import allowed_cores
-    from advisor.validation.entries import entries_text, score_entries
-    from advisor.validation.evaluate import evaluate as evaluated
-    from advisor.validation.scoreboard import evaluation_document
-    from advisor.validation.tables import evaluation_table
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.measure.process.cores import allowed_cores
+    from advisor.validate.entries import entries_text, score_entries
+    from advisor.validate.evaluate import evaluate as evaluated
+    from advisor.validate.score_tables import evaluation_table
+    from advisor.validate.scoreboard import evaluation_document
     from advisor.workload.writing import writable, write_whole
 
     apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")

@@ -7,10 +7,10 @@ from advisor.errors import GpuUnavailable
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     """List the GPU models known, and the GPU at hand."""
-    from advisor.gpu.catalogue import catalogue
-    from advisor.gpu.live import live_gpus
-    from advisor.gpu.snapshot import BrokenGpu, LiveGpu
-    from advisor.reporting.listings import gpus_document, gpus_table, live_lines
+    from advisor.hardware.catalogue import catalogue
+    from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
+    from advisor.hardware.live_gpu import live_gpus
+    from advisor.report.listing_text import gpus_document, gpus_table, live_lines
     from advisor.workload.store import profiled_gpus
 
     found: tuple[LiveGpu | BrokenGpu, ...] = ()
@@ -28,8 +28,8 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
 
 def workloads(as_json: AsJson = False) -> None:
     """List the workloads that can be measured by name."""
-    from advisor.reporting.listings import workloads_document, workloads_table
-    from advisor.workload.zoo import zoo
+    from advisor.report.listing_text import workloads_document, workloads_table
+    from advisor.workload.named_workloads import zoo
 
     if as_json:
         show_json(workloads_document(zoo()))
@@ -39,8 +39,8 @@ def workloads(as_json: AsJson = False) -> None:
 
 def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson = False) -> None:
     """List what was measured alone on a GPU: what a JOB can name."""
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.reporting.listings import profiles_document, profiles_table
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.report.listing_text import profiles_document, profiles_table
     from advisor.workload.store import load_profiles
 
     measured = load_profiles(known(gpu).key, folder, leave_out)

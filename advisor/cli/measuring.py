@@ -21,7 +21,7 @@ from advisor.cli.options import (
 from advisor.cli.output import show, show_json, show_text
 
 if TYPE_CHECKING:
-    from advisor.planning.plan import Recommendation
+    from advisor.plan.recommendation import Recommendation
 
 # `profile` hands its words on, because the same program runs without this command line.
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -80,10 +80,10 @@ def validate(
 
     Exits with 5 where a measured step lies outside its interval.
     """
-    from advisor.gpu.catalogue import gpu as known
-    from advisor.planning.advice import recommend
-    from advisor.validation.advised import validate_advice, validate_file
-    from advisor.validation.validate import check, validation_document, validation_table
+    from advisor.api.advice import recommend
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.validate.advised import validate_advice, validate_file
+    from advisor.validate.validate import check, validation_document, validation_table
 
     check_validate(given_in(context))
     if runs is not None:
@@ -102,7 +102,7 @@ def validate(
 
 
 def _rehearse(advised: "Recommendation", top: int, device: str) -> None:
-    from advisor.validation.advised import choose, rehearsed, spelt
+    from advisor.validate.advised import choose, rehearsed, spelt
 
     for process in rehearsed(choose(advised, top, "dry-run").plans, device):
         show_text(spelt(process))

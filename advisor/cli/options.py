@@ -11,7 +11,7 @@ DEFAULT_GPU = "h200-141gb"
 
 
 def _key(word: str) -> str:
-    from advisor.gpu.catalogue import gpu_meant
+    from advisor.hardware.catalogue import gpu_meant
 
     return gpu_meant(word).key
 

@@ -21,7 +21,7 @@ from advisor.cli.options import (
 from advisor.cli.output import show, show_json, warn
 
 if TYPE_CHECKING:
-    from advisor.simulation.outcome import Simulation
+    from advisor.timeline.outcome import Simulation
     from advisor.workload.arrivals import Arrival
 
 # Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
@@ -81,12 +81,12 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
-    from advisor.planning.over_time import check_queue
-    from advisor.planning.over_time import simulate as simulated
-    from advisor.reporting.over_time import simulation_document, simulation_report
-    from advisor.running.present import present_machine
+    from advisor.api.over_time import check_queue
+    from advisor.api.over_time import simulate as simulated
+    from advisor.measure.process.provenance import present_machine
+    from advisor.report.simulation_text import simulation_document, simulation_report
     from advisor.sharing import parse_sharing
-    from advisor.simulation.simulate import Fleet
+    from advisor.timeline.simulate import Fleet
     from advisor.workload.writing import writable
 
     check_simulate(given := given_in(context))
@@ -125,8 +125,8 @@ def _planned(
     file: Path, profiles: Path | None, power_cap_w: float | None, gpu: str | None
 ) -> "tuple[tuple[Arrival, ...], str, str, float | None]":
     """Jobs, sharing, GPU and power cap of a plan; a cap on the command line goes before its own."""
-    from advisor.planning.explain import check_gpu_of_plan
-    from advisor.planning.plan_file import read_plan
+    from advisor.api.explain import check_gpu_of_plan
+    from advisor.launch.plan_file import read_plan
     from advisor.workload.arrivals import Arrival
 
     planned = read_plan(file, profiles)
@@ -136,8 +136,8 @@ def _planned(
 
 
 def _write_trace(trace: Path, simulation: "Simulation", kernels: bool, models: Path | None) -> None:
-    from advisor.planning.over_time import first_kernels
-    from advisor.reporting.perfetto import trace_text
+    from advisor.api.over_time import first_kernels
+    from advisor.report.perfetto import trace_text
     from advisor.workload.writing import write_whole
 
     ran = first_kernels(simulation, models) if kernels else ()
@@ -151,7 +151,7 @@ def _arrivals(
     gpu: str,
     profiles: Path | None,
 ) -> "tuple[Arrival, ...]":
-    from advisor.gpu.catalogue import gpu as known
+    from advisor.hardware.catalogue import gpu as known
     from advisor.workload.arrivals import Arrival, read_arrivals
 
     if trace_in:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from advisor.prediction.answer import MixPrediction
-from advisor.prediction.host import on_host
+from advisor.prediction.host_scaling import on_host
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.quick import Quick
+from advisor.prediction.surrogate_answers import Quick
 from advisor.sharing import Arrangement, Serial
 from advisor.workload.calibration import Calibration, Contexts
 from advisor.workload.profile import Profile

@@ -8,7 +8,7 @@ H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 from collections.abc import Sequence
 from math import inf
 
-from advisor.prediction.remembered import once_a_profile
+from advisor.prediction.cache import once_a_profile
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.workload.profile import Profile
 

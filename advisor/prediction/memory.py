@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import erf, hypot, isfinite, sqrt
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import Gpu
-from advisor.prediction.answer import Interval
-from advisor.prediction.rehearsal import limit_shares
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.physics import limit_shares
 from advisor.sharing import Arrangement, Mps
 from advisor.sharing.parts import mps_servers
 from advisor.workload.plausible import check

@@ -12,15 +12,15 @@ from itertools import accumulate
 
 import numpy as np
 
-from advisor.gpu.catalogue import Gpu
-from advisor.prediction.corrected import Mix, Play, by_replay
-from advisor.prediction.distilled import Crowds
-from advisor.prediction.model import Model
-from advisor.prediction.rehearsal import Physics
-from advisor.prediction.remembered import once_a_profile
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.cache import once_a_profile
+from advisor.prediction.model_file import Model
+from advisor.prediction.physics import Physics
 from advisor.prediction.replay import Effort
-from advisor.prediction.script import Floats
-from advisor.prediction.summary import LIMIT_GRID, summaries
+from advisor.prediction.residual import Mix, Play, by_replay
+from advisor.prediction.surrogate import Crowds
+from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
+from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.workload.profile import Profile
 

@@ -15,9 +15,9 @@ from statistics import fmean
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import Gpu
-from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
-from advisor.prediction.script import Floats
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.trace import Floats
 from advisor.sharing import Serial
 
 # The lowest caps that the laws were fitted to, 100 W of 300 W: nothing is said of lower ones where

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from advisor.gpu.catalogue import Gpu
-from advisor.prediction import activity
-from advisor.prediction.answer import Interval, JobPrediction, MixPrediction
-from advisor.prediction.corrected import Play
-from advisor.prediction.energy import Drawn, drawn_in_turn, drawn_together, with_energy
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction import power
+from advisor.prediction.energy_intervals import Drawn, drawn_in_turn, drawn_together, with_energy
 from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, interval_mib, needs
-from advisor.prediction.model import Model, mode_of
-from advisor.prediction.pace import step_intervals
-from advisor.prediction.placed import placed
-from advisor.prediction.plain import why_wide
-from advisor.prediction.pools import Pool, pools
+from advisor.prediction.memory_pools import Pool, pools
+from advisor.prediction.mig_instances import placed
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.physics import rehearse
 from advisor.prediction.power import Law
-from advisor.prediction.quick import Quick, quick
-from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.residual import Play
+from advisor.prediction.surrogate_answers import Quick, quick
+from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial
 from advisor.sharing.parts import check_count
 from advisor.workload.profile import Profile
@@ -68,8 +68,8 @@ class Predictor:
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if serial else sum(speeds),
             power_w=drawn.power_w,
-            gract=activity.gract(profiles, speeds, law),
-            smact=activity.smact(profiles, speeds, law),
+            gract=power.gract(profiles, speeds, law),
+            smact=power.smact(profiles, speeds, law),
             confirmed_on_hardware=self._confirmed(sharing),
             wide_because=why_wide(profiles, sharing),
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.prediction.script import Floats, Script
+from advisor.prediction.trace import Floats, Script
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.workload.spec import STRICT
 

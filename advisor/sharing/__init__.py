@@ -22,8 +22,8 @@ from advisor.sharing.hybrid import (
     one_job_each,
 )
 from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.parse import parse_sharing
 from advisor.sharing.phases import Group, Phases, Sharing
-from advisor.sharing.words import parse_sharing
 
 __all__ = [
     "Arrangement",

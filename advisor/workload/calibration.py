@@ -12,7 +12,7 @@ from advisor.workload.spec import STRICT
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """Seconds of `advisor.running.host_check` with `cores` cores at it together."""
+    """Seconds of `advisor.measure.process.cores` with `cores` cores at it together."""
 
     __pydantic_config__ = STRICT
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.folders import shown
+from advisor.workload.data_folders import shown
 
 # The largest file of ours, a fitted model, has 2 MiB; a million arrivals in a CSV have 40 MiB.
 MOST_BYTES = 128 * 2**20

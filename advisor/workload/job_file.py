@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.workload.data_folders import shown
 from advisor.workload.files import read_toml
-from advisor.workload.folders import shown
 from advisor.workload.job import Job, checked_copies, job_set, loader
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record

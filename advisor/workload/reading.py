@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.workload.calibration import Calibration
+from advisor.workload.data_folders import EVALUATION, shown
 from advisor.workload.files import parse_json, read_bytes
-from advisor.workload.folders import EVALUATION, shown
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.folders import EVALUATION
+from advisor.workload.data_folders import EVALUATION
 from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
 # For pydantic, which is absent where measuring runs: a misspelt key, a NaN, and true or "3" for a
@@ -26,7 +26,7 @@ class Workload:
 
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
-        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.training`.
+        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`.
         model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
         family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
             leaves whole families out.

@@ -7,8 +7,8 @@ from typing import Literal
 
 from advisor.english import counted
 from advisor.workload.measured import Provenance
+from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
-from advisor.workload.zoo import how_to_measure
 
 What = Literal["driver", "torch", "host"]
 

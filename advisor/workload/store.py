@@ -13,11 +13,11 @@ from pathlib import Path
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.calibration import Calibration
-from advisor.workload.folders import Kind, beside_package, profile_files, shown, user_folder
+from advisor.workload.data_folders import Kind, beside_package, profile_files, shown, user_folder
+from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_calibration, read_profile, read_runs
 from advisor.workload.run import Run
-from advisor.workload.zoo import how_to_measure
 
 
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:

@@ -7,9 +7,9 @@ from itertools import combinations
 import pytest
 
 from advisor.cli import main
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.distilling import distilled
-from advisor.prediction.model import model_text
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.model_file import model_text
 from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
@@ -71,7 +71,7 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("COLUMNS", "80")
     # On a machine with such a GPU, profiles that were made up are stale.
-    monkeypatch.setattr("advisor.running.present.present_machine", lambda _gpu: None)
+    monkeypatch.setattr("advisor.measure.process.provenance.present_machine", lambda _gpu: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
     def run(*words):
@@ -87,4 +87,4 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
 def few_lessons(monkeypatch):
     """`advisor fit` teaches its quick answers on few mixes; how good they are others test."""
     brief = partial(distilled, lessons=60)
-    monkeypatch.setattr("advisor.prediction.distilling.distilled", brief)
+    monkeypatch.setattr("advisor.prediction.fit.surrogate_fit.distilled", brief)

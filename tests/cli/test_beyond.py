@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from advisor.gpu.snapshot import MpsProcess
-from tests.gpu.conftest import install  # noqa: F401 - a fixture
-from tests.gpu.nvml import MIB, FakeGpu, FakeLibrary
+from advisor.hardware.gpu_state import MpsProcess
+from tests.hardware.conftest import install  # noqa: F401 - a fixture
+from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 
 RESNET, BERT, SMALL = (
     "resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "resnet26-cifar10-bs128",
@@ -108,7 +108,7 @@ def test_now_reads_from_the_driver_that_there_is_no_mps(advisor, on_gpu):
 def test_now_sees_an_mps_server_and_counts_its_clients_only(advisor, on_gpu, monkeypatch):
     on_gpu(processes={7: 30 * MIB, 11: 4_000 * MIB}, mps_clients={11: 4_000 * MIB})
     served = (MpsProcess(7, "server", "ada", None),)
-    monkeypatch.setattr("advisor.gpu.live.mps_processes", lambda: served)
+    monkeypatch.setattr("advisor.hardware.live_gpu.mps_processes", lambda: served)
     words = ("recommend", SMALL, "--now", "--running", RESNET, "--hurt", 3, "--json")
     assert json.loads(advisor(*words).out)["running"]["sharing"] == "mps"
 

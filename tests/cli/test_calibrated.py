@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.api.advice import predict
 from advisor.errors import InvalidInput
-from advisor.planning.advice import predict
 from advisor.workload.staleness import Present
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
-from tests.calibration.recorded import calibration
 from tests.cli.conftest import GPU, PROFILES
+from tests.measure.calibrate.recorded import calibration
 
 PAIR = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
 
@@ -98,7 +98,7 @@ def test_the_driver_at_hand_comes_before_that_of_the_calibration(
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
     calibrated.write_text(calibration_text(newer))
     monkeypatch.setattr(
-        "advisor.running.present.present_machine", lambda _gpu: Present(driver="600.2")
+        "advisor.measure.process.provenance.present_machine", lambda _gpu: Present(driver="600.2")
     )
     said = advisor(command, *PAIR)
     assert said.code == 0

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from advisor.collocation.plan_file import read_plans
-from advisor.planning.plan_file import read_plan
+from advisor.launch.plan_file import read_plan
+from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.job_file import read_jobs
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"

@@ -82,7 +82,7 @@ def test_a_fit_goes_on_without_a_broken_profile_that_no_run_names(
     def fitted(*_):
         raise RuntimeError("far enough")
 
-    monkeypatch.setattr("advisor.prediction.fit.fit", fitted)
+    monkeypatch.setattr("advisor.prediction.fit.fit_model.fit", fitted)
     own = tmp_path / "nobody" / "advisor" / "profiles" / GPU
     own.mkdir(parents=True)
     (own / f"{BERT if needed else 'broken'}.json").write_text("{}")
@@ -98,10 +98,10 @@ def test_a_fit_goes_on_without_a_broken_profile_that_no_run_names(
 @pytest.mark.parametrize(
     ("words", "work"),
     [
-        (("fit", "--out"), "advisor.prediction.fit.fit"),
-        (("evaluate", "--export"), "advisor.validation.evaluate.evaluate"),
-        (("simulate", BERT, "--trace"), "advisor.planning.over_time.simulate"),
-        (("validate", BERT, "--out"), "advisor.validation.advised.run_plans"),
+        (("fit", "--out"), "advisor.prediction.fit.fit_model.fit"),
+        (("evaluate", "--export"), "advisor.validate.evaluate.evaluate"),
+        (("simulate", BERT, "--trace"), "advisor.api.over_time.simulate"),
+        (("validate", BERT, "--out"), "advisor.validate.advised.run_plans"),
     ],
 )
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(
@@ -120,9 +120,9 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("run", "words", "work"),
     [
-        ("profiling.batch", ("mlp-toy-bs32", "--device", "cpu"), "_setting"),
-        ("calibration.command", ("--device", "cpu"), "calibrated"),
-        ("campaign.command", ("plan.toml", "--devices", "cpu"), "write_list"),
+        ("measure.solo.batch", ("mlp-toy-bs32", "--device", "cpu"), "_setting"),
+        ("measure.calibrate.calibrate_command", ("--device", "cpu"), "calibrated"),
+        ("measure.campaign.campaign_command", ("plan.toml", "--devices", "cpu"), "write_list"),
     ],
 )
 def test_measuring_refuses_a_path_before_it_begins(tmp_path, monkeypatch, run, words, work):

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import typer
 
-from advisor.calibration.command import _parser as calibrate_parser
 from advisor.cli import _app
 from advisor.errors import AdvisorError
-from advisor.profiling.request import _parser as profile_parser
-from advisor.workload.folders import beside_package, shown
+from advisor.measure.calibrate.calibrate_command import _parser as calibrate_parser
+from advisor.measure.solo.profile_options import _parser as profile_parser
+from advisor.workload.data_folders import beside_package, shown
+from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.store import load_profile
-from advisor.workload.zoo import how_to_measure
 
 BERT = "bert-base-finetune-bs16"
 GROUP = typer.main.get_command(_app)
@@ -29,7 +29,7 @@ SOURCES = [*(ROOT / "advisor").rglob("*.py"), ROOT / "app.py"]
 COMMAND = re.compile(r"`advisor ([a-z-]+[^`]*)`")
 # Options of other programs that are named beside ours, and files that are written for them.
 OTHERS = {"--power-limit"}
-FOR_OTHERS = set((ROOT / "advisor" / "reporting" / "exports").iterdir())
+FOR_OTHERS = set((ROOT / "advisor" / "launch" / "exports").iterdir())
 
 
 def strings(path):

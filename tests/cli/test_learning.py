@@ -100,7 +100,7 @@ def test_processes_that_share_out_work_end_with_an_interrupt():
     """A terminal interrupts all of them at once, and one is enough to say so."""
     code = (
         "import os, signal\nfrom time import sleep\n"
-        "from advisor.prediction.processes import done_apart\n"
+        "from advisor.prediction.parallel import done_apart\n"
         "with done_apart(sleep, [60, 60], 2) as found:\n"
         "    os.killpg(0, signal.SIGINT)\n    next(found)\n"
     )

@@ -1,6 +1,6 @@
 import json
 
-from advisor.gpu.catalogue import catalogue
+from advisor.hardware.catalogue import catalogue
 
 
 def test_the_bare_command_prints_help_and_the_line_to_try_first(advisor):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.reporting.exports import EXPORTS
+from advisor.launch.exports import EXPORTS
 from advisor.workload.writing import profile_text, write_whole
 from tests import shelf
 from tests.page.seen import charts, choose, choose_plan, ends, ranking

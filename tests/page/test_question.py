@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
-from advisor.planning.plan import Objective
-from advisor.planning.precedence import CLOSE
+from advisor.plan.precedence import CLOSE
+from advisor.plan.recommendation import Objective
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
-from tests.calibration.recorded import calibration
+from tests.measure.calibrate.recorded import calibration
 from tests.page.seen import cap, choose, choose_plan, ranking
 
 

@@ -4,37 +4,37 @@ from threading import Barrier
 
 import pytest
 
-from advisor.prediction import at_once as module
-from advisor.prediction.at_once import at_once, begun
+from advisor.prediction import parallel
+from advisor.prediction.parallel import at_once, begun
 
 
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
 def test_answers_stand_where_their_questions_stood(monkeypatch, cores):
-    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: cores)
     assert at_once(lambda number: number**2, range(50)) == [number**2 for number in range(50)]
 
 
 def test_two_questions_are_answered_at_once_where_there_are_two_cores(monkeypatch):
-    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: (0, 1))
     both = Barrier(2, timeout=60)  # lets nobody go on before both have come
     assert sorted(at_once(lambda _: both.wait(), "ab")) == [0, 1]
 
 
 def test_what_goes_wrong_with_one_question_is_told(monkeypatch):
-    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: (0, 1))
     with pytest.raises(ZeroDivisionError):
         at_once(lambda number: 1 / number, [1, 0])
 
 
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
 def test_what_was_begun_is_answered_in_order_and_may_ask_at_once_itself(monkeypatch, cores):
-    monkeypatch.setattr(module, "allowed_cores", lambda: cores)
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: cores)
     waited = begun(lambda most: at_once(lambda number: number**2, range(most)), range(20))
     assert waited() == [[number**2 for number in range(most)] for most in range(20)]
 
 
 def test_who_began_something_goes_on_meanwhile(monkeypatch):
-    monkeypatch.setattr(module, "allowed_cores", lambda: (0, 1))
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: (0, 1))
     both = Barrier(2, timeout=60)
     waited = begun(lambda _: both.wait(), "a")
     assert sorted([both.wait(), *waited()]) == [0, 1]

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.gpu.catalogue import gpu
+from advisor.hardware.catalogue import gpu
 from advisor.prediction.calibrated import on_machine
-from advisor.prediction.host import on_host
+from advisor.prediction.host_scaling import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial
 from tests import shelf, synthetic
-from tests.calibration.recorded import calibration
 from tests.fitted import fit
+from tests.measure.calibrate.recorded import calibration
 
 HOST_BOUND = replace(synthetic.profile(host_s=0.02, gpu_s=0.004), host_check_s=1e-3)
 GPU_BOUND = replace(

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.distilled import Crowds, columns
-from advisor.prediction.distilling import _NOISE, _SURE, distilled, draw, learnt
-from advisor.prediction.model import load_model, model_text
-from advisor.prediction.pace import step_intervals
-from advisor.prediction.quick import quick
-from advisor.prediction.summary import LIMIT_GRID, summaries
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.surrogate_fit import _NOISE, _SURE, distilled, draw, learnt
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.model_file import load_model, model_text
+from advisor.prediction.surrogate import Crowds, columns
+from advisor.prediction.surrogate_answers import quick
+from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.sharing import Mps, Naive
 from tests import shelf
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.fit import fit
-from advisor.prediction.model import load_model, model_text
-from advisor.prediction.observation import Playback, shared_runs
-from advisor.prediction.plain import seen_by_driver
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.fit_model import fit
+from advisor.prediction.fit.observation import Playback, shared_runs
+from advisor.prediction.model_file import load_model, model_text
+from advisor.prediction.physics import rehearse
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.rehearsal import rehearse
+from advisor.prediction.utilisation_model import seen_by_driver
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic
@@ -38,7 +38,7 @@ PROFILES = {
 
 @pytest.fixture(scope="module")
 def physics():
-    from advisor.prediction.fit import _START
+    from advisor.prediction.fit.fit_model import _START
 
     return _START
 

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.instances import on_instances
-from advisor.prediction.placed import placed
-from advisor.prediction.pools import pools
-from advisor.prediction.rehearsal import Physics
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.memory_pools import pools
+from advisor.prediction.mig_instances import on_instances, placed
+from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import parse_sharing
 from tests import synthetic

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.gpu.catalogue import gpu
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.memory_fit import Trial, fit_edges, memory_sigma, trials
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge, Need, cautious_edge, needs
-from advisor.prediction.memory_fit import Trial, fit_edges, memory_sigma, trials
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 

@@ -4,7 +4,7 @@ from threading import Barrier, Thread
 
 from threadpoolctl import threadpool_info
 
-from advisor.prediction.one_thread import one_thread
+from advisor.prediction.parallel import one_thread
 
 
 def blas():

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.distilling import distilled
-from advisor.prediction.model import load_model
-from advisor.prediction.pace import step_intervals
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.model_file import load_model
 from advisor.sharing import Mps
 from tests import shelf
 

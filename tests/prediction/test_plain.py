@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
+from advisor.hardware.catalogue import gpu
 from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.model import load_model, model_text
-from advisor.prediction.observation import shared_runs
-from advisor.prediction.plain import Plain, columns, seen_by_driver
-from advisor.prediction.plain_fit import fit_plain, plain_rows
+from advisor.prediction.fit.observation import shared_runs
+from advisor.prediction.fit.utilisation_fit import fit_plain, plain_rows
+from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.utilisation_model import Plain, columns, seen_by_driver
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
-from advisor.prediction import activity
-from advisor.prediction.answer import Interval
-from advisor.prediction.energy import drawn_in_turn, drawn_together, with_energy
-from advisor.prediction.model import load_model, mode_of, model_text
+from advisor.hardware.catalogue import gpu
+from advisor.prediction import power
+from advisor.prediction.energy_intervals import drawn_in_turn, drawn_together, with_energy
+from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.model_file import load_model, mode_of, model_text
 from advisor.prediction.power import Law, Power
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
@@ -57,7 +57,7 @@ def test_one_more_job_never_makes_the_gpu_draw_less(drawn, law, watts, pace):
 @given(jobs, laws)
 def test_activity_stays_between_none_and_all(drawn, law):
     paces = [pace for _, pace in drawn]
-    for share in (activity.gract(mix(drawn), paces, law), activity.smact(mix(drawn), paces, law)):
+    for share in (power.gract(mix(drawn), paces, law), power.smact(mix(drawn), paces, law)):
         assert 0 <= share <= 1
 
 
@@ -124,12 +124,12 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         watts = model.power.shares_w(chosen, paces, H200, law).sum()
         misses.append((
             abs(watts / run.power_w - 1),
-            abs(activity.gract(chosen, paces, law) - run.counters.gract),
-            abs(activity.smact(chosen, paces, law) - run.counters.sm_active),
+            abs(power.gract(chosen, paces, law) - run.counters.gract),
+            abs(power.smact(chosen, paces, law) - run.counters.sm_active),
         ))  # fmt: skip
-    power, gract, smact = np.mean(misses, axis=0)
-    assert power < 0.06
-    assert max(gract, smact) < 0.05
+    off = np.mean(misses, axis=0)
+    assert off[0] < 0.06
+    assert max(off[1:]) < 0.05
 
 
 def test_the_awake_gpu_draws_more_than_a_sleeping_one_and_less_than_any_job(real):

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.gpu.catalogue import gpu
-from advisor.planning.power_cap import UnderCap
+from advisor.hardware.catalogue import gpu
+from advisor.plan.under_cap import UnderCap
 from advisor.prediction.power_cap import POWER, TIME, check_cap
 from advisor.sharing import Mps, Serial
 from benchmarks import fit_power_cap
 from tests import synthetic
-from tests.planning.stand_in import StandIn
+from tests.plan.stand_in import StandIn
 
 H200 = gpu("h200-141gb")
 TRACES = Path(__file__).parents[3] / "shared" / "data" / "power_limit_training.csv"

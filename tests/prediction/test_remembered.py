@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from advisor.prediction import remembered
-from advisor.prediction.remembered import once_a_profile
+from advisor.prediction import cache
+from advisor.prediction.cache import once_a_profile
 from advisor.workload.profile import Profile
 from tests.synthetic import profile
 
@@ -29,7 +29,7 @@ def test_profiles_that_come_and_go_never_get_each_others_answers() -> None:
         return one.host_s
 
     first = profile()
-    for number in range(3 * remembered._MOST):
+    for number in range(3 * cache._MOST):
         other = replace(first, host_s=1e-6 * (1 + number))
         assert host_s(other) == other.host_s
         del other  # its id may be the next one's

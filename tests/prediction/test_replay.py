@@ -6,7 +6,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
-from advisor.prediction.script import Script, demand
+from advisor.prediction.trace import Script, demand
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.gpu.catalogue import gpu
-from advisor.prediction.features import FEATURES, features
-from advisor.prediction.rehearsal import Replayed
-from advisor.prediction.script import script
-from advisor.prediction.traits import TRAITS, log_slowdown_alone, traits
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
+from advisor.prediction.mix_features import FEATURES, features
+from advisor.prediction.physics import Replayed
+from advisor.prediction.trace import script
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 

@@ -1,0 +1,139 @@
+"""Compute instances: how the SMs of one GPU instance are cut up, while its memory is shared.
+
+``3c + 4c in one 7g``: each compute instance has SMs of its own; memory, its bandwidth, L2 and
+copy engines are the GPU instance's, and nothing keeps one from taking them from another (NVIDIA
+MIG User Guide, Concepts). The driver chooses the places: create the largest first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from advisor.errors import NothingFits
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.mig_layouts import profile_of
+from advisor.hardware.slice_packing import packed
+
+# Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
+# of the 7g: NVML's mock of NVIDIA; the others follow from how many there may be of each.
+_STARTS: dict[int, dict[int, tuple[int, ...]]] = {
+    2: {1: (0, 1)},
+    3: {1: (0, 1, 2), 2: (0,)},
+    4: {1: (0, 1, 2, 3), 2: (0, 2)},
+    7: {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """One kind of compute instance inside one kind of GPU instance.
+
+    Attributes:
+        name: What ``nvidia-smi mig -cci`` takes, e.g. ``"3c.7g.40gb"``; the GPU instance's own
+            name where it takes all of it.
+        compute_slices: Compute slices of an instance.
+        sms: Streaming multiprocessors of an instance; None where nobody counted them.
+        starts: First compute slices of the GPU instance at which one may lie; there is room for
+            as many as there are starts.
+    """
+
+    name: str
+    compute_slices: int
+    sms: int | None
+    starts: tuple[int, ...]
+
+
+def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
+    """What a GPU instance of `profile` can be cut into, the smallest first, the whole last.
+
+    Where nothing says what `gpu` can do, that is the whole alone.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
+    """
+    row = profile_of(gpu, profile)
+    known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
+    parts = [
+        ComputeProfile(f"{size}c.{row.name}", size, _sms(gpu, row, size), starts)
+        for size, starts in known.items()
+    ]
+    return (*parts, ComputeProfile(row.name, row.compute_slices, row.sms, (0,)))
+
+
+def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """Where compute instances of `sizes` lie in one GPU instance, in their order.
+
+    Args:
+        gpu: The whole GPU.
+        profile: Of the GPU instance, e.g. ``"7g.141gb"``.
+        sizes: Compute slices of each, e.g. ``(3, 4)`` of ``3c + 4c``.
+
+    Returns:
+        The first compute slice of each.
+
+    Raises:
+        NothingFits: `gpu` has no such profile, or it cannot hold those at once.
+    """
+    starts = {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
+    asked = "+".join(f"{size}c" for size in sizes)
+    if any(size not in starts for size in sizes):
+        offers = ", ".join(f"{size}c" for size in starts)
+        raise NothingFits(
+            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}"
+            f"{_ignorance(gpu)}."
+        )
+    places = packed([(starts[size], size) for size in sizes])
+    if places is None:
+        offers = "; ".join(f"{size}c at {', '.join(map(str, at))}" for size, at in starts.items())
+        raise NothingFits(
+            f"one {profile} of {gpu.key} cannot hold {asked}: some would share one of its "
+            f"{max(starts)} compute slices. Places to start: {offers}."
+        )
+    return places
+
+
+def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
+    """The ways to cut up a GPU instance to which nothing can be added; sizes, the largest first.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
+    """
+    starts = {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
+    return _maximal(tuple(starts.items()))
+
+
+@cache
+def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
+    """As `compute_sets`, of sizes and where each may start."""
+    starts = dict(offered)
+    sizes = sorted(starts, reverse=True)
+    return tuple(
+        each for each in _descending(starts, sizes)
+        if each and not any(_fits(starts, (*each, more)) for more in sizes)
+    )  # fmt: skip
+
+
+def _descending(
+    starts: dict[int, tuple[int, ...]], sizes: Sequence[int], held: tuple[int, ...] = ()
+) -> list[tuple[int, ...]]:
+    """`held` and every set that fits with more of `sizes`, none larger than the one before."""
+    found = []
+    for number, size in enumerate(sizes):
+        if _fits(starts, (*held, size)):
+            found += _descending(starts, sizes[number:], (*held, size))
+    return [*found, held]
+
+
+def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:
+    return packed([(starts[size], size) for size in sizes]) is not None
+
+
+def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
+    """Ampere's slices are alike; later GPUs give what is whole more than its slices' share."""
+    if row.sms is None or gpu.architecture != "Ampere":
+        return None
+    return row.sms * size // row.compute_slices
+
+
+def _ignorance(gpu: Gpu) -> str:
+    return "" if "compute_instances" in gpu.sources else ", as far as anybody has said"

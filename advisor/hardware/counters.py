@@ -1,0 +1,163 @@
+"""Measures what a GPU does over a window of time: counters, power and energy.
+
+The window has two verbs. Nothing runs between them: the driver counts by itself.
+
+    sampler = ActivitySampler(0)
+    sampler.begin()
+    ...
+    activity = sampler.end()
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+from time import perf_counter, time_ns
+from typing import Any
+
+from advisor.errors import AdvisorError
+from advisor.hardware.gpu_state import Activity
+from advisor.hardware.live_gpu import driver, handle_of, offered, offers_gpm
+from advisor.workload.measured import Counters
+
+# NVML's GPM metrics: per cent of the GPU's peak, and MiB/s (nvml.h, nvmlGpmMetricId_t).
+_SHARES = {
+    "gract": "NVML_GPM_METRIC_GRAPHICS_UTIL",
+    "sm_active": "NVML_GPM_METRIC_SM_UTIL",
+    "sm_occupancy": "NVML_GPM_METRIC_SM_OCCUPANCY",
+    "tensor_active": "NVML_GPM_METRIC_ANY_TENSOR_UTIL",
+    "dram_active": "NVML_GPM_METRIC_DRAM_BW_UTIL",
+}
+_RATES = {
+    "pcie_rx_mib_s": "NVML_GPM_METRIC_PCIE_RX_PER_SEC",
+    "pcie_tx_mib_s": "NVML_GPM_METRIC_PCIE_TX_PER_SEC",
+}
+_METRICS = _SHARES | _RATES
+
+# Two GPM samples lie at least 100 ms apart (nvml.h, nvmlGpmSampleGet).
+_SHORTEST_GPM_WINDOW_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The driver's counts at one time; `gpm` is a buffer of the driver's, to be freed."""
+
+    monotonic_s: float
+    unix_us: int
+    energy_mj: int | None
+    gpm: Any
+
+
+class ActivitySampler:
+    """What the whole GPU `device` does between `begin` and `end`, tenants together.
+
+    Not for use from several threads.
+
+    Args:
+        device: An index or UUID, as `advisor.hardware.live_gpu` explains.
+    """
+
+    def __init__(self, device: int | str) -> None:
+        self._device = device
+        self._begun: _Moment | None = None
+
+    def begin(self) -> None:
+        """Start a window; forgets one that was begun and never ended.
+
+        Raises:
+            GpuUnavailable: There is no driver, no such GPU or no permission.
+        """
+        with driver() as nvml:
+            _free(nvml, self._begun)
+            self._begun = _moment(nvml, handle_of(nvml, self._device))
+
+    def end(self) -> Activity:
+        """What the GPU did since `begin`.
+
+        Raises:
+            AdvisorError: No window was begun.
+            GpuUnavailable: The GPU is gone.
+        """
+        begun, self._begun = self._begun, None
+        if begun is None:
+            raise AdvisorError("a window of GPU activity ends only after it began. Call begin().")
+        with driver() as nvml:
+            handle = handle_of(nvml, self._device)
+            ended = _moment(nvml, handle)
+            counters = _counters(nvml, handle, begun, ended)
+            _free(nvml, begun)
+            _free(nvml, ended)
+        seconds = ended.monotonic_s - begun.monotonic_s
+        energy_j = _energy_j(begun, ended)
+        power_w = None if energy_j is None else energy_j / seconds
+        return Activity(counters=counters, power_w=power_w, energy_j=energy_j, seconds=seconds)
+
+
+def _moment(nvml: Any, handle: Any) -> _Moment:
+    return _Moment(
+        monotonic_s=perf_counter(),
+        unix_us=time_ns() // 1000,
+        energy_mj=offered(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
+        gpm=_gpm_sample(nvml, handle),
+    )
+
+
+def _gpm_sample(nvml: Any, handle: Any) -> Any:
+    if not offers_gpm(nvml, handle):
+        return None
+    sample = nvml.nvmlGpmSampleAlloc()
+    if offered(nvml, "nvmlGpmSampleGet", handle, sample) is None:
+        nvml.nvmlGpmSampleFree(sample)
+        return None
+    return sample
+
+
+def _free(nvml: Any, moment: _Moment | None) -> None:
+    if moment is not None and moment.gpm is not None:
+        nvml.nvmlGpmSampleFree(moment.gpm)
+
+
+def _energy_j(begun: _Moment, ended: _Moment) -> float | None:
+    if begun.energy_mj is None or ended.energy_mj is None:
+        return None
+    return (ended.energy_mj - begun.energy_mj) / 1000
+
+
+def _counters(nvml: Any, handle: Any, begun: _Moment, ended: _Moment) -> Counters | None:
+    if begun.gpm is None or ended.gpm is None:
+        return _utilisation(nvml, handle, begun.unix_us)
+    if ended.monotonic_s - begun.monotonic_s < _SHORTEST_GPM_WINDOW_S:
+        return None
+    return _gpm_counters(nvml, begun.gpm, ended.gpm)
+
+
+def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
+    request = nvml.c_nvmlGpmMetricsGet_t()
+    request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(_METRICS)
+    request.sample1, request.sample2 = first, second
+    for slot, metric in enumerate(_METRICS.values()):
+        request.metrics[slot].metricId = getattr(nvml, metric)
+    nvml.nvmlGpmMetricsGet(request)
+    values = {
+        field: answer.value
+        for field, answer in zip(_METRICS, request.metrics, strict=False)  # more slots than asked
+        if answer.nvmlReturn == nvml.NVML_SUCCESS and isfinite(answer.value)
+    }
+    if "gract" not in values:
+        return None
+    # Rounding in the driver can pass 100 per cent by a hair.
+    shares = {field: min(max(values[field] / 100, 0.0), 1.0) for field in _SHARES & values.keys()}
+    rates = {field: values[field] for field in _RATES & values.keys()}
+    return Counters(source="gpm", **shares, **rates)
+
+
+def _utilisation(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:
+    """From the driver's own log of utilisation, some 100 entries of 1/6 s to 1 s each."""
+    kind = nvml.NVML_GPU_UTILIZATION_SAMPLES
+    logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
+    percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
+    if not percents:  # too short for an entry: the driver's latest figure is the best there is
+        latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+        percents = [latest.gpu] if latest else []
+    if not percents:
+        return None
+    return Counters(source="nvml", gract=min(sum(percents) / len(percents) / 100, 1.0))

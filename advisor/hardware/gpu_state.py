@@ -1,0 +1,99 @@
+"""What the GPU at hand is and does, as values; `advisor.hardware.live_gpu` fills them in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.workload.measured import Counters
+
+ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process with a CUDA context; `memory_mib` is None where the driver would not say."""
+
+    pid: int
+    memory_mib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MpsProcess:
+    """A process of NVIDIA's Multi-Process Service.
+
+    Attributes:
+        role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
+        owner: The user it runs as; jobs of other users wait until its server is idle.
+        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None where it was not
+            set, or its environment may not be read.
+        gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
+            machine's, or its environment may not be read.
+    """
+
+    pid: int
+    role: Literal["control", "server"]
+    owner: str
+    pipe_directory: str | None
+    gpus: tuple[str, ...] = ()
+
+    def serves(self, uuid: str) -> bool:
+        """Whether it may serve clients of the GPU `uuid`."""
+        return not self.gpus or uuid in self.gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveGpu:
+    """One GPU of this machine at one moment; None where the driver does not say.
+
+    Attributes:
+        index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
+        product: NVML's name, e.g. ``"NVIDIA H200"``.
+        catalogue_key: What ``--gpu`` takes; None where the catalogue does not list `product`.
+        mig_enabled: Whether it is cut into instances now; None where it has no MIG.
+        mig_pending: Whether it will be after the next reset; None likewise.
+        mps: The machine's MPS processes; empty where no daemon runs.
+        counters: ``"gpm"`` (Hopper and later), ``"nvml"`` (utilisation only) or None.
+        processes: What has a context on it already, by pid.
+    """
+
+    index: int
+    uuid: str
+    product: str
+    catalogue_key: str | None
+    memory_total_mib: float
+    memory_used_mib: float
+    driver: str
+    mig_enabled: bool | None
+    mig_pending: bool | None
+    compute_mode: ComputeMode | None
+    mps: tuple[MpsProcess, ...]
+    counters: Literal["gpm", "nvml"] | None
+    processes: tuple[GpuProcess, ...]
+    power_w: float | None
+    power_limit_w: float | None
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGpu:
+    """A GPU that the driver lists, but that does not answer."""
+
+    index: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a whole GPU did in a window of time; never of one tenant of it.
+
+    Attributes:
+        counters: None where the GPU has none, or the window was too short for them.
+        power_w: Mean over the window; None without an energy counter.
+        energy_j: Over the window; None likewise.
+        seconds: Length of the window.
+    """
+
+    counters: Counters | None
+    power_w: float | None
+    energy_j: float | None
+    seconds: float

@@ -1,0 +1,209 @@
+"""Which sets of MIG instances one GPU can hold at once, and where in its memory each lies.
+
+A set is valid where each instance starts at one of its profile's places, no two share a memory
+slice, and `advisor.hardware.mig_rules` forbids nothing. The sum of compute slices binds on no known
+GPU beyond that.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from advisor.errors import NothingFits
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.mig_rules import forbidden, refuse_without_mig
+from advisor.hardware.slice_packing import covered, packed
+from advisor.sharing import Instance
+
+
+def place(
+    gpu: Gpu, instances: Sequence[Instance], driver_branch: int | None = None
+) -> tuple[Instance, ...]:
+    """`instances` in their order, each with a start; starts that were given are kept.
+
+    Of all ways the first by starts, so that the answer is always the same.
+
+    Args:
+        gpu: What is cut up.
+        instances: A start of None leaves the choice open.
+        driver_branch: Major number of the driver, e.g. 580; None: one that is new enough.
+
+    Raises:
+        NothingFits: `gpu` has no such profile, or cannot hold all of them at once.
+    """
+    refuse_without_mig(gpu)
+    wanted = [(_startable(gpu, each), each.start) for each in instances]
+    asked = ",".join(map(str, instances))
+    if reason := forbidden([profile for profile, _ in wanted], driver_branch):
+        raise NothingFits(f"mig={asked} is impossible: {reason}.")
+    starts = packed(
+        [
+            (profile.starts if start is None else (start,), profile.memory_slices)
+            for profile, start in wanted
+        ]
+    )
+    if starts is None:
+        raise NothingFits(
+            f"{gpu.key} cannot hold mig={asked} at once: some would share one of its "
+            f"{gpu.memory_slices} memory slices. Places to start: {_offers(gpu, instances)}."
+        )
+    return tuple(
+        Instance(each.profile, start) for each, start in zip(instances, starts, strict=True)
+    )
+
+
+def profile_of(gpu: Gpu, name: str) -> MigProfile:
+    """The MIG profile of `gpu` called `name`.
+
+    Raises:
+        NothingFits: It has none of that name; lists those it has.
+    """
+    for profile in gpu.mig:
+        if profile.name == name:
+            return profile
+    offers = ", ".join(profile.name for profile in gpu.mig) or "none: it has no MIG"
+    raise NothingFits(f"{gpu.key} has no MIG profile {name}. Its profiles: {offers}.")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSets:
+    """The sets of placed instances that a GPU can hold.
+
+    Attributes:
+        valid: How many there are, without the empty one.
+        maximal: Those of them to which nothing can be added, by start within a set; of two sets
+            the one with less in its first slices comes first.
+    """
+
+    valid: int
+    maximal: tuple[tuple[Instance, ...], ...]
+
+
+def placement_sets(
+    gpu: Gpu,
+    profiles: Sequence[MigProfile],
+    in_use: Sequence[Instance] = (),
+    driver_branch: int | None = None,
+) -> PlacementSets:
+    """Every set of instances of `profiles` that `gpu` can hold together with those in use.
+
+    Args:
+        gpu: What is cut up.
+        profiles: Which profiles of it may be added.
+        in_use: Part of every set; one without a start may lie wherever it can.
+        driver_branch: Major number of the driver, e.g. 580; None: one that is new enough.
+
+    Raises:
+        NothingFits: `gpu` cannot hold what is in use.
+    """
+    if in_use:
+        place(gpu, in_use, driver_branch)
+    named = [(profile_of(gpu, each.profile), each.start) for each in in_use]
+    fixed = tuple(_piece(profile, start) for profile, start in named if start is not None)
+    movable = tuple(profile for profile, start in named if start is None)
+    return _placement_sets(tuple(profiles), fixed, movable, driver_branch)
+
+
+def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
+    """Every valid set of placed instances to which nothing can be added; none without MIG.
+
+    Leaves out profiles that differ in media engines only (``+me``, ``+gfx``, ``-me``): training
+    needs none of them.
+    """
+    profiles = [profile for profile in gpu.mig if profile.name.endswith("gb")]
+    return placement_sets(gpu, profiles).maximal
+
+
+class _Piece(NamedTuple):
+    profile: MigProfile
+    start: int
+    slices: int  # a bit for each memory slice that it covers
+
+
+def _piece(profile: MigProfile, start: int) -> _Piece:
+    return _Piece(profile, start, covered(start, profile.memory_slices))
+
+
+@cache
+def _placement_sets(
+    profiles: tuple[MigProfile, ...],
+    fixed: tuple[_Piece, ...],
+    movable: tuple[MigProfile, ...],
+    branch: int | None,
+) -> PlacementSets:
+    kinds = dict.fromkeys((*profiles, *movable))
+    pieces = [_piece(profile, start) for profile in kinds for start in profile.starts]
+    addable = [piece for piece in pieces if piece.profile in profiles]
+    free = [piece for piece in pieces if not piece.slices & _taken(fixed)]
+    found = [
+        held
+        for held in _grown(fixed, free, branch)
+        if held and _holds(held[len(fixed) :], Counter(movable), profiles)
+    ]
+    full = [
+        sorted(held, key=lambda piece: piece.start)
+        for held in found
+        if not _has_room(held, addable, branch)
+    ]
+    full.sort(key=_by_slice)
+    maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
+    return PlacementSets(len(found), tuple(maximal))
+
+
+def _grown(
+    held: tuple[_Piece, ...], more: Sequence[_Piece], branch: int | None
+) -> Iterator[tuple[_Piece, ...]]:
+    """`held`, and every valid set of it and some of `more`; none of `more` overlaps it."""
+    yield held
+    for number, piece in enumerate(more, start=1):
+        if forbidden([each.profile for each in (*held, piece)], branch) is None:
+            later = [each for each in more[number:] if not each.slices & piece.slices]
+            yield from _grown((*held, piece), later, branch)
+
+
+def _holds(
+    added: Sequence[_Piece], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
+) -> bool:
+    """Whether `movable` are among what was added, and none of them twice unless it may be."""
+    counts = Counter(piece.profile for piece in added)
+    return all(
+        counts[profile] >= wanted if profile in profiles else counts[profile] == wanted
+        for profile, wanted in movable.items()
+    )
+
+
+def _has_room(held: Sequence[_Piece], more: Sequence[_Piece], branch: int | None) -> bool:
+    taken = _taken(held)
+    return any(
+        forbidden([each.profile for each in (*held, piece)], branch) is None
+        for piece in more
+        if not piece.slices & taken
+    )
+
+
+def _taken(held: Sequence[_Piece]) -> int:
+    return sum(piece.slices for piece in held)
+
+
+def _by_slice(held: Sequence[_Piece]) -> list[tuple[int, int, int, str]]:
+    sizes = ((each.profile.memory_slices, each.profile.compute_slices) for each in held)
+    return [(-each.start, *size, each.profile.name) for each, size in zip(held, sizes, strict=True)]
+
+
+def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
+    profile = profile_of(gpu, instance.profile)
+    if instance.start not in (None, *profile.starts):
+        starts = ", ".join(map(str, profile.starts))
+        raise NothingFits(f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}.")
+    return profile
+
+
+def _offers(gpu: Gpu, instances: Sequence[Instance]) -> str:
+    names = {each.profile for each in instances}
+    return "; ".join(
+        f"{profile.name} at {', '.join(map(str, profile.starts))}"
+        for profile in gpu.mig
+        if profile.name in names
+    )

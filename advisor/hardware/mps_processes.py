@@ -1,0 +1,58 @@
+"""Finds NVIDIA's Multi-Process Service among the processes of this machine."""
+
+import os
+from pathlib import Path
+from pwd import getpwuid
+
+from advisor.hardware.gpu_state import MpsProcess
+
+_ROLES = {"nvidia-cuda-mps-control": "control", "nvidia-cuda-mps-server": "server"}
+
+
+def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
+    """The MPS daemons and servers that run now, by pid.
+
+    Only those in sight: from inside a container, a daemon of the host is not.
+
+    Args:
+        proc: Where the kernel lists processes.
+    """
+    folders = sorted((path for path in proc.iterdir() if path.name.isdigit()), key=_pid)
+    return tuple(found for folder in folders if (found := _mps_process(folder)))
+
+
+def _pid(folder: Path) -> int:
+    return int(folder.name)
+
+
+def _mps_process(folder: Path) -> MpsProcess | None:
+    try:
+        command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        role = _ROLES.get(Path(command).name)
+        if role is None:
+            return None
+        owner = _user(folder.stat().st_uid)
+    except OSError:  # it ended while we looked
+        return None
+    environment = _environment(folder)
+    pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
+    return MpsProcess(_pid(folder), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
+
+
+def _user(uid: int) -> str:
+    try:
+        return getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What the process was started with; empty where that is private, being another user's."""
+    try:
+        variables = (folder / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
+    return {name: value for name, _, value in pairs}

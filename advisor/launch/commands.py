@@ -1,0 +1,155 @@
+"""The shell lines that apply a plan by hand.
+
+Of MIG, after NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and first
+memory slice, compute instances of a divided one by name, the largest first, since the driver
+chooses their places; taken apart in the opposite order.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.mig_layouts import profile_of
+from advisor.launch import shell
+from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Stage
+from advisor.sharing import Instance, Serial
+
+ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to."""
+
+_UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
+
+
+def commands(plan: Handover) -> tuple[str, ...]:
+    """Lines for the plan's GPU, in order; each job is pinned to host cores of its own.
+
+    One shell runs them all, which ends with the status of a job that failed. However it ends, no
+    job or daemon of it is left, nor a power cap.
+    """
+    return _in_own_shell(plan)
+
+
+def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
+    """As `commands`, for the GPU `device` of the host.
+
+    Args:
+        plan: For any GPU.
+        device: Index as ``nvidia-smi`` counts, or UUID.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
+        raise InvalidInput(
+            f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
+            f"`nvidia-smi -L` lists them."
+        )
+    return _in_own_shell(plan.on(device), *([ORDER] if by_index else []))
+
+
+def _in_own_shell(plan: Handover, *first: str) -> tuple[str, ...]:
+    return (*head(plan), "(", *(f"  {line}" for line in (*first, *body(plan))), ")")
+
+
+def body(plan: Handover) -> tuple[str, ...]:
+    """As `commands`, for a shell that is there already."""
+    limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
+    capped = plan.power_cap_w is not None
+    undo = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
+    cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
+    return (*shell.guard(plan.rooms, undo), *cap, *_lines(plan), shell.STATUS)
+
+
+def head(plan: Handover) -> Iterator[str]:
+    """Comments: what to know before `plan` is applied."""
+    if plan.on_mig:
+        yield f"# {NOT_RUN} Nothing else may run on the GPU."
+    yield "# Put your own command in place of each job's ./NAME.sh."
+
+
+def _lines(plan: Handover) -> Iterator[str]:
+    on_mig = False
+    for number, stage in enumerate(plan.stages, start=1):
+        if len(plan.stages) > 1:
+            jobs = ", ".join(str(start.number) for start in stage.starts)
+            yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
+        if stage.on_mig != on_mig:
+            on_mig = stage.on_mig
+            yield f"sudo nvidia-smi -i {plan.device} -mig {on_mig:d}"
+        yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.rooms)
+    if on_mig:
+        yield f"sudo nvidia-smi -i {plan.device} -mig 0"
+
+
+def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
+    yield from created(stage, gpu)
+    yield "nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set"
+    for room in stage.rooms:
+        jobs = ", ".join(str(start.number) for start in room.starts)
+        yield f': "${{MIG_{room.number}:?set it to the UUID of {room}, for job {jobs}}}"'
+    yield from run(stage.rooms)
+    mig = f"sudo nvidia-smi mig -i {stage.device}"
+    yield f"{mig} -dci && {mig} -dgi"
+
+
+def created(stage: Stage, gpu: Gpu) -> Iterator[str]:
+    """Lines that make the stage's GPU instances at their places, and all compute instances."""
+    whole = [room.instance for room in stage.rooms if room.instance and room.slices is None]
+    if whole:
+        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts(whole, gpu)} -C"
+    divided: dict[Instance, list[Room]] = {}
+    for room in stage.rooms:
+        if room.instance and room.slices is not None:
+            divided.setdefault(room.instance, []).append(room)
+    for instance, rooms in divided.items():
+        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts([instance], gpu)}"
+        yield from _compute_instances(instance, rooms)
+
+
+def _compute_instances(instance: Instance, rooms: Sequence[Room]) -> Iterator[str]:
+    variable, mig = f"GI_{rooms[0].number}", f"nvidia-smi mig -i {rooms[0].device}"
+    largest_first = sorted(rooms, key=lambda room: -(room.slices or 0))
+    names = ",".join(str(room.profile) for room in largest_first)
+    yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below likewise"
+    yield f': "${{{variable}:?set it to the ID of {instance}}}"'
+    yield f'sudo {mig} -cci {names} -gi "${variable}"'
+
+
+def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
+    """What ``-cgi`` takes: ``ID:START``, the largest first."""
+    found = [(profile_of(gpu, each.profile), each.start) for each in instances]
+    found.sort(key=lambda each: (-each[0].memory_slices, each[1]))
+    return ",".join(f"{profile.profile_id}:{start}" for profile, start in found)
+
+
+def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
+    """Lines that start daemons and jobs, wait for the jobs, and end the daemons.
+
+    They come after those of `shell.guard`.
+
+    Args:
+        rooms: Of one stage.
+        by_scheduler: Leave out device and cores: a scheduler has given them out.
+    """
+    served = [room for room in rooms if room.under_mps]
+    for room in served:
+        # Pipes are Unix sockets, whose paths are short.
+        yield f"{shell.folder(room)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
+        where = [] if by_scheduler else [shell.device(room)]
+        yield " ".join([*where, shell.daemon_started(room), "|| exit"])
+    one_by_one = isinstance(rooms[0].sharing, Serial)
+    for room in rooms:
+        told = not by_scheduler or shell.renumbered(room)
+        where = [shell.device_of_job(room)] if told else []
+        for start in room.starts:
+            cores = [] if by_scheduler else shell.pinned(start)
+            words = [*where, *shell.client(room, start), "job", *cores, shell.command(start)]
+            yield " ".join(words)
+            if one_by_one:
+                yield "ended"
+    if not one_by_one:
+        yield "ended"
+    for room in served:
+        yield shell.daemon_stopped(room)
+        yield f"{shell.folder(room)}="

@@ -1,0 +1,66 @@
+"""Plans as files for the tools that apply them."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from advisor.hardware.catalogue import Gpu
+from advisor.launch.commands import body, head
+from advisor.launch.exports.mig_parted import mig_parted_text
+from advisor.launch.exports.mps_environment import mps_text
+from advisor.launch.exports.radt import radt_text
+from advisor.launch.exports.slurm import slurm_text
+from advisor.launch.launch_plan import NOT_RUN, Handover, check_memory, hand_over
+from advisor.launch.plan_file import plan_text
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.workload.job import Job
+
+
+def commands_text(plan: Handover) -> str:
+    """A script of the shell lines that apply `plan` by hand."""
+    return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
+
+
+EXPORTS: dict[str, Callable[[Handover], str]] = {
+    "commands": commands_text,
+    "mps": mps_text,
+    "mig-parted": mig_parted_text,
+    "slurm": slurm_text,
+    "radt": radt_text,
+    "json": plan_text,
+}
+"""What writes each format; raises InvalidInput where the format cannot say a plan."""
+
+SUFFIXES = {
+    "commands": "commands.sh",
+    "mps": "mps.sh",
+    "mig-parted": "mig-parted.yaml",
+    "slurm": "slurm.sh",
+    "radt": "radt.csv",
+    "json": "json",
+}
+"""What the name of a file of each format ends in, after a dot."""
+
+
+class Exported(NamedTuple):
+    """A plan as a file; `note` is what to know before it is applied, None where nothing is."""
+
+    text: str
+    note: str | None
+
+
+def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> Exported:
+    """The plan that `prediction` speaks of, in one of the formats of `EXPORTS`.
+
+    Args:
+        jobs: In the order of `prediction`.
+        gpu: Theirs.
+        prediction: Of them all, under the plan's sharing.
+        form: A key of `EXPORTS`.
+
+    Raises:
+        InvalidInput: The format cannot say this plan.
+        NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
+    """
+    plan = hand_over(jobs, gpu, prediction)
+    check_memory(plan, prediction)
+    return Exported(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)

@@ -1,0 +1,63 @@
+"""A CSV for radT, which trains several models at once and tracks the hardware meanwhile.
+
+Columns as in radT's README and examples; rows of one Workload run at once, Workloads one after
+another. Collocation is ``-``, ``mps`` or a MIG profile, each row of which gets an instance of its
+own. Params ``-`` is what radT takes where nothing is passed on.
+"""
+
+import csv
+from collections.abc import Iterator
+from io import StringIO
+
+from advisor.errors import InvalidInput
+from advisor.launch.launch_plan import Handover, Room, Start
+from advisor.sharing import Serial
+
+_COLUMNS = (
+    "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
+    "Params",
+)  # fmt: skip
+
+
+def radt_text(plan: Handover) -> str:
+    """`plan` as a CSV; ``NAME.py`` stands for the user's own script of each job.
+
+    Raises:
+        InvalidInput: radT has no word for part of the plan.
+    """
+    if lacking := _lacking(plan):
+        raise InvalidInput(f"{plan.sharing}: radT has no {lacking}. Export it as commands instead.")
+    text = StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(_COLUMNS)
+    rows.writerows(_rows(plan))
+    return text.getvalue()
+
+
+def _rows(plan: Handover) -> Iterator[tuple[object, ...]]:
+    workload = 0
+    for stage in plan.stages:
+        workload += 1
+        for room in stage.rooms:
+            for position, start in enumerate(room.starts):
+                workload += isinstance(room.sharing, Serial) and position > 0
+                yield _row(workload, room, start)
+
+
+def _row(workload: int, room: Room, start: Start) -> tuple[object, ...]:
+    collocation = room.profile or ("mps" if room.under_mps else "-")
+    return 1, workload, "", "", 0, collocation, f"{start.job.name}.py", "smi+top+dcgmi", "-"
+
+
+def _lacking(plan: Handover) -> str | None:
+    """What of `plan` radT cannot say; None where it can say all."""
+    on_mig = [room for room in plan.rooms if room.instance]
+    reasons = {
+        "MPS limits": any(start.limit is not None for start in plan.starts),
+        "memory caps": any(start.memory_cap_mib is not None for start in plan.starts),
+        "power cap": plan.power_cap_w is not None,
+        "compute instances": any(room.slices is not None for room in on_mig),
+        "several jobs on one instance": any(len(room.starts) > 1 for room in on_mig),
+        "MPS on an instance": any(room.under_mps for room in on_mig),
+    }
+    return next((what for what, lacking in reasons.items() if lacking), None)

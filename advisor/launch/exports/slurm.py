@@ -1,0 +1,215 @@
+"""What Slurm needs: lines of gres.conf and slurm.conf, and the job lines.
+
+After Slurm's documentation, Generic Resource Scheduling: time-sliced jobs take shards, jobs on MIG
+an instance by its type, jobs under MPS a GPU together. Its own gres/mps is left alone: that sets
+percentages from shares, and without a daemon that a prolog starts, CUDA runs without MPS and says
+nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
+"""
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from typing import assert_never
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.mig_layouts import profile_of
+from advisor.launch import shell
+from advisor.launch.commands import created, run
+from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Start
+from advisor.sharing import Instance, Mps, Naive, Serial
+
+
+def slurm_text(plan: Handover) -> str:
+    """A script that submits the jobs of `plan`; above it, as comments, how the node is set up.
+
+    Raises:
+        InvalidInput: The plan cuts up the GPU between groups of jobs, which Slurm does not, or
+            into parts that Slurm cannot tell apart.
+    """
+    if plan.on_mig and len(plan.stages) > 1:
+        raise InvalidInput(
+            f"{plan.sharing}: Slurm does not cut up a GPU between jobs. Export it as commands, or "
+            f"export each group as a plan of its own."
+        )
+    refuse_alike(plan)
+    return "\n".join([*_node(plan), "set -e", *_unknown(plan), *_jobs(plan), ""])
+
+
+def _node(plan: Handover) -> Iterator[str]:
+    yield "#!/usr/bin/env bash"
+    yield f"# {plan.sharing} on GPU 0 of a node, one {plan.gpu.key}. Not run on a cluster."
+    if plan.on_mig:
+        yield f"# {NOT_RUN}"
+        yield "# Before Slurm starts, as root on the node:"
+        for line in ("sudo nvidia-smi -i 0 -mig 1", *created(plan.stages[0], plan.gpu)):
+            yield f"#   {line}"
+    if plan.power_cap_w is not None:
+        yield f"# As root on the node: nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
+    shards = 0 if plan.on_mig else _most_at_once(plan)
+    yield "# gres.conf of the node:"
+    yield "#   AutoDetect=nvml"
+    if shards:
+        yield f"#   Name=shard Count={shards} File=/dev/nvidia0"
+    yield "# slurm.conf, with the select/cons_tres plugin:"
+    yield "#   GresTypes=gpu,shard" if shards else "#   GresTypes=gpu"
+    gres = [*_gpus(plan), f"shard:{shards}"] if shards else _gpus(plan)
+    yield f"#   NodeName=NODE Gres={','.join(gres)}"
+    yield from _types(plan)
+    if any(room.under_mps for room in plan.rooms):
+        yield "# Jobs under MPS start its daemon themselves, and end it: nobody else must."
+    yield "# Put your own command in place of each job's ./NAME.sh."
+
+
+def _types(plan: Handover) -> Iterator[str]:
+    """What to know of the types of instances."""
+    if not plan.on_mig:
+        return
+    yield "# `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which"
+    yield "# differ between drivers and releases: one that is not among them drains the node."
+    for profile in profiles_used(plan):
+        if other := other_type(plan.gpu, profile):
+            yield f"# {profile}: {other} where half a GiB is rounded up."
+
+
+def _most_at_once(plan: Handover) -> int:
+    """Jobs that take turns on the GPU, at most; 0 where none does."""
+    rooms = (room for room in plan.rooms if isinstance(room.sharing, Naive))
+    return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
+
+
+def _gpus(plan: Handover) -> list[str]:
+    if not plan.on_mig:
+        return ["gpu:1"]
+    types = Counter(_type(plan.gpu, room.instance.profile) for room in plan.rooms if room.instance)
+    return [f"gpu:{name}:{count}" for name, count in types.items()]
+
+
+def _type(gpu: Gpu, profile: str) -> str:
+    """What Slurm calls an instance; a variable stands for it where nobody knows."""
+    return slurm_type(gpu, profile) or f"${_variable(profile)}"
+
+
+def _variable(profile: str) -> str:
+    return "TYPE_" + re.sub(r"\W", "_", profile)
+
+
+def _unknown(plan: Handover) -> Iterator[str]:
+    """Lines that stop the script until what nobody knows has been filled in."""
+    for profile in profiles_used(plan):
+        if slurm_type(plan.gpu, profile) is None:
+            said = f"set it to the type of {profile} that slurmd -G lists"
+            yield f': "${{{_variable(profile)}:?{said}}}"'
+    for start in plan.starts:
+        if start.core_count is None:
+            said = f"set it to the cores that job {start.number} uses, its profile does not say"
+            yield f': "${{CORES_{start.number}:?{said}}}"'
+
+
+def _jobs(plan: Handover) -> Iterator[str]:
+    """Each group waits for all jobs of the one before; jobs one by one wait for each other."""
+    before: list[str] = []
+    for stage in plan.stages:
+        submitted: list[str] = []
+        for room in stage.rooms:
+            for starts in _allocations(room):
+                name = "job_" + "_".join(str(start.number) for start in starts)
+                words = _words(plan.gpu, room, starts)
+                yield f"{name}=$(sbatch --parsable{_after(before)} {words})"
+                submitted.append(name)
+                if isinstance(room.sharing, Serial):
+                    before, submitted = [name], []
+        before = submitted or before
+
+
+def _allocations(room: Room) -> list[tuple[Start, ...]]:
+    """Jobs by who is given resources together: all that share a daemon or an instance."""
+    return [room.starts] if _together(room) else [(start,) for start in room.starts]
+
+
+def _together(room: Room) -> bool:
+    return room.under_mps or (room.instance is not None and len(room.starts) > 1)
+
+
+def _after(names: list[str]) -> str:
+    return " --dependency=afterany:" + ":".join(f"${name}" for name in names) if names else ""
+
+
+def _words(gpu: Gpu, room: Room, starts: tuple[Start, ...]) -> str:
+    name = shlex.quote("+".join(start.job.name for start in starts))
+    asked = f"--job-name {name} --gres={_gres(gpu, room)} --cpus-per-task={_cores(starts)}"
+    if not _together(room):
+        return f"{asked} --wrap {shlex.quote(shell.command(starts[0]))}"
+    script = [*shell.guard([room]), *run([room], by_scheduler=True), shell.STATUS]
+    return "\n".join([f"{asked} <<'EOF'", "#!/bin/bash", *script, "EOF", ""])
+
+
+def _cores(starts: tuple[Start, ...]) -> str:
+    """How many cores `starts` use together; variables stand for what nobody knows."""
+    known = sum(start.core_count or 0 for start in starts)
+    unknown = [f"CORES_{start.number}" for start in starts if start.core_count is None]
+    return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
+
+
+def _gres(gpu: Gpu, room: Room) -> str:
+    if room.instance is not None:
+        return f"gpu:{_type(gpu, room.instance.profile)}:1"
+    match room.sharing:
+        case Serial() | Mps():
+            return "gpu:1"
+        case Naive():
+            return "gpu:1" if len(room.starts) == 1 else "shard:1"
+        case _:
+            assert_never(room.sharing)
+
+
+_MIB_IN_GIB = 1024
+
+
+def slurm_type(gpu: Gpu, profile: str) -> str | None:
+    """The type of a GPU instance of `profile`; None where no driver was seen to say its memory.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
+    """
+    row = profile_of(gpu, profile)
+    return None if row.memory_estimated else _named(row, round(row.memory_mib / _MIB_IN_GIB))
+
+
+def other_type(gpu: Gpu, profile: str) -> str | None:
+    """What it is called where half a GiB is rounded up; None where that is the same."""
+    row = profile_of(gpu, profile)
+    up = _named(row, (row.memory_mib + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
+    return up if slurm_type(gpu, profile) not in (None, up) else None
+
+
+def refuse_alike(plan: Handover) -> None:
+    """See that a job which asks Slurm for a type gets what it was planned for.
+
+    Raises:
+        InvalidInput: Compute instances differ, or their neighbours do, and have one type.
+    """
+    alike: dict[str, list[Room]] = {}
+    for instance, room in _on_instances(plan):
+        name = slurm_type(plan.gpu, instance.profile) or instance.profile
+        alike.setdefault(name, []).append(room)
+    for name, rooms in alike.items():
+        if len({(room.slices, room.slices and room.instance) for room in rooms}) > 1:
+            raise InvalidInput(
+                f"{plan.sharing}: Slurm has one type, {name}, for all compute instances of such an "
+                f"instance, and cannot tell these apart. Export it as commands instead."
+            )
+
+
+def profiles_used(plan: Handover) -> tuple[str, ...]:
+    """The MIG profiles of the plan's GPU instances, each once."""
+    return tuple(dict.fromkeys(instance.profile for instance, _ in _on_instances(plan)))
+
+
+def _on_instances(plan: Handover) -> Iterator[tuple[Instance, Room]]:
+    return ((room.instance, room) for room in plan.rooms if room.instance)
+
+
+def _named(row: MigProfile, memory_gib: int) -> str:
+    return f"{row.compute_slices}g.{memory_gib}gb"

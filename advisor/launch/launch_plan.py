@@ -1,0 +1,258 @@
+"""A plan as whoever applies it needs it: what starts when and where, on which cores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from advisor.errors import NothingFits
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.compute_instances import compute_profiles, place_compute
+from advisor.hardware.mig_layouts import place
+from advisor.plan.limits import MAX_OOM_PROBABILITY
+from advisor.plan.memory_limits import memory_caps
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.sharing import (
+    Compute,
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Serial,
+    Sharing,
+    Slot,
+    one_job_each,
+)
+from advisor.workload.job import Job
+
+# What every file says that cuts up a GPU.
+NOT_RUN = "Not run on MIG hardware: written from NVIDIA's documentation."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How one job is started.
+
+    Attributes:
+        number: Of the job, from 1, in the order in which the jobs were asked for.
+        cores: First and last of the host cores that are its own while it runs: as many as its
+            profile was measured on; None where that does not say.
+        limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: none.
+        memory_cap_mib: What it may allocate at most; None: no cap is needed, or none can be set.
+    """
+
+    number: int
+    job: Job
+    cores: tuple[int, int] | None
+    limit: float | None
+    memory_cap_mib: int | None
+
+    @property
+    def core_count(self) -> int | None:
+        """How many host cores are its own; None where its profile does not say."""
+        return None if self.cores is None else self.cores[1] - self.cores[0] + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What has SMs of its own, with the jobs on it.
+
+    Attributes:
+        number: From 1, over the whole plan.
+        instance: MIG GPU instance, with its start; None: the whole GPU.
+        slices: Compute slices of a compute instance; None: all of the instance.
+        profile: What MIG calls it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
+        device: Index or UUID of the GPU, as ``nvidia-smi -i`` takes it.
+    """
+
+    number: int
+    sharing: Serial | Naive | Mps
+    starts: tuple[Start, ...]
+    instance: Instance | None = None
+    slices: int | None = None
+    profile: str | None = None
+    device: int | str = 0
+
+    @property
+    def under_mps(self) -> bool:
+        return isinstance(self.sharing, Mps)
+
+    def __str__(self) -> str:
+        if self.instance is None:
+            return "the whole GPU"
+        return str(self.instance) if self.slices is None else f"{self.slices}c in {self.instance}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Rooms that are there at once; the next stage begins when all their jobs have ended."""
+
+    rooms: tuple[Room, ...]
+
+    @property
+    def on_mig(self) -> bool:
+        return self.rooms[0].instance is not None
+
+    @property
+    def device(self) -> int | str:
+        """Index or UUID of the GPU."""
+        return self.rooms[0].device
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        """Of all rooms, in the jobs' order."""
+        every = (start for room in self.rooms for start in room.starts)
+        return tuple(sorted(every, key=lambda start: start.number))
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A plan for one GPU, ready to be applied.
+
+    Attributes:
+        sharing: As it was predicted.
+        power_cap_w: None: the GPU's own limit.
+    """
+
+    gpu: Gpu
+    sharing: Sharing
+    stages: tuple[Stage, ...]
+    power_cap_w: float | None
+
+    @property
+    def device(self) -> int | str:
+        """Index or UUID of the GPU."""
+        return self.stages[0].device
+
+    def on(self, device: str) -> "Handover":
+        """The same on the GPU `device` of the host."""
+        moved = (
+            Stage(tuple(replace(room, device=device) for room in stage.rooms))
+            for stage in self.stages
+        )
+        return replace(self, stages=tuple(moved))
+
+    @property
+    def rooms(self) -> tuple[Room, ...]:
+        """Of all stages."""
+        return tuple(room for stage in self.stages for room in stage.rooms)
+
+    @property
+    def starts(self) -> tuple[Start, ...]:
+        """Of all stages, in the jobs' order."""
+        every = (start for stage in self.stages for start in stage.starts)
+        return tuple(sorted(every, key=lambda start: start.number))
+
+    @property
+    def on_mig(self) -> bool:
+        """Whether any of it is."""
+        return any(stage.on_mig for stage in self.stages)
+
+
+def hand_over(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Handover:
+    """The plan that `prediction` speaks of.
+
+    Args:
+        jobs: In the order of `prediction`.
+        gpu: Theirs.
+        prediction: Of them all, under the plan's sharing.
+
+    Raises:
+        NothingFits: `gpu` cannot be cut up like that.
+    """
+    caps = memory_caps(gpu, prediction)
+    stages: list[Stage] = []
+    for group in _groups(prediction.sharing, len(jobs)):
+        rooms = sum(len(stage.rooms) for stage in stages)
+        stages.append(_stage(group, jobs, gpu, caps, rooms + 1))
+    return Handover(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
+
+
+def check_memory(plan: Handover, prediction: MixPrediction) -> None:
+    """Refuse a plan whose jobs run out of memory; those with a cap have what they need.
+
+    Raises:
+        NothingFits: They do.
+    """
+    for start, job in zip(plan.starts, prediction.jobs, strict=True):
+        if start.memory_cap_mib is None and job.oom_probability > MAX_OOM_PROBABILITY:
+            raise NothingFits(
+                f"{plan.sharing}: {job.job} runs out of memory with a chance of "
+                f"{job.oom_probability:.0%}. Export another plan: `advisor recommend`."
+            )
+
+
+def _groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
+    match sharing:
+        case Phases(groups):
+            return groups
+        case Hybrid():
+            return (sharing,)
+        case Mig(instances):
+            return (one_job_each(instances),)
+        case _:
+            return (Group(tuple(range(1, jobs + 1)), sharing),)
+
+
+class _Where(NamedTuple):
+    instance: Instance | None = None
+    slices: int | None = None
+    profile: str | None = None
+
+
+def _stage(
+    group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, caps: dict[int, int], first: int
+) -> Stage:
+    """What `group` becomes; `first` is the number of its first room."""
+    one_by_one = isinstance(group, Group) and isinstance(group.sharing, Serial)
+    cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
+
+    def start(number: int, limit: float | None) -> Start:
+        return Start(
+            number=number, job=jobs[number - 1], cores=cores[number],
+            limit=limit, memory_cap_mib=caps.get(number),
+        )  # fmt: skip
+
+    parts = [(group, _Where())] if isinstance(group, Group) else _placed(group, gpu)
+    rooms = (
+        Room(
+            number=number, sharing=part.sharing, **where._asdict(),
+            starts=tuple(map(start, part.jobs, _limits(part))),
+        )
+        for number, (part, where) in enumerate(parts, start=first)
+    )  # fmt: skip
+    return Stage(tuple(rooms))
+
+
+def _limits(part: Group | Slot | Compute) -> Sequence[float | None]:
+    given = part.sharing.limits if isinstance(part.sharing, Mps) else ()
+    return given or [None] * len(part.jobs)
+
+
+def _placed(hybrid: Hybrid, gpu: Gpu) -> list[tuple[Group | Slot | Compute, _Where]]:
+    """Every part of `hybrid`, and where it lies."""
+    found: list[tuple[Group | Slot | Compute, _Where]] = []
+    for instance, each in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
+        name = instance.profile
+        if isinstance(each, Slot):
+            found.append((each, _Where(instance, None, name)))
+            continue
+        place_compute(gpu, name, [part.slices for part in each.parts])
+        names = {known.compute_slices: known.name for known in compute_profiles(gpu, name)}
+        found += [(part, _Where(instance, part.slices, names[part.slices])) for part in each.parts]
+    return found
+
+
+def _cores(
+    numbers: Sequence[int], jobs: Sequence[Job], *, one_by_one: bool
+) -> dict[int, tuple[int, int] | None]:
+    """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
+    found: dict[int, tuple[int, int] | None] = {}
+    first = 0
+    for number in sorted(numbers):
+        used = len(jobs[number - 1].profile.cores)
+        found[number] = (first, first + used - 1) if used else None
+        first = 0 if one_by_one else first + used
+    return found

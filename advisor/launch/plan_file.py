@@ -1,0 +1,156 @@
+"""A plan as a JSON file: read again to simulate it, and by ``python -m advisor.collocation``.
+
+The keys are those of ``advisor recommend --json`` as far as that command needs them; each job of
+the plan says beside its name how much of it is to run, and what it was given.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from advisor.errors import InvalidInput
+from advisor.launch.launch_plan import NOT_RUN, Handover, Start
+from advisor.sharing import Sharing, parse_sharing
+from advisor.sharing.parts import check_count
+from advisor.workload.files import read_bytes
+from advisor.workload.job import Job, loader
+from advisor.workload.reading import parse_record
+from advisor.workload.spec import STRICT, Workload
+
+_SCHEMA: Literal[1] = 1
+_REMEDY = "Export the plan again: `advisor export --format json`."
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a plan file holds: jobs on one GPU, and how they share it.
+
+    Attributes:
+        gpu: Catalogue key.
+        power_cap_w: None: the GPU's own limit.
+    """
+
+    gpu: str
+    sharing: Sharing
+    jobs: tuple[Job, ...]
+    power_cap_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlannedJob:
+    __pydantic_config__ = STRICT
+
+    job: str
+    examples_per_epoch: int | None
+    epochs: float
+    validation_s: float
+    checkpoint_s: float
+    user: str | None
+    data_parallel: bool
+    isolated: bool
+    cores: tuple[int, int] | None
+    mps_limit_percent: float | None
+    memory_cap_mib: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    __pydantic_config__ = STRICT
+
+    rank: int
+    sharing: str
+    power_cap_w: float | None
+    note: str | None
+    jobs: tuple[_PlannedJob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanFile:
+    __pydantic_config__ = STRICT
+
+    schema: Literal[1]
+    gpu: str
+    objective: None
+    workloads: dict[str, Workload]
+    plans: tuple[_Plan]
+
+
+def plan_text(plan: Handover) -> str:
+    """`plan` as JSON; cores, limits and memory caps of jobs are there for others to read."""
+    document = _PlanFile(
+        schema=_SCHEMA,
+        gpu=plan.gpu.key,
+        objective=None,
+        workloads={start.job.name: start.job.profile.workload for start in plan.starts},
+        plans=(
+            _Plan(
+                rank=1,
+                sharing=str(plan.sharing),
+                power_cap_w=plan.power_cap_w,
+                note=NOT_RUN if plan.on_mig else None,
+                jobs=tuple(map(_planned, plan.starts)),
+            ),
+        ),
+    )
+    return json.dumps(asdict(document), indent=1, allow_nan=False) + "\n"
+
+
+def read_plan(path: Path, profiles: Path | None = None) -> Planned:
+    """The plan in the file `path`, as `plan_text` wrote it.
+
+    Args:
+        path: Of the file.
+        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+
+    Raises:
+        InvalidInput: It holds no plan, or a job has no profile there, or one of another workload.
+    """
+    document = parse_record(_PlanFile, read_bytes(path), str(path), _REMEDY)
+    (plan,) = document.plans
+    load = loader(document.gpu, profiles)
+    try:
+        jobs = tuple(
+            _job(Job(load(each.job)), each, document.workloads[each.job]) for each in plan.jobs
+        )
+        sharing = parse_sharing(plan.sharing)
+        check_count(sharing, len(jobs))
+    except KeyError as error:
+        raise InvalidInput(f"{path}: workloads lacks {error}. {_REMEDY}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return Planned(document.gpu, sharing, jobs, plan.power_cap_w)
+
+
+def _planned(start: Start) -> _PlannedJob:
+    job = start.job
+    return _PlannedJob(
+        job=job.name,
+        examples_per_epoch=job.profile.workload.examples_per_epoch,
+        epochs=job.epochs,
+        validation_s=job.validation_s,
+        checkpoint_s=job.checkpoint_s,
+        user=job.user,
+        data_parallel=job.data_parallel,
+        isolated=job.isolated,
+        cores=start.cores,
+        mps_limit_percent=start.limit,
+        memory_cap_mib=start.memory_cap_mib,
+    )
+
+
+def _job(found: Job, planned: _PlannedJob, asked: Workload) -> Job:
+    """The job that was planned, from its profile; the file says how long an epoch is."""
+    workload = replace(found.profile.workload, examples_per_epoch=planned.examples_per_epoch)
+    if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
+        raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
+    return replace(
+        found,
+        profile=replace(found.profile, workload=workload),
+        epochs=planned.epochs,
+        validation_s=planned.validation_s,
+        checkpoint_s=planned.checkpoint_s,
+        user=planned.user,
+        data_parallel=planned.data_parallel,
+        isolated=planned.isolated,
+    )

@@ -1,0 +1,153 @@
+"""``advisor calibrate``: measures a machine and writes what it found, in about a minute."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from time import sleep
+
+from advisor.errors import InvalidInput
+from advisor.measure.calibrate.contexts import contexts
+from advisor.measure.calibrate.core_speed import CORES_AT_ONCE, host_checks
+from advisor.measure.calibrate.switching import Clocks, switching
+from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
+from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.mps_session import Stage, stage_on
+from advisor.measure.process.provenance import Origin, command_line
+from advisor.measure.process.scratch_folder import scratch_folder
+from advisor.measure.process.supervisor import say
+from advisor.measure.process.tenants import tenants_on, warm_up
+from advisor.measure.process.worker import Seat
+from advisor.sharing import Naive
+from advisor.workload.calibration import Calibration, Contexts, HostCheck, Switching
+from advisor.workload.data_folders import user_folder
+from advisor.workload.writing import calibration_text, writable, write_whole
+
+# Reads of the power meter, over some seconds: whatever ran before needs a while to calm down.
+_POWER_READS, _POWER_PAUSE_S = 16, 0.25
+
+
+def run(argv: Sequence[str]) -> int:
+    """Calibrate as the command line `argv` asks; the exit code. Needs a supervisor around it.
+
+    Raises:
+        InvalidInput: The words make no sense, or name another GPU than is there.
+        GpuUnavailable: There is no such GPU, or somebody else uses it.
+        AdvisorError: A process of ours died.
+    """
+    asked = _parser().parse_args(argv)
+    device = device_at_hand(asked.device)
+    refuse_other(device, asked.gpu)
+    cores = allowed_cores(asked.cores)
+    if device.kind == "cuda" and len(cores) < 2:
+        raise InvalidInput("two processes take turns, each on a core of its own: allow 2 --cores")
+    path = asked.out or user_folder("calibrations") / f"{device.key}.json"
+    writable(path)
+    calibration = calibrated(device, cores, command_line("advisor.calibration", argv))
+    write_whole(path, calibration_text(calibration))
+    say(f"  {path}")
+    return 0
+
+
+def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibration:
+    """Measure `device` and the host cores `cores`.
+
+    Raises:
+        GpuUnavailable: Somebody else uses it.
+        AdvisorError: A process of ours died.
+    """
+    ours = allowed_cores()
+    taken = cores[: max(CORES_AT_ONCE)]
+    with claimed(device, command), scratch_folder() as folder:
+        idle_power_w = _idle_power_w(device)
+        # What watches must not disturb what is watched.
+        os.sched_setaffinity(0, spare_cores([tuple(taken)], ours))
+        warm_up(folder)
+        with stage_on(device, folder) as stage:
+            checks, versions = _host(stage, taken)
+            sizes, turns, clocks_mhz = _gpu(stage, taken)
+    origin = Origin(device, command, len(ours))
+    return Calibration(
+        gpu=device.key,
+        host=checks,
+        contexts=sizes,
+        switching=turns,
+        idle_power_w=idle_power_w,
+        provenance=origin.provenance(versions, clocks_mhz),
+    )
+
+
+def _host(
+    stage: Stage, cores: Sequence[int]
+) -> tuple[tuple[HostCheck, ...], dict[str, str | None]]:
+    stage.set_for(Naive())
+    seats = [Seat("cpu", (core,), {}) for core in cores]
+    with tenants_on(seats, stage.folder) as tenants:
+        checks = host_checks(tenants)
+        versions = tenants[0].versions
+    for each in checks:
+        say(f"  host check, {each.cores} at once: {each.check_s * 1e3:.3f} ms")
+    return checks, versions
+
+
+def _gpu(
+    stage: Stage, cores: Sequence[int]
+) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
+    if stage.device.kind == "cpu":
+        return None, (), (None, None)
+    sizes = contexts(stage, cores[0])
+    say(f"  MiB held by {_listed(sizes)}")
+    turns, clocks_mhz = switching(stage, cores[:2])
+    for each in turns:
+        say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_told(each)}")
+    return sizes, turns, clocks_mhz
+
+
+def _listed(sizes: Contexts) -> str:
+    held = {
+        "the driver": sizes.driver_mib,
+        "a context": sizes.plain_mib,
+        "an MPS client's": sizes.mps_mib,
+        "each of its SMs": sizes.per_sm_mib,
+        "the MPS server": sizes.mps_server_mib,
+    }
+    return ", ".join(
+        f"{what}: {'unknown' if mib is None else f'{mib:.1f}'}" for what, mib in held.items()
+    )
+
+
+def _told(turns: Switching) -> str:
+    lost = f"{100 * turns.overhead:.1f} % lost"
+    if turns.slice_s is None or turns.switch_s is None:
+        return lost
+    return f"{lost}, slices of {turns.slice_s * 1e3:.2f} ms, {turns.switch_s * 1e3:.2f} ms a change"
+
+
+def _idle_power_w(device: Device) -> float | None:
+    """Least power of a claimed device in some seconds without work; None where not metered."""
+    if device.uuid is None:
+        return None
+    from advisor.hardware.live_gpu import power_w_now
+
+    reads = []
+    for _ in range(_POWER_READS):
+        reads.append(power_w_now(device.uuid))
+        sleep(_POWER_PAUSE_S)
+    return min((each for each in reads if each is not None), default=None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="advisor calibrate",
+        description="Measures in about a minute what is this machine's and no workload's: host "
+        "cores, sizes of CUDA contexts, what taking turns costs, idle power. Advice for this GPU "
+        "is then taken to this machine. Also starts as `python -m advisor.calibration`, which "
+        "needs torch, timm and nvidia-ml-py only.",
+        epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
+    )
+    add = parser.add_argument
+    add("--device", default="0", help="GPU index or UUID, or cpu for the host alone [0]")
+    add("--out", type=Path, metavar="FILE", help="[your own, read by advisor]")
+    add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
+    add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
+    return parser

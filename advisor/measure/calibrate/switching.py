@@ -1,0 +1,134 @@
+"""What taking turns on a GPU costs: two processes of endless kernels, alone and together.
+
+Alone, each does a kernel every `alone` seconds; together every `shared` seconds. Were turns free,
+``alone / shared`` of both would add up to 1: what is missing is the overhead.
+
+With kernels far shorter than a slice, the moments at which one tenant's kernels end show slices:
+close together while it has the GPU, then a gap while the other has it. A cycle reaches from the
+end of one gap to the end of the next. Without its own kernel a gap is the time away, and the rest
+of the cycle is the slice. There are two changes of owner a cycle, so one costs
+``overhead * cycle / 2``; that contains what refilling caches costs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+from time import sleep, time
+
+import numpy as np
+
+from advisor.measure.calibrate.calibration_verbs import calibration_verbs
+from advisor.measure.calibrate.tenant_rpc import all_told, lively
+from advisor.measure.process.claimed_device import Meter
+from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.tenants import GRACE_S, Tenant, tenants_on
+from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
+from advisor.measure.process.worker import Seat
+from advisor.sharing import Naive
+from advisor.workload.calibration import Switching
+from advisor.workload.measured import median_step_s
+
+# Far below a slice of some milliseconds, and about as long as one.
+_KERNELS_S = (0.1e-3, 2e-3)
+
+_TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)
+_NOTICE_S = 0.05
+
+# From this many kernels alone on, a pause between two ends is a turn of the other's.
+_GAP = 2.0
+
+# Fewer turns than this are no pattern; in a slice of fewer kernels they cut it, not the driver.
+_FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
+
+Clocks = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """What tenants did in one schedule: when their kernels ended, shape (tenants, kernels)."""
+
+    plan: Schedule
+    completed_at: tuple[tuple[float, ...], ...]
+
+    @property
+    def step_s(self) -> tuple[float, ...]:
+        """Seconds of a kernel of each tenant, shape (tenants,)."""
+        return tuple(median_step_s(windows_of(self.plan, each)) for each in self.completed_at)
+
+
+def switching(stage: Stage, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
+    """What turns cost for each length of kernel, and the GPU's clocks under such work.
+
+    Args:
+        stage: A GPU, claimed.
+        cores: Where to pin the two tenants.
+
+    Raises:
+        AdvisorError: A tenant ran out of memory or died.
+    """
+    stage.set_for(Naive())
+    environments = stage.environments(Naive(), 2)
+    seats = [
+        Seat(stage.device.kind, (core,), environment)
+        for core, environment in zip(cores, environments, strict=True)
+    ]
+    meter, found = Meter(stage.device), []
+    clocks_mhz: Clocks = (None, None)
+    with tenants_on(seats, stage.folder, calibration_verbs) as tenants:
+        for kernel_s in _KERNELS_S:
+            for tenant in tenants:  # in turn, since each times its kernel
+                all_told([tenant], "load_kernel", {"kernel_s": kernel_s})
+            alone = [_spell([tenant], meter)[0] for tenant in tenants]
+            together, clocks_mhz = _spell(tenants, meter)
+            found.append(switching_of(alone, together))
+    return tuple(found), clocks_mhz
+
+
+def _spell(tenants: Sequence[Tenant], meter: Meter) -> tuple[Spell, Clocks]:
+    plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
+    for tenant in tenants:
+        tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
+    sleep(max(0.0, (plan.begin_at + plan.end_at) / 2 - time()))
+    clocks_mhz = meter.clocks_mhz()
+    told = [lively(tenant.receive(GRACE_S)) for tenant in tenants]
+    return Spell(plan, tuple(tuple(each["completed_at"]) for each in told)), clocks_mhz
+
+
+def switching_of(alone: Sequence[Spell], together: Spell) -> Switching:
+    """What two tenants' times alone and together say.
+
+    Args:
+        alone: Of each tenant by itself.
+        together: Of both, in the same order.
+    """
+    alone_s = [each.step_s[0] for each in alone]
+    speeds = [lone_s / shared_s for lone_s, shared_s in zip(alone_s, together.step_s, strict=True)]
+    overhead = 1 - sum(speeds)
+    turns = [
+        _turns(together.plan, ends, lone_s)
+        for ends, lone_s in zip(together.completed_at, alone_s, strict=True)
+    ]
+    known = [each for each in turns if each is not None]
+    if not known:
+        return Switching(kernel_s=mean(alone_s), overhead=overhead, slice_s=None, switch_s=None)
+    return Switching(
+        kernel_s=mean(alone_s),
+        overhead=overhead,
+        slice_s=mean(slice_s for slice_s, _ in known),
+        switch_s=overhead * mean(cycle_s for _, cycle_s in known) / 2,
+    )
+
+
+def _turns(
+    plan: Schedule, completed_at: Sequence[float], alone_s: float
+) -> tuple[float, float] | None:
+    """Median slice and median cycle of one tenant, seconds; None where no pattern shows."""
+    ends = np.array([each for each in completed_at if plan.begin_at <= each <= plan.end_at])
+    pauses = np.diff(ends)
+    gaps = np.flatnonzero(pauses > _GAP * alone_s)
+    if len(gaps) < _FEWEST_GAPS:
+        return None
+    cycle_s = float(np.median(np.diff(ends[gaps + 1])))
+    away_s = float(np.median(pauses[gaps])) - alone_s
+    slice_s = cycle_s - away_s
+    return (slice_s, cycle_s) if slice_s >= _FEWEST_KERNELS * alone_s else None

@@ -1,0 +1,173 @@
+"""Does a campaign from its plan file to its summary."""
+
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+from advisor.english import counted, is_or_are
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.campaign.board import Board
+from advisor.measure.campaign.campaign_file import Campaign, read_campaign
+from advisor.measure.campaign.campaign_options import devices_in, parsed
+from advisor.measure.campaign.campaign_progress import Progress
+from advisor.measure.campaign.core_shares import split_cores
+from advisor.measure.campaign.crew import Crew
+from advisor.measure.campaign.draw import drawn_plans
+from advisor.measure.campaign.drawn_list import counts, write_list
+from advisor.measure.campaign.ledger import Ledger
+from advisor.measure.campaign.local_runner import LocalRunner, Runner, start_all, stop_all
+from advisor.measure.campaign.runner import Duty, Task
+from advisor.measure.campaign.steadiness import Steadiness
+from advisor.measure.process.claimed_device import device_at_hand
+from advisor.measure.process.cores import allowed_cores, cores_of_each
+from advisor.measure.process.provenance import command_line
+from advisor.measure.process.supervisor import say
+from advisor.measure.shared.bench import cores_of_tenants
+from advisor.measure.shared.planned_run import FullRun, Mix, Plan, mixes_of
+from advisor.workload.data_folders import user_folder
+from advisor.workload.spec import Workload
+from advisor.workload.writing import writable_folder
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do the campaign that the words `argv` name; the exit code. Needs a supervisor around it.
+
+    Raises:
+        InvalidInput: Plan, words or files make no sense.
+        GpuUnavailable: A device cannot be used.
+    """
+    asked = parsed(argv)
+    campaign = read_campaign(asked.plan)
+    plans = drawn_plans(campaign)
+    out = asked.out or user_folder("profiles") / campaign.gpu / "runs"
+    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
+    for folder in (out, profiles):
+        writable_folder(folder)
+    write_list(out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
+    say(counts(plans))
+    if asked.dry_run:
+        return 0
+    steadiness = Steadiness([profiles, *campaign.known])
+    ledger = Ledger(out, campaign.name, profiles, steadiness)
+    unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
+    if not unprofiled and not mixes:
+        say(steadiness.summary())
+        return 0
+    with _runners(asked, campaign, command_line("advisor.campaign", argv)) as (runners, fewest):
+        _refuse_too_big(unprofiled, mixes, fewest, campaign.gpu)
+        start_all(runners)
+        return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, asked.deadline)
+
+
+def _todo(
+    campaign: Campaign, plans: Sequence[Plan], ledger: Ledger, steadiness: Steadiness
+) -> tuple[list[Workload], list[Mix | FullRun]]:
+    """What is not measured yet: workloads to profile, and mixes."""
+    wanted = [mix for plan in plans for mix in mixes_of(plan)]
+    mixes = [mix for mix in wanted if mix.id not in ledger.done]
+    if len(mixes) < len(wanted):
+        done = len(wanted) - len(mixes)
+        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
+    used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
+    listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
+    refuse_profiles(steadiness, {each.name for each in listed})
+    unprofiled = [each for each in listed if each.name not in steadiness.profiled]
+    return unprofiled if campaign.profile_missing else [], mixes
+
+
+def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
+    """See that files which are no profiles bear the names of other workloads than those `used`.
+
+    Raises:
+        InvalidInput: One bears such a name; of others it is said on stderr.
+    """
+    for name, why in sorted(steadiness.refused.items()):
+        if name in used:
+            raise InvalidInput(why)
+        say(f"warning: {why}")
+
+
+def _refuse_too_big(
+    unprofiled: Sequence[Workload],
+    mixes: Sequence[Mix | FullRun],
+    fewest: tuple[int, ...],
+    key: str,
+) -> None:
+    """Refuse what would not find cores, before anything is started."""
+    kind = "cpu" if key == "cpu" else "cuda"
+    for mix in mixes:
+        cores_of_tenants(mix, fewest, kind)
+    for each in unprofiled:
+        cores_of_each([each.cores], fewest, share=kind == "cpu")
+
+
+@contextmanager
+def _runners(
+    asked: Namespace, campaign: Campaign, command: str
+) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
+    """Runners that are stopped when the block ends, and the cores of the one with fewest."""
+    duty = Duty("cpu", (), campaign.timing, campaign.probe, command)
+    if asked.ray is not None:
+        from advisor.measure.campaign.ray_cluster import cluster_runners
+
+        with cluster_runners(asked, campaign.gpu, duty) as found:
+            yield found
+        return
+    devices = devices_in(asked.devices or ("cpu" if campaign.gpu == "cpu" else "0"))
+    for each in devices:
+        _refuse_other(each, campaign.gpu)
+    shares = _shares(asked.cores, devices)
+    names = [f"cpu{number}" if each == "cpu" else each for number, each in enumerate(devices)]
+    runners = [
+        LocalRunner(name, Duty(device, cores, duty.timing, duty.probe, command))
+        for name, device, cores in zip(names, devices, shares, strict=True)
+    ]
+    try:
+        yield runners, min(shares, key=len)
+    finally:
+        stop_all(runners)
+
+
+def _refuse_other(device: str, key: str) -> None:
+    found = device_at_hand(device)
+    if found.key != key:
+        raise InvalidInput(
+            f"the plan is for {key}, and device {device} is {found.key} ({found.name}). Choose "
+            f"other --devices, or mend the plan's gpu."
+        )
+
+
+def _shares(cores: str | None, devices: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    allowed = allowed_cores(cores)
+    if devices[0] == "cpu":  # for trying out: no figure is worth cores of its own
+        return (allowed,) * len(devices)
+    return split_cores(allowed, len(devices))
+
+
+def _measure(
+    runners: Sequence[Runner],
+    todo: Sequence[Task],
+    ledger: Ledger,
+    steadiness: Steadiness,
+    deadline_s: float | None,
+) -> int:
+    todo = _without_controls(todo) if len(runners) == 1 else todo
+    quiet = [task for task in todo if isinstance(task, Mix) and task.id.endswith("-idle")]
+    busy = [task for task in todo if task not in quiet]
+    names = [runner.name for runner in runners]
+    board = Board(busy, quiet, ledger.homes, names)
+    progress = Progress(len(todo), len(runners), deadline_s, steadiness)
+    Crew(board, ledger, progress).work(runners)
+    say(progress.summary())
+    if board.left:
+        say(f"{board.left} left; the same command does them")
+    say(steadiness.summary())
+    return AdvisorError.exit_code if progress.failed else 0
+
+
+def _without_controls(todo: Sequence[Task]) -> list[Task]:
+    kept = [task for task in todo if not (isinstance(task, Mix) and task.purpose == "control")]
+    if len(kept) < len(todo):
+        out = len(todo) - len(kept)
+        say(f"{counted(out, 'control run')} left out: these need two devices or more")
+    return kept

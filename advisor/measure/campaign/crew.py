@@ -1,0 +1,148 @@
+"""Runners at work: a thread for each hands it what the board gives, and replaces it when lost."""
+
+from collections import Counter
+from collections.abc import Sequence
+from threading import Lock, Thread
+from time import monotonic
+
+from advisor.english import counted, is_or_are
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.campaign.board import Board
+from advisor.measure.campaign.campaign_progress import Progress
+from advisor.measure.campaign.ledger import Ledger, task_name
+from advisor.measure.campaign.local_runner import Runner
+from advisor.measure.campaign.runner import Record, Task
+from advisor.measure.process.supervisor import say
+from advisor.workload.run import Run
+
+# A run is done again so often, each time by a fresh runner, before it is given up.
+_AGAIN = 2
+
+
+class Crew:
+    """All runners of a campaign, started.
+
+    Args:
+        board: What is to do.
+        ledger: Where it is written down.
+        progress: Told of everything.
+    """
+
+    def __init__(self, board: Board, ledger: Ledger, progress: Progress) -> None:
+        self._board = board
+        self._ledger = ledger
+        self._progress = progress
+        self._tries: Counter[str] = Counter()
+        self._lock = Lock()
+        self._error: BaseException | None = None
+
+    def work(self, runners: Sequence[Runner]) -> None:
+        """Let started `runners` work until all is done, or the deadline is near.
+
+        Raises:
+            AdvisorError: A record cannot be written, or no runner is left.
+        """
+        threads = [Thread(target=self._serve, args=(each,), daemon=True) for each in runners]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+            if self._error is not None:
+                raise self._error
+            if self._board.left and not self._board.over:
+                raise AdvisorError(
+                    f"every runner was given up, and {counted(self._board.left, 'run')} "
+                    f"{is_or_are(self._board.left)} left. Mend what the lines above say; the same "
+                    f"command goes on from here."
+                )
+        finally:
+            self._board.close()
+
+    def _serve(self, runner: Runner) -> None:
+        try:
+            while block := self._board.take(runner.name):
+                if not self._block(runner, block):
+                    break
+        except BaseException as error:  # nobody else would hear of a thread's
+            self._error = error
+            self._board.close()
+        finally:
+            self._board.leave(runner.name)
+
+    def _block(self, runner: Runner, block: list[Task]) -> bool:
+        """Do `block`; whether `runner` can go on."""
+        while block:
+            if self._progress.too_late():
+                self._board.back(block)
+                self._board.close()
+                return False
+            task, *block = block
+            if not self._do(runner, task) and not self._replaced(runner):
+                self._board.back(block)
+                return False
+        return True
+
+    def _do(self, runner: Runner, task: Task) -> bool:
+        """Do `task`, or see that it is done again; whether `runner` is still good."""
+        began = monotonic()
+        try:
+            record = runner.measured(task)
+        except InvalidInput as error:
+            self._give_up(runner, task, str(error))
+            return True
+        except AdvisorError as error:
+            if not self._board.over:
+                self._once_more(runner, task, str(error))
+            return False
+        died = _died(record)
+        if died and self._may_try_again(task):
+            self._once_more(runner, task, died)
+            return False
+        self._ledger.add(record, runner.name)
+        self._board.done(task, runner.name)
+        self._progress.tell(record, runner.name, monotonic() - began)
+        return not died
+
+    def _once_more(self, runner: Runner, task: Task, why: str) -> None:
+        if not self._may_try_again(task):
+            self._give_up(runner, task, f"{why} ({_AGAIN + 1} times)")
+            return
+        with self._lock:
+            self._tries[task_name(task)] += 1
+        say(f"{task_name(task)} on {runner.name}: {why}; it will be done again")
+        self._board.back([task])
+
+    def _may_try_again(self, task: Task) -> bool:
+        with self._lock:
+            return self._tries[task_name(task)] < _AGAIN
+
+    def _give_up(self, runner: Runner, task: Task, why: str) -> None:
+        self._ledger.fail(task, why)
+        self._board.done(task, runner.name)
+        self._progress.fail(task, why)
+
+    def _replaced(self, runner: Runner) -> bool:
+        """Whether a fresh runner took the place of one that was lost."""
+        why: object = "the campaign ends"
+        for _ in range(_AGAIN + 1):
+            if self._board.over:
+                return False
+            runner.stop()
+            try:
+                runner.start()
+            except AdvisorError as error:
+                why = error
+            else:
+                return True
+        say(f"runner {runner.name} is given up, the others do its runs: {why}")
+        return False
+
+
+def _died(record: Record) -> str | None:
+    """How a tenant died for another reason than memory, which a fresh runner may not repeat."""
+    if not isinstance(record, Run):
+        return None
+    return next(
+        (f"a tenant died ({t.detail})" for t in record.tenants if t.outcome == "died"), None
+    )

@@ -1,0 +1,91 @@
+"""The drawn list beside the results: what was fixed before anything was measured."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from advisor.english import counted
+from advisor.errors import InvalidInput, UnknownName
+from advisor.measure.shared.planned_run import Plan
+from advisor.sharing import Mps, Phases, parse_sharing
+from advisor.workload.files import read_json
+from advisor.workload.named_workloads import workload
+from advisor.workload.spec import Workload
+from advisor.workload.writing import write_whole
+
+
+def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
+    """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.collocation`` reads.
+
+    Raises:
+        InvalidInput: The file is there already, and its drawn runs are others.
+    """
+    entries = [plan_entry(plan) for plan in plans]
+    if path.exists():
+        _refuse_other_draw(path, entries)
+    document = {"schema": 1, "gpu": gpu, "plans": entries}
+    write_whole(path, json.dumps(document, indent=1) + "\n")
+
+
+def plan_entry(plan: Plan) -> dict[str, Any]:
+    """`plan` as a file of plans has it; a workload of the zoo by its name."""
+    smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
+    whole = {} if plan.steps is None else {"steps": list(plan.steps)}
+    return {
+        "id": plan.id,
+        "sharing": plan.sharing,
+        "purpose": plan.purpose,
+        "repeats": plan.repeats,
+        **smaller,
+        **whole,
+        "workloads": [_entry(each) for each in plan.workloads],
+    }
+
+
+def _entry(each: Workload) -> str | dict[str, Any]:
+    try:
+        return each.name if workload(each.name) == each else asdict(each)
+    except UnknownName:
+        return asdict(each)
+
+
+def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    remedy = "Choose another --out."
+    try:
+        before = read_json(path, remedy)["plans"]
+        lost = [each["id"] for each in _drawn(before) if each not in entries]
+        lost += [each["id"] for each in _drawn(entries) if each not in before]
+    except (TypeError, KeyError, AttributeError):
+        raise InvalidInput(f"{path}: no list of runs. {remedy}") from None
+    if lost:
+        raise InvalidInput(
+            f"{path}: drawn otherwise before ({lost[0]} differs), and what is scored is fixed "
+            f"beforehand. Restore the plan's seed, workloads, counts and limits, or choose another "
+            f"name or --out."
+        )
+
+
+def _drawn(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [each for each in entries if each["purpose"] == "drawn"]
+
+
+def counts(plans: Iterable[Plan]) -> str:
+    """How many runs of which purpose, mode and number of tenants; a line each."""
+    found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
+    lines = [
+        f"  {purpose:10} {mode:12} x{tenants}: {number}"
+        for (purpose, mode, tenants), number in sorted(found.items())
+    ]
+    return "\n".join([counted(found.total(), "run"), *lines])
+
+
+def _mode(plan: Plan) -> str:
+    sharing = parse_sharing(plan.sharing)
+    if isinstance(sharing, Phases):
+        return "phases"
+    if not isinstance(sharing, Mps) or not sharing.limits:
+        return str(sharing)
+    return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

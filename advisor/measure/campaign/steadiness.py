@@ -1,0 +1,139 @@
+"""Whether measurements repeat: solo runs their profiles, repeats their originals."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from advisor.english import counted, is_or_are
+from advisor.errors import InvalidInput
+from advisor.measure.campaign.draw import idle_twin
+from advisor.workload.data_folders import profile_files
+from advisor.workload.files import read_json
+from advisor.workload.measured import Window, median_step_s
+
+# A solo run further from its profile than this does not repeat it.
+STEADY_WITHIN = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Of one run: which run it should be like, and each tenant's workload and step, seconds."""
+
+    like: str | None
+    solo: bool
+    steps_s: tuple[tuple[str, float], ...]
+
+
+class Steadiness:
+    """Collects runs and profiles, as their files have them, and compares.
+
+    Args:
+        profiles: Folders of profiles; of two of one name, the first folder's counts.
+
+    Attributes:
+        refused: Why a file of these folders is no profile, by the name that it bears.
+    """
+
+    def __init__(self, profiles: Iterable[Path]) -> None:
+        self._alone_s: dict[str, float] = {}
+        self._paces: dict[str, _Pace] = {}
+        self.refused: dict[str, str] = {}
+        for folder in reversed(list(profiles)):
+            for path in profile_files(folder):
+                try:
+                    self.learn(path)
+                except InvalidInput as error:
+                    self.refused[path.stem] = str(error)
+
+    @property
+    def profiled(self) -> frozenset[str]:
+        """Workloads of which there is a profile."""
+        return frozenset(self._alone_s)
+
+    def learn(self, path: Path) -> None:
+        """Take in the profile in the file `path`.
+
+        Raises:
+            InvalidInput: It holds none.
+        """
+        remedy = "Measure it again, or move it out of this folder."
+        measured = read_json(path, remedy)
+        try:
+            self._alone_s[path.stem] = _step_s(measured)
+        except (InvalidInput, TypeError, KeyError):
+            raise InvalidInput(f"{path}: no profile. {remedy}") from None
+        self.refused.pop(path.stem, None)
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Take in a run; one with a tenant that ended early tells nothing.
+
+        Raises:
+            InvalidInput: It is no run.
+        """
+        try:
+            self._note(record)
+        except (AttributeError, TypeError, KeyError):
+            raise InvalidInput(
+                f"run {record['id']} is not whole. Mend its file, or choose another --out."
+            ) from None
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        tenants = record.get("tenants") or ()
+        if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
+            return
+        purpose = record.get("purpose")
+        twin = idle_twin(record["id"]) if purpose == "control" else None
+        steps_s = tuple((each["workload"]["name"], _step_s(each)) for each in tenants)
+        like = record.get("repeats") or (twin if twin != record["id"] else None)
+        self._paces[record["id"]] = _Pace(like, purpose == "solo", steps_s)
+
+    def short(self) -> str:
+        """How many solo runs repeat their profiles, for a line of progress."""
+        apart = [each for solos in self._solos().values() for each in solos]
+        steady = sum(each <= STEADY_WITHIN for each in apart)
+        return f"{steady}/{counted(len(apart), 'solo run')} within {STEADY_WITHIN:.0%}"
+
+    def summary(self) -> str:
+        """All comparisons, a line each."""
+        solos = self._solos()
+        steady = sum(median(each) <= STEADY_WITHIN for each in solos.values())
+        lines = [
+            f"{self.short()} of the profile; so {is_or_are(steady)} {steady}/"
+            f"{counted(len(solos), 'workload')}"
+        ]
+        for kind, control in (("repeats", False), ("busy against idle neighbours", True)):
+            if apart := self._twins(control):
+                lines.append(
+                    f"{kind}: median difference {median(apart):.1%} of "
+                    f"{counted(len(apart), 'step')}"
+                )
+        return "\n".join(lines)
+
+    def _solos(self) -> dict[str, list[float]]:
+        """How far each workload's solo runs lie from its profile, as shares."""
+        apart = defaultdict(list)
+        for pace in tuple(self._paces.values()):
+            for name, step_s in pace.steps_s:
+                if pace.solo and name in self._alone_s:
+                    apart[name].append(abs(step_s / self._alone_s[name] - 1))
+        return apart
+
+    def _twins(self, control: bool) -> list[float]:
+        """How far the steps of runs lie from those of the runs that they should be like."""
+        pairs = [
+            (pace, self._paces[pace.like])
+            for name, pace in self._paces.items()
+            if pace.like in self._paces and (idle_twin(name) == pace.like) is control
+        ]
+        return [
+            abs(mine_s / its_s - 1)
+            for pace, other in pairs
+            for (_, mine_s), (_, its_s) in zip(pace.steps_s, other.steps_s, strict=True)
+        ]
+
+
+def _step_s(measured: Mapping[str, Any]) -> float:
+    return median_step_s(tuple(Window(**window) for window in measured["windows"]))

@@ -1,0 +1,8 @@
+"""The inner process of `advisor.measure.process.supervisor.supervised`; not for use by hand."""
+
+import sys
+
+from advisor.measure.process.supervisor import run_inner
+
+if __name__ == "__main__":
+    sys.exit(run_inner(sys.argv[1], sys.argv[2:]))

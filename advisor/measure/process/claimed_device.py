@@ -1,0 +1,148 @@
+"""The device that a run asked for: what it is, and that nobody else uses it."""
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from advisor.english import with_article
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.hardware.catalogue import gpu_meant, gpu_of_product
+from advisor.hardware.gpu_state import Activity
+from advisor.measure.process.gpu_lock import gpu_lock
+from advisor.measure.process.mps_daemon import refuse_strangers
+from advisor.measure.process.scratch_folder import wait_until
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What tenants run on.
+
+    Attributes:
+        kind: What torch calls it.
+        uuid: What CUDA_VISIBLE_DEVICES is set to; None for a CPU.
+        key: Catalogue key, or ``"cpu"``.
+        name: As its driver gives it; the CPU's model name.
+        driver: None for a CPU.
+    """
+
+    kind: Literal["cuda", "cpu"]
+    uuid: str | None
+    key: str
+    name: str
+    driver: str | None
+
+
+def device_at_hand(asked: str) -> Device:
+    """The device that `asked` means: ``"cpu"``, an index or a UUID.
+
+    Raises:
+        GpuUnavailable: There is no such GPU, or it is cut into MIG instances.
+        InvalidInput: The catalogue does not list it.
+    """
+    if asked == "cpu":
+        return Device("cpu", None, "cpu", host_cpu(), None)
+    from advisor.hardware.live_gpu import live_gpu
+
+    found = live_gpu(asked)
+    if found.mig_enabled:
+        raise GpuUnavailable(
+            f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
+            f"it off (nvidia-smi -mig 0), or use another --device."
+        )
+    known = gpu_of_product(found.product)
+    if known is None:
+        raise InvalidInput(
+            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks. "
+            f"`advisor gpus` lists all."
+        )
+    return Device("cuda", found.uuid, known.key, found.product, found.driver)
+
+
+def refuse_other(device: Device, key: str | None) -> None:
+    """See that `device` is of the GPU model `key`, where one was asked for.
+
+    Raises:
+        InvalidInput: It is another, or there is no such model.
+    """
+    if key is not None and gpu_meant(key).key != device.key:
+        raise InvalidInput(
+            f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
+            f"choose another --device."
+        )
+
+
+def host_cpu() -> str:
+    """The host CPU's model name."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):  # absent on Arm
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+@contextmanager
+def claimed(device: Device, command: str) -> Iterator[None]:
+    """Own `device` while the block runs.
+
+    Raises:
+        GpuUnavailable: Another run owns it, another process uses it, or an MPS daemon of
+            somebody else's runs.
+    """
+    if device.uuid is None:
+        yield
+        return
+    with gpu_lock(device.uuid, command):
+        refuse_strangers(device.uuid)
+        _refuse_users(device.uuid)
+        yield
+
+
+def _refuse_users(uuid: str) -> None:
+    from advisor.hardware.live_gpu import live_gpu
+
+    # A run that has just ended may still be leaving.
+    if not wait_until(lambda: not live_gpu(uuid).processes, 5):
+        pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
+        raise GpuUnavailable(
+            f"process {pids} uses this GPU, so nothing measured beside it would be true. Wait "
+            f"for it, or use another --device."
+        )
+
+
+class Meter:
+    """What a device does in a stretch of time; a CPU says nothing of itself."""
+
+    def __init__(self, device: Device) -> None:
+        self._uuid = device.uuid
+        self._sampler = None
+        if device.uuid is not None:
+            from advisor.hardware.counters import ActivitySampler
+
+            self._sampler = ActivitySampler(device.uuid)
+
+    def begin(self) -> None:
+        """Start the stretch."""
+        if self._sampler is not None:
+            self._sampler.begin()
+
+    def end(self) -> Activity | None:
+        """What was done since `begin`."""
+        return None if self._sampler is None else self._sampler.end()
+
+    def clocks_mhz(self) -> tuple[int | None, int | None]:
+        """Clocks of SMs and memory at this moment."""
+        if self._uuid is None:
+            return None, None
+        from advisor.hardware.live_gpu import clocks_mhz
+
+        return clocks_mhz(self._uuid)
+
+    def memory_mib(self) -> dict[int, float]:
+        """Device memory by pid at this moment."""
+        if self._uuid is None:
+            return {}
+        from advisor.hardware.live_gpu import process_memory_mib
+
+        return process_memory_mib(self._uuid)

@@ -1,0 +1,17 @@
+"""What the fork server loads once, so that a new tenant costs a fork and no imports.
+
+Imported by the fork server alone. Nothing here may initialise CUDA: a fork cannot use a context
+that was made before it.
+"""
+
+from contextlib import suppress
+from importlib import import_module
+
+from advisor.measure.process.pdeathsig import die_with_parent
+
+# The server lives as long as its tenants do, and they die with it: so it must die with us.
+die_with_parent()
+
+with suppress(Exception):  # what is missing or broken says so where it is needed
+    import_module("advisor.zoo.task")
+    import_module("advisor.zoo.torchvision_import").import_timm()

@@ -1,0 +1,176 @@
+"""NVIDIA's Multi-Process Service: a daemon of our own, and proof of whom it serves.
+
+The daemon runs in the foreground as a child of ours, with pipes and logs in our folder, so it
+meets no other daemon and leaves nothing behind.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.hardware.mps_processes import mps_processes
+from advisor.measure.process.pdeathsig import leashed
+from advisor.measure.process.scratch_folder import end_mps_within, mps_within, wait_until
+
+CONTROL = "nvidia-cuda-mps-control"
+
+_DEFAULT_PIPES = Path("/tmp/nvidia-mps")
+
+# A variable of the caller's that starts so would change how tenants share.
+MPS_PREFIX = "CUDA_MPS_"
+
+
+class MpsDaemon:
+    """A control daemon for one GPU, between `start` and `stop`.
+
+    Args:
+        folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
+        uuid: The GPU. Clients must name it by its UUID too, since the daemon numbers its GPUs
+            afresh.
+    """
+
+    def __init__(self, folder: Path, uuid: str) -> None:
+        self.pipes = folder / "mps"
+        self._logs = folder / "mps-log"
+        self._uuid = uuid
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the daemon itself is started with, beside the caller's environment."""
+        return {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
+            "CUDA_MPS_LOG_DIRECTORY": str(self._logs),
+            "CUDA_VISIBLE_DEVICES": self._uuid,
+        }
+
+    def start(self) -> None:
+        """Start the daemon, and wait until it answers.
+
+        Raises:
+            GpuUnavailable: Its program is missing, or it ended or kept silent; says its last
+                words.
+        """
+        if shutil.which(CONTROL) is None:
+            raise GpuUnavailable(
+                f"{CONTROL} is not installed, so jobs cannot share by MPS here. Install the "
+                f"driver's compute utilities, or choose naive sharing."
+            )
+        shutil.rmtree(self.pipes, ignore_errors=True)  # a daemon that was killed left its pipes
+        self.pipes.mkdir(parents=True)
+        self._logs.mkdir(exist_ok=True)
+        with (self._logs / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                leashed([CONTROL, "-f"]),
+                env=self._whole_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
+        if not self.running or self._answer("get_server_list") is None:
+            words = self._last_words()
+            self.stop()
+            raise GpuUnavailable(
+                f"the MPS daemon does not start: {words}. Mend that, or choose naive sharing."
+            )
+
+    def clients(self) -> frozenset[int]:
+        """The pids that the daemon's servers list as their clients."""
+        servers = _pids(self._answer("get_server_list"))
+        lists = [_pids(self._answer(f"get_client_list {server}")) for server in servers]
+        return frozenset(pid for each in lists for pid in each)
+
+    def stop(self) -> None:
+        """End the daemon and its servers: by asking, and where it does not listen, by force.
+
+        Its clients must have ended before.
+        """
+        if self._process is None:
+            return
+        for request in ("quit", "quit -t 1"):
+            if self.running and self._answer(request) is not None:
+                wait_until(lambda: not self.running, 5)
+        if self.running:
+            self._process.terminate()
+            if not wait_until(lambda: not self.running, 2):
+                self._process.kill()
+        self._process.wait()
+        self._process = None
+        if not wait_until(lambda: not mps_within(self.pipes), 3):
+            end_mps_within(self.pipes)
+
+    def _answer(self, request: str) -> str | None:
+        """What the daemon says to `request`; None where it does not answer."""
+        try:
+            told = subprocess.run(
+                [CONTROL],
+                input=request + "\n",
+                env=self._whole_environment(),
+                capture_output=True,
+                text=True,
+                timeout=10,
+                check=False,
+            )
+        except (subprocess.TimeoutExpired, OSError):
+            return None
+        return told.stdout if told.returncode == 0 else None
+
+    def _whole_environment(self) -> dict[str, str]:
+        return without_mps(os.environ) | self.environment
+
+    def _last_words(self) -> str:
+        logs = [self._logs / "output", self._logs / "control.log"]
+        lines = [
+            line.strip()
+            for log in logs
+            if log.is_file()
+            for line in log.read_text(errors="replace").splitlines()[-3:]
+        ]
+        return " / ".join(filter(None, lines)) or "it said nothing"
+
+
+def without_mps(environment: "os._Environ[str] | dict[str, str]") -> dict[str, str]:
+    """`environment` without the caller's own MPS settings."""
+    return {name: value for name, value in environment.items() if not name.startswith(MPS_PREFIX)}
+
+
+def refuse_strangers(uuid: str) -> None:
+    """See that no MPS daemon or server runs that may serve the GPU `uuid`.
+
+    Raises:
+        GpuUnavailable: One does; says whose it is and how to end it.
+    """
+    for stranger in mps_processes():
+        if stranger.serves(uuid):
+            pipes = stranger.pipe_directory or str(_DEFAULT_PIPES)
+            raise GpuUnavailable(
+                f"an MPS {stranger.role} of {stranger.owner} (process {stranger.pid}, pipes in "
+                f"{pipes}) runs on this machine and would serve or disturb what is measured. "
+                f"Have its owner end it: echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {CONTROL}"
+            )
+
+
+def prove_absent(uuid: str) -> None:
+    """See that MPS is off on the GPU `uuid`.
+
+    Raises:
+        AdvisorError: A daemon or server is still there after some seconds.
+    """
+
+    def serving() -> list[int]:
+        return [each.pid for each in mps_processes() if each.serves(uuid)]
+
+    if not wait_until(lambda: not serving(), 5):
+        pids = ", ".join(map(str, serving()))
+        raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
+
+
+def _pids(answer: str | None) -> list[int]:
+    return [int(word) for word in (answer or "").split() if word.isdigit()]

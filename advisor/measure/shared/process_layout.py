@@ -1,0 +1,75 @@
+"""What a plan would start: every process, its cores, environment and command; starts nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from advisor.measure.process.cores import cores_of_each, spare_cores
+from advisor.measure.process.mps_daemon import CONTROL, MpsDaemon
+from advisor.measure.process.mps_session import tenant_environments
+from advisor.measure.process.scratch_folder import FOLDER_PREFIX, temporary_base
+from advisor.measure.shared.planned_run import Mix, Plan, mixes_of
+from advisor.sharing import Mps
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProcess:
+    """One process that a plan would start.
+
+    Attributes:
+        role: What it is for.
+        cores: Host cores it is pinned to; empty where it is not.
+        environment: What is set for it, beside the caller's environment without ``CUDA_MPS_...``.
+        command: Words of its command; empty for a tenant, which is a fork of the fork server.
+    """
+
+    role: str
+    cores: tuple[int, ...]
+    environment: Mapping[str, str]
+    command: tuple[str, ...]
+
+
+def planned_processes(
+    plan: Plan, uuid: str | None, allowed: Sequence[int]
+) -> tuple[PlannedProcess, ...]:
+    """The processes of `plan`, in the order in which they start.
+
+    Args:
+        plan: What to run.
+        uuid: The GPU to run on; None for a CPU.
+        allowed: Host cores that tenants may have.
+
+    Raises:
+        InvalidInput: There are too few cores.
+    """
+    folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
+    groups = [heat.mix for each in mixes_of(plan) for heat in each.heats]
+    return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in groups))
+
+
+def _of_mix(
+    mix: Mix, uuid: str | None, allowed: Sequence[int], folder: Path
+) -> list[PlannedProcess]:
+    cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
+    environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
+    tenants = [
+        PlannedProcess(f"{mix.id}: tenant {number}, trains {workload.name}", its, environment, ())
+        for number, (workload, its, environment) in enumerate(
+            zip(mix.workloads, cores, environments, strict=True), start=1
+        )
+    ]
+    supervisor = PlannedProcess(
+        f"{mix.id}: supervisor, forks, watches and ends all others",
+        spare_cores(cores, allowed),
+        {},
+        ("python", "-m", "advisor.collocation", "plans.json", "--device", uuid or "cpu"),
+    )
+    return [supervisor, *_daemon(mix, uuid, folder), *tenants]
+
+
+def _daemon(mix: Mix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
+    if uuid is None or not isinstance(mix.sharing, Mps):
+        return []
+    environment = MpsDaemon(folder, uuid).environment
+    return [PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))]

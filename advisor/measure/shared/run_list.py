@@ -1,0 +1,169 @@
+"""Runs plans one after the other, each into the file as it finishes."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from advisor.english import counted
+from advisor.errors import InvalidInput
+from advisor.measure.process.claimed_device import device_at_hand
+from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.provenance import command_line
+from advisor.measure.process.supervisor import say
+from advisor.measure.process.windows import Timing
+from advisor.measure.shared.bench import Bench, bench_on, cores_of_tenants
+from advisor.measure.shared.planned_run import FullRun, Mix, mixes_of
+from advisor.measure.shared.run_list_file import read_plans
+from advisor.workload.files import parse_json, read_bytes
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run, writable
+
+# What a run is taken to need before one has been seen.
+FIRST_RUN_S = 15.0
+
+_REMEDY = "Mend the file, or choose another --out."
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the plans that the command line `argv` names; the exit code."""
+    asked = _parser().parse_args(argv)
+    timing = Timing(asked.settle, asked.window, asked.windows)
+    device = device_at_hand(asked.device)
+    writable(asked.out)
+    plans = read_plans(asked.plans, device.key)
+    wanted = [mix for plan in plans for mix in mixes_of(plan)]
+    todo = _without_done(wanted, asked.out, resume=asked.resume)
+    allowed = allowed_cores(asked.cores)
+    for mix in todo:
+        cores_of_tenants(mix, allowed, device.kind)  # refused before anything starts
+    command = command_line("advisor.collocation", argv)
+    with bench_on(device, allowed, timing, command) as bench:
+        _Campaign(todo, asked.deadline).run(bench, asked.out)
+    return 0
+
+
+class _Campaign:
+    """The runs still to do, and the time they take.
+
+    Args:
+        todo: What to run.
+        deadline_s: No run is begun that would end later than this after the start; None: all are.
+    """
+
+    def __init__(self, todo: Sequence[Mix | FullRun], deadline_s: float | None) -> None:
+        self._todo = list(todo)
+        self._deadline_s = deadline_s
+        self._began = monotonic()
+        self._done = 0
+
+    def run(self, bench: Bench, out: Path) -> None:
+        """Do what is to do, until it is done or the deadline is near."""
+        for number, mix in enumerate(self._todo):
+            if self._too_late():
+                say(
+                    f"{counted(len(self._todo) - number, 'run')} left at the deadline; --resume "
+                    f"does them"
+                )
+                return
+            began = monotonic()
+            run = bench.measure(mix)
+            append_run(out, run)
+            self._done += 1
+            self._tell(run, monotonic() - began)
+
+    def _too_late(self) -> bool:
+        passed_s = monotonic() - self._began
+        return self._deadline_s is not None and passed_s + self._run_s() > self._deadline_s
+
+    def _run_s(self) -> float:
+        """Seconds of a run, so far on average."""
+        return (monotonic() - self._began) / self._done if self._done else FIRST_RUN_S
+
+    def _tell(self, run: Run, seconds: float) -> None:
+        left_s = self._run_s() * (len(self._todo) - self._done)
+        say(
+            f"{self._done}/{len(self._todo)} {told(run)} {seconds:.1f} s; about {left_s:.0f} s left"
+        )
+
+
+def told(run: Run) -> str:
+    """`run` in a few words: what it was, and how its tenants ended."""
+    failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
+    what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
+    return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
+
+
+def _without_done(
+    wanted: Sequence[Mix | FullRun], out: Path, *, resume: bool
+) -> list[Mix | FullRun]:
+    done = _ids_in(out)
+    todo = [mix for mix in wanted if mix.id not in done]
+    if len(todo) < len(wanted) and not resume:
+        raise InvalidInput(
+            f"{out}: has {len(wanted) - len(todo)} of these runs already. Add --resume to do "
+            f"only the others, or choose another --out."
+        )
+    return todo
+
+
+def _ids_in(out: Path) -> frozenset[str]:
+    """The ids of the runs in a JSON Lines file, if it exists."""
+    return frozenset(record["id"] for record in records_in(out)) if out.exists() else frozenset()
+
+
+def records_in(path: Path) -> list[dict[str, Any]]:
+    """The runs in a JSON Lines file as they are written there; only that each has an id is seen to.
+
+    Raises:
+        InvalidInput: A line is no run.
+    """
+    records = []
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        where = f"{path}:{number}"
+        record = parse_json(line, where, _REMEDY)
+        if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+            raise InvalidInput(f"{where}: no run. {_REMEDY}")
+        records.append(record)
+    return records
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m advisor.collocation",
+        description="Runs plans for real, together on one GPU, and records what each job did.",
+    )
+    add = parser.add_argument
+    add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
+        "(plans on MIG are left out)")  # fmt: skip
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
+    add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
+    add("--settle", type=_seconds, default=0.7, help="seconds of training before windows [0.7]")
+    add("--window", type=_positive, default=1.0, help="seconds of a window, at least [1.0]")
+    add("--windows", type=_count, default=3, help="windows of a run [3]")
+    add("--resume", action="store_true", help="skip runs that --out has already")
+    add("--deadline", type=_positive, help="begin no run that would end after these seconds")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100")
+    return value

@@ -1,0 +1,165 @@
+"""Profiles workloads one after the other, each into its file as it is done."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import monotonic, sleep
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
+from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.mps_session import stage_on
+from advisor.measure.process.provenance import Origin, command_line
+from advisor.measure.process.scratch_folder import scratch_folder
+from advisor.measure.process.supervisor import say
+from advisor.measure.process.tenants import warm_up
+from advisor.measure.solo.profile_options import Request, parsed_request
+from advisor.measure.solo.solo_run import Setting, cores_for, profile_alone
+from advisor.workload.data_folders import user_folder
+from advisor.workload.named_workloads import workload
+from advisor.workload.spec import Workload
+from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
+
+# What a workload is taken to need before one has been measured.
+_FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
+
+
+def run(argv: Sequence[str]) -> int:
+    """Profile what the command line `argv` names; the exit code. Needs a supervisor around it."""
+    return profile_all(parsed_request(argv, command_line("advisor.profiling", argv)))
+
+
+def profile_all(request: Request) -> int:
+    """Profile all that `request` asks for; 0 if none failed, else 1 after saying which.
+
+    Raises:
+        GpuUnavailable: There is no such GPU, or somebody else uses it.
+        InvalidInput: The request makes no sense as a whole, or its only workload does not.
+    """
+    device = device_at_hand(request.device)
+    refuse_other(device, request.gpu)
+    out = writable_folder(request.out or user_folder("profiles") / device.key)
+    batch = _Batch(request, out)
+    if batch.todo:
+        with _setting(device, request) as setting:
+            batch.measure(setting)
+    return batch.verdict()
+
+
+@contextmanager
+def _setting(device: Device, request: Request) -> Iterator[Setting]:
+    ours, allowed = allowed_cores(), allowed_cores(request.cores)
+    with claimed(device, request.command), scratch_folder() as folder:
+        idle_w = idle_power_w(device)
+        os.sched_setaffinity(0, spare_cores([allowed[:1]], ours))
+        warm_up(folder)
+        with stage_on(device, folder) as stage:
+            origin = Origin(device, request.command, len(ours))
+            yield Setting(
+                stage=stage,
+                origin=origin,
+                host_cores=ours,
+                cores=allowed,
+                probe=request.probe,
+                idle_power_w=idle_w,
+            )
+
+
+def idle_power_w(device: Device) -> float | None:
+    """Power of a claimed device on which nothing has run yet; None where not metered."""
+    if device.uuid is None:
+        return None
+    from advisor.hardware.live_gpu import power_w_now
+
+    readings = []
+    for _ in range(5):
+        readings.append(power_w_now(device.uuid))
+        sleep(0.1)
+    known = [each for each in readings if each is not None]
+    return median(known) if known else None
+
+
+class _Batch:
+    """The workloads still to do, and what went wrong with those that failed.
+
+    Args:
+        request: What the user asked for.
+        out: Folder of profiles.
+
+    Attributes:
+        todo: Those to measure, in order.
+    """
+
+    def __init__(self, request: Request, out: Path) -> None:
+        self._request = request
+        self._out = out
+        self._failures: list[tuple[str, AdvisorError]] = []
+        self._seconds: list[float] = []
+        self._asked = len(request.workloads)
+        self.todo = [each for each in self._known() if not self._exists(each)]
+        for each in self.todo:
+            writable(self._path(each))
+
+    def measure(self, setting: Setting) -> None:
+        """Measure and write each, until all are done or the deadline is near."""
+        began = monotonic()
+        for number, each in enumerate(self.todo):
+            if self._too_late(monotonic() - began):
+                say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
+                return
+            say(f"{number + 1}/{len(self.todo)} {each.name}")
+            self._measure_one(each, setting)
+
+    def _measure_one(self, each: Workload, setting: Setting) -> None:
+        began = monotonic()
+        try:
+            # What watches must not disturb what is watched.
+            os.sched_setaffinity(0, spare_cores([cores_for(each, setting)], setting.host_cores))
+            profile = profile_alone(each, setting)
+            path = self._path(each)
+            write_whole(path, profile_text(profile))
+            say(f"  {path}")
+        except AdvisorError as error:
+            self._fail(each.name, error)
+            setting.stage.close()  # a client that died can leave an MPS server that serves nobody
+        self._seconds.append(monotonic() - began)
+
+    def verdict(self) -> int:
+        """The exit code, after the list of what failed.
+
+        Raises:
+            AdvisorError: The only workload's own.
+        """
+        if not self._failures:
+            return 0
+        if self._asked == 1:
+            raise self._failures[0][1]
+        say(f"{len(self._failures)} of {self._asked} failed:")
+        for name, error in self._failures:
+            say(f"  {name}: {error}")
+        return AdvisorError.exit_code
+
+    def _known(self) -> Iterator[Workload]:
+        for each in self._request.workloads:
+            try:
+                yield workload(each) if isinstance(each, str) else each
+            except InvalidInput as error:
+                self._fail(str(each), error)
+
+    def _fail(self, name: str, error: AdvisorError) -> None:
+        say(f"  {name} failed: {error}")
+        self._failures.append((name, error))
+
+    def _exists(self, each: Workload) -> bool:
+        return self._request.skip_existing and self._path(each).exists()
+
+    def _path(self, each: Workload) -> Path:
+        return self._out / f"{each.name}.json"
+
+    def _too_late(self, passed_s: float) -> bool:
+        first_s = _FIRST_WITH_PROBE_S if self._request.probe else _FIRST_S
+        next_s = sum(self._seconds) / len(self._seconds) if self._seconds else first_s
+        deadline_s = self._request.deadline_s
+        return deadline_s is not None and passed_s + next_s > deadline_s

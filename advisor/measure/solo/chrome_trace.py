@@ -1,0 +1,179 @@
+"""Reads the trace that torch's profiler exports (Chrome's trace format) into traced steps.
+
+Of its events these count: marks of ours around each phase of a step (category
+``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and what they launched
+(``kernel``, ``gpu_memcpy``, ``gpu_memset``), tied to each other by a correlation number. All that
+a CUDA graph holds is tied to the one launch of the graph.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from statistics import quantiles
+from typing import Any
+
+from advisor.english import counted
+from advisor.errors import AdvisorError
+from advisor.measure.solo.kernel_classes import kernel_class
+from advisor.measure.solo.occupancy import SmLimits, resident_blocks
+from advisor.measure.solo.traced_step import QUEUE_FREE_LAUNCHES, GpuWork, Phase, TracedStep
+
+# Begins the name of a phase's mark.
+MARK = "advisor:"
+
+_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    at_us: float
+    duration_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    begin_us: float
+    end_us: float
+
+
+_Event = Mapping[str, Any]
+
+
+def steps_of_trace(
+    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
+) -> tuple[TracedStep, ...]:
+    """The steps that were marked while `document` was recorded.
+
+    Args:
+        document: As torch exports it.
+        phases: The names of a step's phases in order; each was marked as `MARK` + name.
+        limits: Of an SM of the GPU.
+
+    Raises:
+        AdvisorError: The marks are not those of whole steps.
+    """
+    events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
+    spans = _spans(events, phases)
+    launches = _launches(events)
+    found = defaultdict(list)
+    for event in events:
+        if event.get("cat") in _GPU:
+            launch = launches.get(_correlation(event))
+            place = _place(spans, launch.at_us if launch else float(event["ts"]))
+            if place is not None:
+                found[place].append((event, launch))
+    count = len(phases)
+    return tuple(
+        _step(spans[first : first + count], [found[first + n] for n in range(count)], limits)
+        for first in range(0, len(spans), count)
+    )
+
+
+def _spans(events: Sequence[_Event], phases: Sequence[str]) -> list[_Span]:
+    marks = sorted(
+        (float(each["ts"]), float(each["dur"]), str(each["name"]))
+        for each in events
+        if each.get("cat") == "user_annotation" and str(each["name"]).startswith(MARK)
+    )
+    names = [name.removeprefix(MARK) for _, _, name in marks]
+    if not names or names != list(phases) * (len(names) // len(phases)):
+        raise AdvisorError(
+            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not whole "
+            f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
+        )
+    return [_Span(begin, begin + duration) for begin, duration, _ in marks]
+
+
+def _correlation(event: _Event) -> int | None:
+    correlation: int | None = event.get("args", {}).get("correlation")
+    return correlation
+
+
+def _launches(events: Sequence[_Event]) -> dict[int | None, _Launch]:
+    """By correlation; of a runtime call and the driver call inside it, the outer one."""
+    launches: dict[int | None, _Launch] = {}
+    for event in events:
+        correlation = _correlation(event)
+        if event.get("cat") in _LAUNCHES and correlation is not None:
+            launch = _Launch(float(event["ts"]), float(event["dur"]))
+            known = launches.get(correlation)
+            if known is None or launch.at_us < known.at_us:
+                launches[correlation] = launch
+    return launches
+
+
+def _place(spans: Sequence[_Span], at_us: float) -> int | None:
+    """Which span, with the pause after it, `at_us` falls into; None before the first."""
+    place = bisect_right([span.begin_us for span in spans], at_us) - 1
+    return None if place < 0 else place
+
+
+_Found = Sequence[tuple[_Event, _Launch | None]]
+
+
+def _step(spans: Sequence[_Span], found: Sequence[_Found], limits: SmLimits) -> TracedStep:
+    work: list[GpuWork] = []
+    phases = []
+    for number, (span, events) in enumerate(zip(spans, found, strict=True)):
+        launched = [(launch or _Launch(span.begin_us, 0.0), event) for event, launch in events]
+        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
+        *before_us, waited_us = _waited_us(launches)
+        waited_before = dict(zip(launches, before_us, strict=True))
+        for launch, event in launched:
+            at_us = max(0.0, launch.at_us - span.begin_us - waited_before[launch])
+            work.append(_work(event, number, at_us, limits))
+        host_us = max(0.0, span.end_us - span.begin_us - waited_us)
+        phases.append(Phase(host_us, len(launches)))
+    work.sort(key=lambda each: each.start_us)
+    return TracedStep(tuple(work), tuple(phases))
+
+
+def _waited_us(launches: Sequence[_Launch]) -> list[float]:
+    """How long launching had waited for the queue before each launch, and in all.
+
+    The queue was empty when the phase began. Once it may be full, whatever a launch takes beyond
+    nine in ten of the first ones is a wait: for the GPU, that is, and not for the host.
+
+    Returns:
+        Microseconds, shape (launches + 1,).
+    """
+    durations_us = [each.duration_us for each in launches]
+    first, later = durations_us[:QUEUE_FREE_LAUNCHES], durations_us[QUEUE_FREE_LAUNCHES:]
+    usual_us = quantiles(first, n=10)[-1] if later else 0.0
+    waits_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
+    return list(accumulate(waits_us, initial=0.0))
+
+
+def _work(event: _Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
+    kind = _GPU[event["cat"]]
+    blocks = threads = resident = 0
+    if kind == "kernel":
+        kind = kernel_class(str(event["name"]))
+        blocks, threads, resident = _occupancy(event["args"], limits)
+    return GpuWork(
+        kind=kind,
+        phase=phase,
+        launch_us=launch_us,
+        start_us=float(event["ts"]),
+        duration_us=float(event["dur"]),
+        blocks=blocks,
+        threads=threads,
+        resident_blocks=resident,
+        stream=int(event["args"].get("stream", 0)),
+    )
+
+
+def _occupancy(launched: Mapping[str, Any], limits: SmLimits) -> tuple[int, int, int]:
+    """Blocks of a kernel's grid, threads of a block, and blocks that an SM holds at once."""
+    threads = prod(launched["block"])
+    resident = resident_blocks(
+        limits,
+        threads=threads,
+        registers=int(launched.get("registers per thread", 0)),
+        shared_bytes=int(launched.get("shared memory", 0)),
+    )
+    return prod(launched["grid"]), threads, resident

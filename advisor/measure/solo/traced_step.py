@@ -1,0 +1,131 @@
+"""One profiled training step: what the host issued and what the GPU then did."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from advisor.workload.profile import KernelTrace
+
+# A stream takes about 1,024 launches before the host has to wait, and some calls count for more
+# than one: with no more than this many, it never waits.
+QUEUE_FREE_LAUNCHES = 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWork:
+    """A kernel, copy or memset.
+
+    Attributes:
+        kind: Its class: of a kernel by its name, else ``"copy"`` or ``"memset"``.
+        phase: Index of the step's part that launched it.
+        launch_us: When the host launched it, from that part's start, waits left out.
+        start_us: When it started, by the profiler's clock.
+        duration_us: How long it ran.
+        blocks: Of the grid; 0 for a copy or memset, and so the next two.
+        threads: Of a block.
+        resident_blocks: That fit on an SM at once.
+        stream: CUDA's number of the stream it ran on.
+    """
+
+    kind: str
+    phase: int
+    launch_us: float
+    start_us: float
+    duration_us: float
+    blocks: int
+    threads: int
+    resident_blocks: int
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a step as the profiler saw the host do it.
+
+    Attributes:
+        host_us: How long the host issued work, waits for the launch queue left out.
+        launches: How many kernels, copies and memsets it launched, a whole CUDA graph as one.
+    """
+
+    host_us: float
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """One step; `work` in the order in which it ran, `phases` in theirs."""
+
+    work: tuple[GpuWork, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which something ran on the GPU: the union of all its intervals."""
+        busy_us, until_us = 0.0, float("-inf")
+        for each in sorted(self.work, key=lambda each: each.start_us):
+            end_us = each.start_us + each.duration_us
+            busy_us += max(0.0, end_us - max(each.start_us, until_us))
+            until_us = max(until_us, end_us)
+        return busy_us * 1e-6
+
+
+def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
+    """`step` in compact form, at the pace of a host that nothing profiles.
+
+    Args:
+        step: With some work.
+        phases_s: Seconds that such a host takes for each phase, shape (phases,).
+    """
+    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
+    paces = [
+        1e6 * seconds / phase.host_us if phase.host_us else 0.0
+        for seconds, phase in zip(phases_s, step.phases, strict=True)
+    ]
+    launched = [begins_us[w.phase] + min(w.launch_us * paces[w.phase], 1e6 * phases_s[w.phase])
+                for w in step.work]  # fmt: skip
+    classes = tuple(dict.fromkeys(work.kind for work in step.work))
+    index = {kind: number for number, kind in enumerate(classes)}
+    return KernelTrace(
+        classes=classes,
+        class_of=tuple(index[work.kind] for work in step.work),
+        # Streams may overtake each other; what ran later counts as launched no earlier.
+        launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
+        duration_us=tuple(round(work.duration_us, 2) for work in step.work),
+        blocks=tuple(work.blocks for work in step.work),
+        threads=tuple(work.threads for work in step.work),
+        resident_blocks=tuple(work.resident_blocks for work in step.work),
+        stream_of=_streams(step),
+    )
+
+
+def _streams(step: TracedStep) -> tuple[int, ...] | None:
+    """Streams by the order in which they were first used; None where there is one."""
+    numbers = list(dict.fromkeys(work.stream for work in step.work))
+    if len(numbers) == 1:
+        return None
+    return tuple(numbers.index(work.stream) for work in step.work)
+
+
+def phases_without_waits(
+    measured_s: Sequence[float], profiled: Sequence[Phase]
+) -> tuple[float, ...]:
+    """Seconds that an unprofiled host needs for each phase of a step, the GPU out of its way.
+
+    Each phase was timed with an empty launch queue, so one with few launches was timed rightly. One
+    with many may have waited for the GPU. The profile tells such waits apart, but slows the host;
+    so where that gives less, its time, waits left out, counts at the pace of the other phases.
+
+    Args:
+        measured_s: Seconds the host took for each phase, unprofiled, shape (phases,).
+        profiled: The same phases in the profiler.
+    """
+    pairs = list(zip(measured_s, profiled, strict=True))
+    free = [(seconds, phase) for seconds, phase in pairs if phase.launches <= QUEUE_FREE_LAUNCHES]
+    profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
+    pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
+    return tuple(
+        seconds
+        if phase.launches <= QUEUE_FREE_LAUNCHES
+        else min(seconds, phase.host_us * 1e-6 * pace)
+        for seconds, phase in pairs
+    )

@@ -1,0 +1,263 @@
+"""What may be added to jobs that already run on a GPU, without hurting them.
+
+What runs cannot be re-partitioned; `advisor.plan.admission` says how others may join.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import isfinite
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.mig_layouts import place
+from advisor.plan.recommendation import LeftOut, Predicts, Standing
+from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.prediction.mig_instances import placed
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.sharing import (
+    Arrangement,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Serial,
+    Sharing,
+    Slot,
+    one_job_each,
+)
+from advisor.sharing.parts import check_count
+from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What runs on a GPU.
+
+    Attributes:
+        sharing: How: naive, mps with or without limits, or MIG instances.
+        free_mib: Memory that is free there now; None: nobody looked.
+
+    Raises:
+        InvalidInput: These jobs cannot run so.
+    """
+
+    jobs: tuple[Job, ...]
+    sharing: Sharing
+    free_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
+        if isinstance(self.sharing, Serial | Phases):
+            raise InvalidInput(
+                f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
+            )
+        check_count(self.sharing, len(self.jobs))
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Jobs that may be added.
+
+    Attributes:
+        jobs: Which.
+        prediction: Of all jobs together, those that ran before first.
+        hurt: Share by which the step of the job that runs already and suffers most gets longer;
+            of medians.
+        hurt_job: Its name.
+        added: Work that the added jobs do in the time in which each alone does 1.
+    """
+
+    jobs: tuple[Job, ...]
+    prediction: MixPrediction
+    hurt: float
+    hurt_job: str
+    added: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Additions:
+    """What may be added, the most work first.
+
+    Attributes:
+        before: What runs, before anything is added.
+        most_hurt: Share by which a step of what runs may get longer.
+        left_out: Jobs that may not be added, not even alone, and why.
+    """
+
+    gpu: Gpu
+    running: Running
+    before: MixPrediction
+    most_hurt: float
+    found: tuple[Addition, ...]
+    left_out: tuple[LeftOut, ...]
+    standing: Standing = field(default_factory=Standing)
+
+
+def additions(
+    running: Running, offered: Sequence[Job], gpu: Gpu, predictor: Predicts, limits: "Limits"
+) -> Additions:
+    """Every set of the jobs `offered` that may be added to what runs on `gpu`.
+
+    A set is looked at where each of its jobs may be added to the others of it: another job never
+    helps those that run.
+
+    Raises:
+        InvalidInput: A share is wrong.
+        NothingFits: What is said to run does not fit, or none of `offered` may be added.
+    """
+    table = _Table(running, gpu, predictor, limits)
+    found, left_out = _grown(table, offered)
+    if not found:
+        raise NothingFits(
+            "none of the jobs may be added: "
+            + "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
+            + ". Allow more with --hurt, or use another GPU."
+        )
+    found.sort(key=lambda each: (-each.added, each.hurt))
+    return Additions(
+        gpu=gpu, running=running, before=table.before, most_hurt=limits.most_hurt,
+        found=tuple(found), left_out=tuple(left_out),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What must not happen.
+
+    Attributes:
+        most_hurt: Share by which a step of what runs may get longer, at least 0.
+    """
+
+    most_hurt: float = 0.05
+    conditions: Conditions = UNCONDITIONAL
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.most_hurt) and self.most_hurt >= 0):
+            raise InvalidInput(
+                f"--hurt is a share of at least 0, e.g. 0.05 for 5 %, got {self.most_hurt:g}"
+            )
+
+
+def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
+    """All sets that may be added, each from those with one job less."""
+    names = [offered.index(job) for job in offered]
+    there = Counter(names)
+    found: list[Addition] = []
+    left_out: list[LeftOut] = []
+    larger: set[tuple[int, ...]] = {(name,) for name in there}
+    while larger:
+        allowed = []
+        for team in sorted(larger):
+            answer = table.best([offered[name] for name in team])
+            if isinstance(answer, Addition):
+                allowed.append(team)
+                found.append(answer)
+            elif len(team) == 1:
+                left_out.append(LeftOut(offered[team[0]].name, answer))
+        sets = {tuple(sorted((*team, name))) for team in allowed for name in there}
+        larger = {
+            team for team in sets
+            if Counter(team) <= there
+            and all((*team[:at], *team[at + 1 :]) in allowed for at in range(len(team)))
+        }  # fmt: skip
+    return found, left_out
+
+
+class _Table:
+    """Answers for what runs, with other jobs added."""
+
+    def __init__(self, running: Running, gpu: Gpu, predictor: Predicts, limits: Limits) -> None:
+        self._gpu, self._predictor, self._limits = gpu, predictor, limits
+        self._running = running
+        sharing = running.sharing
+        if isinstance(sharing, Phases):  # `Running` refuses it
+            raise InvalidInput(f"{sharing}: nothing runs in groups at one moment")
+        self._sharing: Arrangement = placed(sharing, gpu)
+        self._rules = rules(gpu, limits.conditions)
+        self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
+        if problem := FitsMemory(gpu).broken(self.before):
+            raise NothingFits(f"what is said to run {problem}. Name what runs: --running.")
+
+    def best(self, added: Sequence[Job]) -> Addition | str:
+        """The way to add `added` in which these get most done; why they may not be."""
+        jobs = [*self._running.jobs, *added]
+        answers: list[Addition] = []
+        problems: list[str] = []
+        for sharing in ways_to_join(self._sharing, len(self._running.jobs), len(added), self._gpu):
+            answer = self._answer(jobs, sharing, len(added))
+            if isinstance(answer, str):
+                problems.append(answer)
+            else:
+                answers.append(answer)
+        if answers:
+            return max(answers, key=lambda each: each.added)
+        return problems[0] if problems else "MIG has no room left for another instance"
+
+    def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
+        if problem := first_broken(self._rules, jobs, sharing):
+            return problem
+        after = self._predictor.predict([job.profile for job in jobs], sharing)
+        if problem := FitsMemory(self._gpu, self._limits.conditions.memory_margin).broken(after):
+            return problem
+        if problem := self._more_than_free(after.jobs[-added:]):
+            return problem
+        longer = [
+            (new.step_s.p50 / old.step_s.p50 - 1, new.job)
+            for new, old in zip(after.jobs, self.before.jobs, strict=False)
+        ]
+        hurt, job = max(longer)
+        if hurt > self._limits.most_hurt:
+            return f"slows {job} by {hurt:.0%} under {after.sharing}"
+        done = sum(1 / each.slowdown for each in after.jobs[-added:])
+        return Addition(tuple(jobs[-added:]), after, hurt, job, done)
+
+    def _more_than_free(self, added: Sequence[JobPrediction]) -> str | None:
+        free_mib = self._running.free_mib
+        held_mib = sum(job.memory_interval_mib.p95 for job in added)
+        if free_mib is None or held_mib <= free_mib:
+            return None
+        return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
+
+
+# Per cent of the SMs that a job may be given that is added under MPS, beside no limit.
+ADDED_LIMITS = (14.0, 28.0, 43.0, 57.0)
+# Jobs that are added on MIG instances of their own at most.
+MOST_INSTANCES = 3
+
+
+def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
+    """How `before` jobs that share `gpu` like this, and `added` after them, may share it."""
+    match sharing:
+        case Mps(()):
+            yield Mps()
+            yield from (_limited((100.0,) * before, each, added) for each in ADDED_LIMITS)
+        case Mps(limits):
+            yield from (_limited(limits, each, added) for each in (100.0, *ADDED_LIMITS))
+        case Mig(instances):
+            yield from _instances(one_job_each(instances), before, added, gpu)
+        case Hybrid():
+            yield from _instances(sharing, before, added, gpu)
+        case _:
+            yield Naive()
+
+
+def _limited(limits: tuple[float, ...], own: float, added: int) -> Mps:
+    return Mps((*limits, *(own,) * added))
+
+
+def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hybrid]:
+    """An instance of its own for each, in what is free."""
+    if added > MOST_INSTANCES:
+        return
+    for names in product([profile.name for profile in gpu.mig], repeat=added):
+        try:
+            starts = place(gpu, [*taken.instances, *map(Instance, names)])
+        except NothingFits:
+            continue
+        new = enumerate(starts[len(taken.instances) :], start=before + 1)
+        yield Hybrid((*taken.places, *(Slot(each, (job,)) for job, each in new)))

@@ -1,0 +1,183 @@
+"""What holds each job of a plan back, read off the numbers that are predicted of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.capacity import MPS_CAPACITY
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.power import summed_share
+from advisor.sharing import Group, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing.parts import at_once, hybrids
+from advisor.workload.job import Job
+
+Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
+Limit = Resource | Literal["host path", "own instances", "MPS limits"]
+
+# From which share on a resource is called full. Of the SMs it is what training came to under MPS,
+# fitted on an H200 (`advisor.prediction.capacity`); the others are choices.
+FULL: dict[Resource, float] = {
+    "GPU time": 0.9,
+    "SMs": MPS_CAPACITY,
+    "DRAM bandwidth": 0.8,
+    "power": 0.95,
+}
+# From which share of its step in the host path on the host sets a job's pace: a choice.
+HOST_BOUND = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of a resource the jobs use together, as a share of what there is."""
+
+    resource: Resource
+    share: float
+
+    @property
+    def fullness(self) -> float:
+        """Share of what counts as full."""
+        return self.share / FULL[self.resource]
+
+    @property
+    def full(self) -> bool:
+        return self.fullness >= 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """What holds the jobs of one plan back.
+
+    Attributes:
+        host_shares: Share of each job's step, at its predicted pace, that its host path takes,
+            0..1, shape (jobs,); None where it was not measured.
+        gpu_shares: Likewise, in which the GPU works for it.
+        alone: Positions of the jobs that have the GPU to themselves while they run.
+        uses: Of the GPU's resources, the fullest first; those not measured are missing.
+        memory: Share of the memory that the jobs hold.
+        cut: What gives jobs SMs of their own, if anything does.
+    """
+
+    host_shares: tuple[float | None, ...]
+    gpu_shares: tuple[float | None, ...]
+    alone: frozenset[int]
+    uses: tuple[Use, ...]
+    memory: float
+    cut: Literal["own instances", "MPS limits"] | None
+
+    def held_by_host(self, job: int) -> bool:
+        """Whether the host path sets the pace of the job at the position `job`."""
+        share = self.host_shares[job]
+        return share is not None and share >= HOST_BOUND
+
+    @property
+    def by_host(self) -> tuple[int, ...]:
+        """Positions of the jobs whose pace the host path sets."""
+        return tuple(filter(self.held_by_host, range(len(self.host_shares))))
+
+    @property
+    def limit(self) -> Limit | None:
+        """What binds the plan as a whole; None where nothing is full."""
+        return "host path" if len(self.by_host) == len(self.host_shares) else self.of_gpu
+
+    @property
+    def of_gpu(self) -> Limit | None:
+        """What binds the jobs that do not wait for their hosts; None where nothing is full."""
+        if self.cut == "own instances":
+            return self.cut
+        fullest = next(iter(self.uses), None)
+        if fullest is not None and fullest.full:
+            return fullest.resource
+        return self.cut
+
+    def limit_of(self, job: int) -> Limit | None:
+        """What binds the job at the position `job`."""
+        if self.held_by_host(job):
+            return "host path"
+        if job in self.alone:
+            return "GPU time" if (self.gpu_shares[job] or 0.0) >= FULL["GPU time"] else None
+        return self.of_gpu
+
+    def use_of(self, job: int) -> float | None:
+        """How much is used of what binds the job at `job`, 0..1; None where that has no measure."""
+        limit = self.limit_of(job)
+        if limit == "host path":
+            return self.host_shares[job]
+        if job in self.alone:
+            return self.gpu_shares[job]
+        return next((use.share for use in self.uses if use.resource == limit), None)
+
+
+def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
+    """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
+    cut = _cut(mix.sharing)
+    runs = [] if cut == "own instances" else at_once(mix.sharing, len(jobs))
+    return Binding(
+        host_shares=_of_steps([job.profile.host_s for job in jobs], jobs, mix),
+        gpu_shares=_of_steps([job.profile.gpu_s for job in jobs], jobs, mix),
+        alone=frozenset(run[0] for run in runs if len(run) == 1),
+        uses=_uses(jobs, gpu, mix),
+        memory=mix.memory_total_mib / mix.memory_capacity_mib,
+        cut=cut,
+    )
+
+
+def _of_steps(
+    parts_s: Sequence[float | None], jobs: Sequence[Job], mix: MixPrediction
+) -> tuple[float | None, ...]:
+    """Each part of a step that was measured alone, as a share of the predicted step.
+
+    How much longer than alone a step takes is the GPU's doing; a host of another speed changes
+    the host path and a step that waits for it alike.
+    """
+    return tuple(
+        None if part_s is None else min(1.0, part_s / job.profile.step_s / answer.slowdown)
+        for part_s, job, answer in zip(parts_s, jobs, mix.jobs, strict=True)
+    )
+
+
+def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
+    """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
+    turns = _by_turns(mix.sharing)
+    watts = mix.power_cap_w or gpu.power_limit_w
+    by_time = turns or mix.smact is None
+    found: dict[Resource, float | None] = {
+        "GPU time": mix.gract if by_time else None,
+        "SMs": None if turns else mix.smact,
+        "DRAM bandwidth": _dram(jobs, mix),
+        "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
+    }
+    uses = [
+        Use(resource, min(1.0, share)) for resource, share in found.items() if share is not None
+    ]
+    return tuple(sorted(uses, key=lambda use: -use.fullness))
+
+
+def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
+    """Share of DRAM bandwidth in use, the mean over time if all jobs are as long alone."""
+    runs = at_once(mix.sharing, len(jobs))
+    speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
+    takes = [len(each) / sum(each) for each in speeds]
+    total = 0.0
+    for run, own, took in zip(runs, speeds, takes, strict=True):
+        share = summed_share([jobs[job].profile for job in run], own, "dram_active")
+        if share is None:
+            return None
+        total += share * took / sum(takes)
+    return total
+
+
+def _by_turns(sharing: Sharing) -> bool:
+    if isinstance(sharing, Phases):
+        return all(isinstance(each, Group) and _by_turns(each.sharing) for each in sharing.groups)
+    return isinstance(sharing, Serial | Naive)
+
+
+def _cut(sharing: Sharing) -> Literal["own instances", "MPS limits"] | None:
+    if hybrids(sharing):
+        return "own instances"
+    parts = [each.sharing for each in sharing.groups if isinstance(each, Group)] if isinstance(
+        sharing, Phases
+    ) else [sharing]  # fmt: skip
+    limited = (part for part in parts if isinstance(part, Mps) and part.limits)
+    return "MPS limits" if any(min(part.limits) < 100 for part in limited) else None

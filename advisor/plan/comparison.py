@@ -1,0 +1,139 @@
+"""Two plans for the same jobs: what changes, why, and whether it exceeds the error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.bottlenecks import Binding, Limit, binding
+from advisor.plan.objectives import cost, possible, tied
+from advisor.plan.recommendation import Forecast, Objective
+from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
+from advisor.prediction.mix_prediction import Interval
+from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One number under two plans."""
+
+    first: Interval
+    second: Interval
+
+    @property
+    def within_error(self) -> bool:
+        """Whether both are equal within our error."""
+        return tied(self.first, self.second)
+
+    @property
+    def change(self) -> float:
+        """How much more the second is than the first, as a share; below 0: less."""
+        return self.second.p50 / self.first.p50 - 1
+
+    @property
+    def less(self) -> int | None:
+        """Which is less, 0 or 1; None where they are equal within our error."""
+        if self.within_error:
+            return None
+        return int(self.second.p50 < self.first.p50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """One job under two plans; what is a pair is of the first plan and of the second.
+
+    Attributes:
+        number: From 1, in the order in which the jobs were asked for.
+        step_s: While all jobs of its set run.
+        ends_s: Until it ends, waiting included; None where a job's length is not known.
+        energy_step_j: Its part of the GPU's, by a rule; None where power was not measured.
+        oom_probability: Chance that it runs out of memory, 0..1.
+        limits: What holds it back; None: nothing that is full.
+    """
+
+    number: int
+    job: str
+    step_s: Difference
+    ends_s: Difference | None
+    memory_mib: Difference
+    energy_step_j: Difference | None
+    slowdown: tuple[float, float]
+    oom_probability: tuple[float, float]
+    limits: tuple[Limit | None, Limit | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two plans for the same jobs on one GPU; what is a pair is of the first and of the second.
+
+    Attributes:
+        objective: What they are compared by; not the one asked for where that is not known.
+        note: Why it differs; None where it does not.
+        cost: By the objective, the less the better.
+        power_w: Of the whole GPU; None where it was not measured.
+        bindings: What holds the jobs back.
+        forbidden: Why a plan is none; None where it is one.
+    """
+
+    gpu: Gpu
+    objective: Objective
+    note: str | None
+    plans: tuple[Forecast, Forecast]
+    cost: Difference
+    jobs: tuple[JobChange, ...]
+    power_w: Difference | None
+    bindings: tuple[Binding, Binding]
+    forbidden: tuple[str | None, str | None]
+
+
+def compare(
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    plans: tuple[Forecast, Forecast],
+    objective: Objective = "makespan",
+) -> Comparison:
+    """What changes for `jobs` on `gpu` from the first of `plans` to the second."""
+    compared_by, note = possible(plans, objective)
+    costs = _difference(*(cost(each, compared_by) for each in plans))
+    if costs is None:
+        raise ValueError("what plans can be ranked by has a cost")
+    first, second = (each.prediction for each in plans)
+    bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
+    return Comparison(
+        gpu=gpu,
+        objective=compared_by,
+        note=note,
+        plans=plans,
+        cost=costs,
+        jobs=tuple(_change(at, plans, bindings) for at in range(len(jobs))),
+        power_w=_difference(first.power_w, second.power_w),
+        bindings=bindings,
+        forbidden=(_forbidden(jobs, gpu, plans[0]), _forbidden(jobs, gpu, plans[1])),
+    )
+
+
+def _change(
+    at: int, plans: tuple[Forecast, Forecast], bindings: tuple[Binding, Binding]
+) -> JobChange:
+    first, second = (each.prediction.jobs[at] for each in plans)
+    ends = [None if each.ends_s is None else each.ends_s[at] for each in plans]
+    return JobChange(
+        number=at + 1,
+        job=first.job,
+        step_s=Difference(first.step_s, second.step_s),
+        ends_s=_difference(*ends),
+        memory_mib=Difference(first.memory_interval_mib, second.memory_interval_mib),
+        energy_step_j=_difference(first.energy_step_j, second.energy_step_j),
+        slowdown=(first.slowdown, second.slowdown),
+        oom_probability=(first.oom_probability, second.oom_probability),
+        limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
+    )
+
+
+def _difference(first: Interval | None, second: Interval | None) -> Difference | None:
+    return None if first is None or second is None else Difference(first, second)
+
+
+def _forbidden(jobs: Sequence[Job], gpu: Gpu, plan: Forecast) -> str | None:
+    """Which rule `plan` breaks; machine and user are taken to allow everything."""
+    broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
+    return broken or FitsMemory(gpu).broken(plan.prediction)

@@ -1,0 +1,157 @@
+"""How many copies of a job fit on one GPU, and how many pay."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from advisor.errors import NothingFits
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.objectives import throughput
+from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.sharing import Mps, Naive, Serial
+from advisor.timeline.outcome import Level
+from advisor.workload.job import MAX_JOBS, Job
+
+PAYS = 0.02
+"""Share by which more copies must raise the throughput: twice what two runs of the same jobs with
+fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
+
+# After so many copies that did not pay, none more is looked at.
+_PATIENCE = 2
+# What the equal limits of all copies add up to, in per cent.
+_LIMIT_SUMS = (100, 200)
+
+
+_Way = Serial | Naive | Mps
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """So many copies at once.
+
+    Attributes:
+        prediction: Of the way to share that gives most throughput.
+        throughput: Work done in the time in which one copy alone does 1.
+        gain: Share by which the throughput is above that of one copy less; None: of the first.
+    """
+
+    copies: int
+    prediction: MixPrediction
+    throughput: float
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What comes of 1 to n copies of a job.
+
+    Attributes:
+        rows: For 1, 2, ... copies, until more neither fit nor pay.
+        fit: Copies that fit at most.
+        limited_by: Why no more fit.
+        pay: Copies with most throughput: of those that give as much within `PAYS`, the fewest.
+    """
+
+    gpu: Gpu
+    job: Job
+    rows: tuple[Row, ...]
+    fit: int
+    limited_by: str
+    pay: int
+    standing: Standing = field(default_factory=Standing)
+
+
+def copies_that_pay(
+    job: Job,
+    gpu: Gpu,
+    predictor: Predicts,
+    conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
+) -> Copies:
+    """How many copies of `job` fit on `gpu` at once, and how many pay.
+
+    Args:
+        job: One of them.
+        gpu: Theirs.
+        predictor: That answers for it.
+        conditions: What machine and user allow.
+        level: What counts of a step beside other copies: its median, or ``"p95"``, the upper end.
+
+    Raises:
+        NothingFits: Not even one does.
+    """
+    table = _Table(job, gpu, predictor, conditions, level)
+    first = table.best(1)
+    if isinstance(first, str):
+        raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
+    rows, pay = [Row(1, first, table.throughput(first), None)], 1
+    fit, limited_by = table.most()
+    while len(rows) < min(fit, pay + _PATIENCE):
+        found = table.best(len(rows) + 1)
+        if isinstance(found, str):  # memory is not all that a rule looks at
+            fit, limited_by = len(rows), found
+            break
+        done = table.throughput(found)
+        rows.append(Row(len(rows) + 1, found, done, done / rows[-1].throughput - 1))
+        if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
+            pay = len(rows)
+    return Copies(
+        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    job: Job
+    gpu: Gpu
+    predictor: Predicts
+    conditions: Conditions
+    level: Level
+
+    def throughput(self, mix: MixPrediction) -> float:
+        return throughput(mix, self.level)
+
+    def most(self) -> tuple[int, str]:
+        """Copies that fit at most, and why no more do."""
+        fits, too_many = 1, MAX_JOBS + 1
+        why = f"no more than {MAX_JOBS} jobs are put on one GPU"
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if problem := self._problem(middle):
+                too_many, why = middle, problem
+            else:
+                fits = middle
+        return fits, why
+
+    def best(self, copies: int) -> MixPrediction | str:
+        """The way to share that gives most throughput; why there is none."""
+        asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
+        answers = [each for each in asked if isinstance(each, MixPrediction)]
+        problems = [each for each in asked if isinstance(each, str)]
+        return max(answers, key=self.throughput) if answers else problems[0]
+
+    def _problem(self, copies: int) -> str | None:
+        """Why so many do not run at once, limits or not; None where they do."""
+        asked = [self._asked(copies, sharing) for sharing in (Naive(), Mps())]
+        problems = [each for each in asked if isinstance(each, str)]
+        return problems[0] if len(problems) == len(asked) else None
+
+    def _asked(self, copies: int, sharing: _Way) -> MixPrediction | str:
+        jobs: Sequence[Job] = [self.job] * copies
+        if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
+            return problem
+        answer = self.predictor.predict([each.profile for each in jobs], sharing)
+        fits = FitsMemory(self.gpu, self.conditions.memory_margin)
+        return fits.broken(answer) or answer
+
+
+def _ways(copies: int) -> Iterator[_Way]:
+    if copies == 1:
+        yield Serial()
+        return
+    yield from (Naive(), Mps())
+    for total in _LIMIT_SUMS:
+        limit = round(total / copies)
+        if limit <= 100:
+            yield Mps((float(limit),) * copies)

@@ -1,0 +1,230 @@
+"""Plans for more jobs than one exact search can hold, or for several equal GPUs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from time import monotonic
+
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.forecast import forecast
+from advisor.plan.memory_limits import check_each_fits
+from advisor.plan.objectives import possible
+from advisor.plan.plan_space import Deployment, Setup
+from advisor.plan.prediction_cache import Mixes, Remembered
+from advisor.plan.recommendation import Forecast, Objective, Predicts, Standing
+from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.fleet.columns import Kinds, Placed, kinds
+from advisor.plan.search.fleet.estimates import WAYS, Foretold, Rough, Sources
+from advisor.plan.search.fleet.fleet_caps import with_caps
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver, Found
+from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
+from advisor.plan.search.one_gpu_search import OneGpu
+from advisor.plan.search_terms import Terms
+from advisor.prediction.mix_prediction import Interval
+from advisor.sharing import Serial
+from advisor.sharing.relabel import groups_of, in_turn
+from advisor.timeline.outcome import LEVELS, idle_power_w
+from advisor.workload.job import Job
+
+# Deadlines count from the start of all, fairness by the end of each job: of one group, whose start
+# is not known, that is served by letting its jobs end early.
+_OF_A_GROUP: dict[Objective, Objective] = {
+    "fairness": "mean-completion", "deadlines": "mean-completion",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OnGpu:
+    """What one GPU runs.
+
+    Attributes:
+        number: Of the GPU, from 0.
+        forecast: Of the jobs of `setup`, from the first step to the last.
+    """
+
+    number: int
+    setup: Setup
+    forecast: Forecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A plan for many jobs on equal GPUs, and how good it is.
+
+    Attributes:
+        on: What each GPU runs that runs anything.
+        ranked_by: What it was searched for by; differs from the objective asked for where that
+            cannot be computed, and then `note` says why.
+        found: How it was searched for.
+        serial_s: One job after another on as many GPUs, the longest first; None: lengths are
+            not known.
+        idle_power_w: Of a GPU on which nothing runs; None: not measured.
+    """
+
+    gpu: Gpu
+    jobs: tuple[Job, ...]
+    terms: Terms
+    ranked_by: Objective
+    note: str | None
+    on: tuple[OnGpu, ...]
+    found: Found
+    serial_s: float | None
+    idle_power_w: float | None
+    standing: Standing = field(default_factory=Standing)
+
+    @property
+    def deployment(self) -> Deployment:
+        return Deployment(tuple(each.setup for each in self.on))
+
+    @property
+    def makespan_s(self) -> Interval | None:
+        """Until the last job ends; None where a length is not known."""
+        ends_s = [each.forecast.makespan_interval_s for each in self.on]
+        known = [each for each in ends_s if each is not None]
+        if len(known) < len(ends_s):
+            return None
+        return Interval(*(max(getattr(each, level) for each in known) for level in LEVELS))
+
+    @property
+    def ends_s(self) -> tuple[Interval, ...] | None:
+        """Until each job ends, in the order asked for; None likewise."""
+        ends_s: dict[int, Interval] = {}
+        for each in self.on:
+            if each.forecast.ends_s is None:
+                return None
+            ends_s.update(zip(each.setup.jobs, each.forecast.ends_s, strict=True))
+        return tuple(ends_s[number] for number in sorted(ends_s))
+
+    @property
+    def mean_completion_s(self) -> float | None:
+        return None if self.ends_s is None else fmean(each.p50 for each in self.ends_s)
+
+    @property
+    def late(self) -> tuple[int, ...]:
+        """Numbers of the jobs that miss their deadlines, by the level that was asked for."""
+        pairs = zip(self.jobs, self.ends_s or (), strict=self.ends_s is not None)
+        return tuple(
+            number
+            for number, (job, end_s) in enumerate(pairs, start=1)
+            if job.deadline_s is not None and getattr(end_s, self.terms.level) > job.deadline_s
+        )
+
+    @property
+    def energy_j(self) -> Interval | None:
+        """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
+        used = [each.forecast.energy_j for each in self.on]
+        known = [each for each in used if each is not None]
+        if self.makespan_s is None or self.idle_power_w is None or len(known) < len(used):
+            return None
+        return Interval(*(self._joules(known, level) for level in LEVELS))
+
+    def _joules(self, used: Sequence[Interval], level: str) -> float:
+        until_s: float = getattr(self.makespan_s, level)
+        busy_s: float = sum(getattr(each.forecast.makespan_interval_s, level) for each in self.on)
+        idle_s = self.terms.gpus * until_s - busy_s
+        used_j: float = sum(getattr(each, level) for each in used)
+        return used_j + idle_s * (self.idle_power_w or 0.0)
+
+
+def spread(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms, clock: Clock = monotonic
+) -> Spread:
+    """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
+
+    Raises:
+        NothingFits: A job is too big for a GPU, even alone.
+    """
+    ends_s = clock() + terms.limit_s
+    asked = Remembered(predictor)
+    serial = forecast(Mixes(jobs, asked), Serial())
+    check_each_fits(serial.prediction, gpu, terms.conditions)
+    ranked_by, note = _ranked_by(serial, terms.objective)
+    distinct = kinds(jobs)
+    problem = _problem(distinct, ranked_by, terms.gpus, asked)
+    question = Question(
+        gpu=gpu, predictor=asked, objective=_OF_A_GROUP.get(ranked_by, ranked_by),
+        conditions=terms.conditions, level=terms.level,
+    )  # fmt: skip
+    quick = asked.quick([job.profile for job in distinct.jobs])
+    ordered = distinct.together
+    alike = kinds(ordered)
+    sources = Sources(
+        Rough(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
+        {
+            name: Foretold(alike, WholeGpu(ordered, question, way), ranked_by, terms.level)
+            for name, way in WAYS.items()
+        },
+        Foretold(alike, OneGpu(ordered, question), ranked_by, terms.level),
+    )
+    found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
+    plan = Spread(
+        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
+        on=tuple(
+            OnGpu(number, setup, forecast(Mixes(setup.chosen(jobs), asked), setup.sharing))
+            for number, setup in _setups(found.plan, distinct).items()
+        ),
+        serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
+    )  # fmt: skip
+    may_cap = terms.conditions.power_caps and plan.energy_j is not None
+    return with_caps(plan, question) if may_cap else plan
+
+
+def _ranked_by(serial: Forecast, objective: Objective) -> tuple[Objective, str | None]:
+    ranked_by, note = possible([serial], objective)
+    return ("throughput" if ranked_by == "energy-example" else ranked_by), note
+
+
+def _problem(distinct: Kinds, aim: Objective, gpus: int, predictor: Predicts) -> Problem:
+    jobs = distinct.jobs
+    ones = (1.0,) * len(jobs)
+    known = aim != "throughput"
+    alone_s = tuple((job.work_steps or 0.0) * job.profile.step_s for job in jobs)
+    return Problem(
+        aim=aim, gpus=gpus, counts=distinct.counts, alone_s=alone_s if known else ones,
+        least_s=tuple(_least_s(job, predictor) for job in jobs) if known else ones,
+        deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
+        idle_power_w=idle_power_w([job.profile for job in distinct.jobs]),
+    )  # fmt: skip
+
+
+def _least_s(job: Job, predictor: Predicts) -> float:
+    """What `job` takes alone, at the batch size at which it takes least."""
+    alone = ((each, predictor.predict([each.profile], Serial()).jobs[0]) for each in job.variants)
+    return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
+
+
+def _setups(plan: Sequence[Placed], distinct: Kinds) -> dict[int, Setup]:
+    """What each GPU of `plan` runs, by its number."""
+    left = [list(positions) for positions in distinct.positions]
+    named: dict[int, list[tuple[Placed, list[int]]]] = {}
+    for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):
+        numbers = [left[kind].pop(0) + 1 for kind in each.column.team]
+        named.setdefault(each.gpu, []).append((each, numbers))
+    return {gpu: _setup(groups) for gpu, groups in named.items()}
+
+
+def _setup(groups: Sequence[tuple[Placed, list[int]]]) -> Setup:
+    own = sorted(number for _, numbers in groups for number in numbers)
+    renamed = [
+        group
+        for placed, numbers in groups
+        for group in groups_of(placed.column.sharing, [own.index(n) + 1 for n in numbers])
+    ]
+    batch = {
+        number: batch
+        for placed, numbers in groups
+        for number, batch in zip(numbers, placed.column.batches, strict=False)
+    }
+    batches = tuple(batch[number] for number in own) if len(batch) == len(own) else ()
+    return Setup(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)
+
+
+def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:
+    known = [job.work_steps * job.profile.step_s for job in jobs if job.work_steps is not None]
+    if len(known) < len(jobs):
+        return None
+    free_s = [0.0] * gpus
+    for alone_s in sorted(known, reverse=True):
+        free_s[free_s.index(min(free_s))] += alone_s
+    return max(free_s)

@@ -1,0 +1,84 @@
+"""Which power cap serves a plan, where the user leaves the choice to it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.objectives import cost
+from advisor.plan.plan_space import Setup
+from advisor.plan.prediction_cache import Remembered
+from advisor.plan.recommendation import Forecast, LeftOut, Objective
+from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.outcomes import Judge
+from advisor.workload.job import Job
+
+CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
+"""Caps that a plan may have, as shares of the GPU's own limit: a choice.
+
+The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
+"""
+
+ENERGIES: tuple[Objective, ...] = ("energy", "energy-epoch", "energy-example")
+"""A cap makes no job faster, so it serves no other objective."""
+
+
+def cap_choices(gpu: Gpu) -> tuple[float, ...]:
+    """Whole watts that a plan on `gpu` may be capped to; none where its limit is not known."""
+    if gpu.power_limit_w is None:
+        return ()
+    watts = (float(round(share * gpu.power_limit_w)) for share in CAP_SHARES)
+    return tuple(cap_w for cap_w in watts if cap_w >= (gpu.power_limit_min_w or 0.0))
+
+
+def under_caps(
+    setups: Sequence[Setup], jobs: Sequence[Job], question: Question
+) -> tuple[list[Forecast], list[LeftOut]]:
+    """Each of `setups` under the cap that is best, where one is better than none.
+
+    A job that keeps its deadline without a cap keeps it under the cap.
+
+    Args:
+        setups: Of all `jobs`, without caps.
+        jobs: As they were asked for.
+        question: What a cap is to be best at; its predictor knows of no cap.
+
+    Returns:
+        What comes of them, and why caps were not looked at.
+    """
+    if problem := _no_caps(question):
+        return [], [LeftOut("power caps", problem)]
+    judge = Judge(jobs, replace(question, predictor=Remembered(question.predictor)))
+    found = [_under_the_best(each, judge, question) for each in setups]
+    return [each for each in found if each is not None], []
+
+
+def _no_caps(question: Question) -> str | None:
+    """Why no cap is looked at; None where they are."""
+    if not question.conditions.root:
+        return "setting one takes root, and there is none"
+    if question.objective not in ENERGIES:
+        return f"a cap makes no job faster, and plans are ranked by {question.objective}"
+    if not cap_choices(question.gpu):
+        return f"the power limit of {question.gpu.key} is not known"
+    return None
+
+
+def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast | None:
+    """What comes of `setup` under its best cap; None where that is no cap, or none fits."""
+    free = judge.foreseen(setup)
+    if isinstance(free, LeftOut):
+        return None
+    in_time = [free]
+    for cap_w in cap_choices(question.gpu):
+        capped = judge.foreseen(replace(setup, power_cap_w=cap_w))
+        assert isinstance(capped, Forecast), "a cap takes no memory"
+        if capped.late(question.level) <= free.late(question.level):
+            in_time.append(capped)
+    best = min(in_time, key=lambda each: _price(each, question))
+    return None if best is free else best
+
+
+def _price(forecast: Forecast, question: Question) -> float:
+    paid = cost(forecast, question.objective)
+    assert paid is not None, "serial has a cost, so all plans have"
+    return float(getattr(paid, question.level))

@@ -1,0 +1,217 @@
+"""Which plans are kept, and in which order."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import assert_never
+
+from advisor.plan.objectives import cost, slowdowns, tied
+from advisor.plan.power_caps import ENERGIES
+from advisor.plan.recommendation import Forecast, Precedence
+from advisor.plan.search.candidate_space import Question
+from advisor.prediction.mix_prediction import Interval
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing.parts import hybrids
+from advisor.timeline.outcome import Level
+
+COMPARED = 0.037
+"""How far the ratio of two plans' costs is off, as a share.
+
+The median of 270 pairs of ways to share that ran with the same jobs on an H200. Sparing jobs within
+it gave away 0.1 % there.
+"""
+
+CLOSE = 0.0025
+"""Costs that differ by less are the same, as a share.
+
+Choosing the simplest of plans so close gave away nothing there.
+"""
+
+STARVED = 10.0
+"""A job that is slowed more than this many times starves: a choice."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """A plan, and what it costs by the objective it is ranked by.
+
+    Attributes:
+        precedes_by: The rule by which it comes before the next; None: there is none, or it was not
+            ranked.
+    """
+
+    forecast: Forecast
+    price: Interval
+    precedes_by: Precedence | None = None
+
+
+_Step = tuple[Precedence, Sequence[Priced]]
+
+
+def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
+    """`plans` by the rules of this page, each with the one by which it precedes the next."""
+    left, chosen, taken = list(plans), list[Priced](), list[Sequence[_Step]]()
+    while left:
+        taken.append(_steps(left, question, estimated=bool(chosen)))
+        chosen.append(_simplest(taken[-1][-1][1], question))
+        left.remove(chosen[-1])
+    rules = [
+        _rule(one, following, steps, question)
+        for (one, following), steps in zip(pairwise(chosen), taken, strict=False)
+    ]
+    return [
+        replace(each, precedes_by=rule) for each, rule in zip(chosen, (*rules, None), strict=True)
+    ]
+
+
+def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
+    """How much there is to set up, the less the simpler.
+
+    By mode; then limits that differ, power cap and other batches than those asked for.
+    """
+    sharing, capped = forecast.sharing, forecast.prediction.power_cap_w is not None
+    differ = isinstance(sharing, Mps) and len(set(sharing.limits)) > 1
+    return how_simple(sharing), differ, capped, bool(forecast.batches)
+
+
+def how_simple(sharing: Sharing) -> int:
+    """0 of one after another; naive, MPS, limits, phases, MIG, and what mixes instances with any.
+
+    The more of it there is to set up, the more.
+    """
+    match sharing:
+        case Serial():
+            return 0
+        case Naive():
+            return 1
+        case Mps(limits):
+            return 3 if limits else 2
+        case Phases():
+            return 6 if hybrids(sharing) else 4
+        case Mig():
+            return 5
+        case Hybrid():
+            return 6
+        case _:
+            assert_never(sharing)
+
+
+def starved(forecast: Forecast, level: Level) -> dict[int, float]:
+    """Positions of the jobs that are slowed more than `STARVED` times, and how many times."""
+    found = enumerate(slowdowns(forecast.prediction.jobs, level))
+    return {at: times for at, times in found if times > STARVED}
+
+
+def _steps(left: Sequence[Priced], question: Question, *, estimated: bool) -> list[_Step]:
+    """The rules in their order, each with the plans that it leaves; at least one of them.
+
+    Args:
+        left: Those that are not ranked yet.
+        question: What the best is best at.
+        estimated: Whether a plan that nothing confirmed may precede an equal one.
+    """
+    fewest = min(_late(each, question) for each in left)
+    pool = [each for each in left if _late(each, question) == fewest]
+    found: list[_Step] = [("deadlines", pool)]
+    if not estimated:
+        sure = [each for each in pool if _confirmed(each)]
+        if sure and tied(_cheapest(sure, question).price, _cheapest(pool, question).price):
+            pool = sure
+        found.append(("confirmed", pool))
+    best = _cheapest(pool, question)
+    fair = [
+        each
+        for each in pool
+        if not starved(each.forecast, question.level) and _confirmed(each) >= _confirmed(best)
+    ]
+    if _within(COMPARED, fair, best, question):
+        pool = fair
+    found.append(("fairness", pool))
+    best = _cheapest(pool, question)
+    found.append(("cost", _within(CLOSE, pool, best, question)))
+    return found
+
+
+def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
+    """By which of `steps` the plan that they led to comes before another."""
+    dearer = _cost(following, question) > _cost(one, question)
+    if dearer and _late(one, question) == _late(following, question):
+        return "cost"
+    simpler = simplicity(one.forecast) < simplicity(following.forecast)
+    last: Precedence = "simplicity" if simpler else "cost"
+    return next((rule for rule, kept in steps if following not in kept), last)
+
+
+def _within(
+    share: float, plans: Sequence[Priced], best: Priced, question: Question
+) -> list[Priced]:
+    """Those that cost no more than `share` more than `best`."""
+    most = (1 + share) * _cost(best, question)
+    return [each for each in plans if _cost(each, question) <= most]
+
+
+def _simplest(plans: Sequence[Priced], question: Question) -> Priced:
+    return min(plans, key=lambda each: (simplicity(each.forecast), _cost(each, question)))
+
+
+def _cheapest(plans: Sequence[Priced], question: Question) -> Priced:
+    return min(plans, key=lambda each: _cost(each, question))
+
+
+def _cost(each: Priced, question: Question) -> float:
+    return float(getattr(each.price, question.level))
+
+
+def _late(each: Priced, question: Question) -> int:
+    """Joules are saved under deadlines: jobs that it makes late."""
+    return len(each.forecast.late(question.level)) if question.objective in ENERGIES else 0
+
+
+def _confirmed(each: Priced) -> bool:
+    return each.forecast.prediction.confirmed_on_hardware
+
+
+# Plans shown of a kind that has many: limits, MIG layouts.
+MOST_OF_A_KIND = 2
+
+_START = re.compile(r"@\d+")
+
+
+def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
+    """The first of each kind by the rules of `precedence`, in the order which these give.
+
+    Args:
+        forecasts: Of all jobs; those that have no price are passed over.
+        question: What the best is best at.
+    """
+    priced = [(each, cost(each, question.objective)) for each in forecasts]
+    known = [Priced(each, price) for each, price in priced if price is not None]
+    known.sort(key=lambda each: float(getattr(each.price, question.level)))
+    shown = _few_of_a_kind(by_rule(list(_each_once(known)), question))
+    return by_rule(list(shown), question)  # who precedes whom depends on who else is there
+
+
+def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:
+    """Of plans that differ in where instances lie or in which group comes first, the best."""
+    seen = set()
+    for each in ordered:
+        plan = each.forecast
+        groups = sorted(_START.sub("", str(plan.sharing)).split(";"))
+        mark = *groups, plan.batches, plan.prediction.power_cap_w
+        if mark not in seen:
+            seen.add(mark)
+            yield each
+
+
+def _few_of_a_kind(ordered: Iterable[Priced]) -> Iterator[Priced]:
+    kinds: Counter[tuple[type[Sharing], bool, bool, bool]] = Counter()
+    for each in ordered:
+        plan = each.forecast
+        limited = isinstance(plan.sharing, Mps) and bool(plan.sharing.limits)
+        capped = plan.prediction.power_cap_w is not None
+        kind = type(plan.sharing), limited, bool(plan.batches), capped
+        kinds[kind] += 1
+        if kinds[kind] <= MOST_OF_A_KIND:
+            yield each

@@ -1,0 +1,162 @@
+"""Why a plan stands where it stands, in one line of numbers."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from advisor.plan.bottlenecks import Binding
+from advisor.plan.objectives import tied
+from advisor.plan.precedence import CLOSE, COMPARED, STARVED
+from advisor.plan.recommendation import LeftOut, Precedence
+from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.sharing import Mig
+from advisor.timeline.outcome import Level
+
+_FULL_MEMORY = 0.9
+# Ways that were ruled out are named with their rules, so many of them.
+_NAMED = 2
+
+
+def why(  # noqa: PLR0913, PLR0917 - each says one thing
+    mix: MixPrediction,
+    bound: Binding,
+    standing: str,
+    left_out: Sequence[LeftOut] = (),
+    late: Sequence[str] = (),
+    starved: Sequence[tuple[str, float]] = (),
+) -> str:
+    """What binds under a plan, how it compares, and what was not possible instead.
+
+    Args:
+        mix: Of the plan.
+        bound: What binds there.
+        standing: As `standing` says it.
+        left_out: What was ruled out; of the best plan.
+        late: Names of the jobs that miss their deadlines.
+        starved: Names of the jobs that are slowed very much, and how many times.
+    """
+    parts = [what_binds(mix, bound), standing]
+    if starved:
+        parts.append(slowed(starved))
+    if late:
+        parts.append(f"too late for its deadline: {named(late)}")
+    if left_out:
+        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+        ruled_out = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
+        parts.append(f"ruled out: {ruled_out}{more}")
+    return "; ".join(parts)
+
+
+def standing(
+    cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
+) -> str:
+    """How a plan compares.
+
+    Args:
+        cost: Of the plan, by the objective it is ranked by.
+        best: The same of the best plan; `cost` itself where this is the best.
+        runner_up: The same of the plan behind it, for the best; None: there is no other.
+        level: What counts of a cost.
+    """
+    if cost is not best:
+        return _compared(cost, best, "the best", level)
+    if runner_up is None:
+        return "nothing else is possible"
+    return _compared(cost, runner_up, "the next", level)
+
+
+def first_by(rule: Precedence, level: Level) -> str:
+    """By what a plan comes before another, e.g. ``"by its median"``."""
+    match rule:
+        case "deadlines":
+            return "as it makes fewer jobs late"
+        case "confirmed":
+            return "as real runs stand behind its kind"
+        case "fairness":
+            return f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
+        case "cost":
+            return "by its median" if level == "p50" else "by the upper end of its range"
+        case "simplicity":
+            return f"as the simplest of those within {CLOSE:.2%}"
+
+
+def slowed(starved: Sequence[tuple[str, float]]) -> str:
+    """Names and how many times each is slowed, e.g. ``"bert is slowed 20x"``; of copies most."""
+    most: Mapping[str, float] = {
+        name: max(times for other, times in starved if other == name) for name, _ in starved
+    }
+    return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
+
+
+def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
+    """How the plans for so many `jobs` were found; None where there was nothing to find.
+
+    Args:
+        jobs: How many.
+        passed_over: Limits that were compared roughly, and not predicted.
+        asked: Whether the predictor itself was asked about every set of the jobs; None: about none.
+    """
+    found = []
+    if asked:
+        found.append("every set of jobs was predicted, at once, in phases and on MIG instances")
+    elif asked is not None:
+        found.append("rough answers chose the few phases and MIG layouts that were predicted")
+    if passed_over:
+        found.append(
+            f"{passed_over:,} limits were compared roughly, and the best of them predicted"
+        )
+    return "; ".join(found) or None if jobs > 1 else None
+
+
+def what_binds(mix: MixPrediction, bound: Binding) -> str:
+    """The resource that is the limit, and how full the others are."""
+    parts = [_limit(mix, bound)]
+    if bound.by_host and bound.limit != "host path":
+        parts.append(f"the host holds back {named([mix.jobs[job].job for job in bound.by_host])}")
+    if bound.memory > _FULL_MEMORY:
+        parts.append(f"memory {bound.memory:.0%} full")
+    if mix.wide_because:
+        parts.append(mix.wide_because)
+    if bound.cut == "own instances":
+        parts.append("estimated, not confirmed on hardware")
+    if mix.power_cap_w is not None:
+        parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")
+    return ", ".join(parts)
+
+
+def named(jobs: Sequence[str]) -> str:
+    """Names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
+    return ", ".join(
+        name if count == 1 else f"{name} x{count}" for name, count in Counter(jobs).items()
+    )
+
+
+def _limit(mix: MixPrediction, bound: Binding) -> str:
+    uses = ", ".join(f"{use.resource} {use.share:.0%}" for use in bound.uses)
+    measured = uses or "GPU activity not measured"
+    match bound.limit:
+        case "host path":
+            least = min(share or 0.0 for share in bound.host_shares)
+            return (
+                f"the host is the limit: its path takes {least:.0%} of a step or more ({measured})"
+            )
+        case "own instances":
+            what = "SMs and memory of its own for each job"
+            return what if isinstance(mix.sharing, Mig) else "jobs on instances, some shared"
+        case "MPS limits":
+            return f"MPS limits hold the jobs back ({measured})"
+        case None:
+            return f"nothing is full ({measured})" if uses else measured
+        case "SMs":
+            return f"the SMs are the limit ({measured})"
+        case resource:
+            return f"{resource} is the limit ({measured})"
+
+
+def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
+    """How much more than `other` this costs; less: how much more the other does."""
+    own, its = getattr(cost, level), getattr(other, level)
+    if own > its:
+        distance = f"{own / its - 1:.0%} behind {name}"
+    else:
+        distance = f"{its / own - 1:.0%} ahead of {name}"
+    return f"{distance}, equal within our error" if tied(cost, other) else distance

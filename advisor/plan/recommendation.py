@@ -1,0 +1,177 @@
+"""What advice consists of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.surrogate_answers import Quick
+from advisor.sharing import Arrangement, Sharing
+from advisor.timeline.outcome import Level
+from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+from advisor.workload.staleness import Stale
+
+Objective = Literal[
+    "makespan",
+    "throughput",
+    "mean-completion",
+    "energy",
+    "energy-epoch",
+    "energy-example",
+    "fairness",
+    "deadlines",
+]
+
+Precedence = Literal["deadlines", "confirmed", "fairness", "cost", "simplicity"]
+"""By what a plan comes before the next: see `advisor.plan.precedence`."""
+
+
+class Predicts(Protocol):
+    """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Which calibration advice stands on.
+
+    Attributes:
+        file: Where it lies.
+        host_slowdown: How much longer host work takes there than where the jobs were profiled,
+            with all of them running: the median job's. None where no profile can say.
+    """
+
+    file: str
+    host_slowdown: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What advice stands on beside profiles and model.
+
+    Attributes:
+        calibrated: None where the machine was not calibrated.
+        stale: Profiles made with something else than is there now, by kind.
+    """
+
+    calibrated: Calibrated | None = None
+    stale: tuple[Stale, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What happens to a set of jobs under one sharing, from the first step to the last.
+
+    Attributes:
+        prediction: While all jobs run.
+        makespan_interval_s: Until the last job ends, all started at once (serial: in turn);
+            the errors of all jobs are taken to go the same way. None where a job's length is
+            not known.
+        energy_j: Of the whole GPU until then; None likewise, or where power was not measured.
+        speedup_vs_serial: Serial makespan over this one; None without makespans.
+        ends_s: Until each job ends, in the jobs' order; None without makespans.
+        deadlines_s: Of each job, likewise; None where it has none.
+        batches: Examples a step of each job, likewise; empty: as it was asked for.
+        standing: Of a plan, its recommendation says it.
+    """
+
+    prediction: MixPrediction
+    makespan_interval_s: Interval | None
+    energy_j: Interval | None
+    speedup_vs_serial: float | None
+    ends_s: tuple[Interval, ...] | None = None
+    deadlines_s: tuple[float | None, ...] = ()
+    batches: tuple[int, ...] = ()
+    standing: Standing = Standing()
+
+    @property
+    def sharing(self) -> Sharing:
+        return self.prediction.sharing
+
+    @property
+    def makespan_s(self) -> float | None:
+        return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
+
+    def late(self, level: Level) -> frozenset[int]:
+        """Positions of the jobs that miss their deadlines; none where no end is known."""
+        due = zip(self.ends_s or (), self.deadlines_s, strict=self.ends_s is not None)
+        return frozenset(
+            at
+            for at, (end_s, deadline_s) in enumerate(due)
+            if deadline_s is not None and getattr(end_s, level) > deadline_s
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Forecast):
+    """A forecast that fits, with its place among the others.
+
+    Attributes:
+        rank: 1 is best.
+        ties_best: Whether it equals the best within our error; true of the best itself.
+        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, by medians or by upper
+            ends, as it was ranked.
+        precedes_by: By what it comes before the next plan; None: it is the last.
+        why: One line: what binds, how far behind the best it is, and by what rule it comes before
+            a next one that it equals.
+        commands: Shell lines that apply it; the jobs' own commands are placeholders. Empty until
+            `advisor.launch.devices.with_commands` adds them.
+    """
+
+    rank: int
+    ties_best: bool
+    late_jobs: tuple[int, ...]
+    precedes_by: Precedence | None
+    why: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A sharing that was considered and is no plan; `why` says what is missing."""
+
+    sharing: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Every plan for a set of jobs on one GPU, best first.
+
+    Attributes:
+        objective: As asked for.
+        ranked_by: What the plans were ranked by; differs where `objective` cannot be computed.
+        note: Why it differs; None where it does not.
+        level: What counts of a cost: its median, or the upper end of its interval.
+        serial: One after the other: what every gain is measured against; also among `plans`.
+        plans: Of limits and of MIG layouts the best few only.
+        considered: Sharings that were predicted or left out, in all.
+        searched: What was predicted to find the plans, and what was compared roughly; None: there
+            was nothing to search.
+        variants: Profiles of the same work with another loader or execution, where there are any.
+        refused_variants: Why files that bear the names of such profiles hold none.
+    """
+
+    gpu: Gpu
+    jobs: tuple[Job, ...]
+    objective: Objective
+    ranked_by: Objective
+    note: str | None
+    level: Level
+    serial: Plan
+    plans: tuple[Plan, ...]
+    left_out: tuple[LeftOut, ...]
+    considered: int
+    searched: str | None
+    standing: Standing = Standing()
+    variants: tuple[Profile, ...] = ()
+    refused_variants: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Plan:
+        return self.plans[0]

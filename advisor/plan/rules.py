@@ -1,0 +1,225 @@
+"""What forbids a way of sharing, each rule with its reason in words.
+
+A rule looks at jobs and how they would share, not at numbers, so it can be asked before anything
+is predicted. Whether memory suffices is asked of a prediction: `FitsMemory`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from advisor.english import counted
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.mig_layouts import profile_of
+from advisor.plan.limits import MAX_OOM_PROBABILITY
+from advisor.prediction.memory import MPS_SERVER_MIB
+from advisor.prediction.memory_pools import pools_over_time
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.sharing import Compute, Mps, Place, Sharing, Slot
+from advisor.sharing.parts import hybrids, memories, mps_servers
+from advisor.workload.job import Job
+
+_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
+
+
+class Rule(Protocol):
+    """What some jobs may not do, on some machine."""
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        """Why `jobs`, in their order, may not share like this; None where they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneUserUnderMps:
+    """MPS serves one user at a time: the others' processes wait until its clients have left.
+
+    NVIDIA MPS documentation, Architecture; of servers on instances of their own each has its user.
+    """
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        for server in mps_servers(sharing, len(jobs)):
+            users = {jobs[job].user for job in server}
+            if len(users) > 1:
+                named = " and ".join(sorted(user or "somebody unnamed" for user in users))
+                return f"MPS serves one user at a time, and these jobs are of {named}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedMeansMig:
+    """A job that wants isolation has a MIG GPU instance for itself, or the GPU while it runs.
+
+    Compute instances share memory and faults, as jobs on one instance do.
+    """
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        for mates in memories(sharing, len(jobs)):
+            for job in mates:
+                if jobs[job].isolated and len(mates) > 1:
+                    return f"{jobs[job].name} is to be isolated: it takes a MIG instance of its own"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallelOffMig:
+    """A job that exchanges gradients with other GPUs stays off MIG: NCCL does not run there.
+
+    NVIDIA MIG User Guide, Application Considerations.
+    """
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        for hybrid in hybrids(sharing):
+            for number in hybrid.jobs:
+                if (job := jobs[number - 1]).data_parallel:
+                    return f"{job.name} is data-parallel, and NCCL does not run on MIG"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class NoRootNoMig:
+    """Without root nobody switches MIG on; instances are made by root, or by whom it allows to."""
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:  # noqa: ARG002
+        if hybrids(sharing):
+            return "making MIG instances takes root, and there is none"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class MpsClients:
+    """An MPS server has so many clients at most; on a MIG instance, its compute slices' share.
+
+    Attributes:
+        gpu: Whose instances they are.
+        most: On the whole GPU.
+    """
+
+    gpu: Gpu
+    most: int
+
+    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        servers = [(len(each), self.most) for each in mps_servers(sharing, len(jobs))]
+        servers += [
+            (len(room.jobs), self._most_in(place, room))
+            for hybrid in hybrids(sharing)
+            for place in hybrid.places
+            for room in place.rooms
+            if isinstance(room.sharing, Mps)
+        ]
+        for clients, most in servers:
+            if clients > most:
+                return f"MPS serves {counted(most, 'process')} at most, not {clients}"
+        return None
+
+    def _most_in(self, place: Place, room: Slot | Compute) -> int:
+        whole = max(each.compute_slices for each in self.gpu.mig)
+        own = profile_of(self.gpu, place.instance.profile).compute_slices
+        return self.most * (room.slices if isinstance(room, Compute) else own) // whole
+
+
+def mps_clients(gpu: Gpu, cuda: str | None) -> int:
+    """Clients that an MPS server on `gpu` has at most.
+
+    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; the fewer where nobody says.
+
+    Args:
+        gpu: The GPU.
+        cuda: Version of CUDA that the driver at hand has, e.g. ``"13.0"``.
+
+    Raises:
+        InvalidInput: `cuda` is no version.
+    """
+    if cuda is None:
+        return gpu.max_mps_clients
+    if not (match := _VERSION.match(cuda)):
+        raise InvalidInput(f"{cuda!r} is no version of CUDA. `nvidia-smi` shows it, e.g. 13.0")
+    newer = (int(match[1]), int(match[2])) >= (13, 1)
+    return max(gpu.max_mps_clients, 60) if newer else gpu.max_mps_clients
+
+
+def _check_margin(margin: float) -> None:
+    if not 0 <= margin < 1:
+        raise InvalidInput(
+            f"a memory margin is a share from 0 to below 1, e.g. --memory-margin 0.1 for 10 %, "
+            f"got {margin:g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FitsMemory:
+    """Memory suffices, up to a small risk: the upper end of what the jobs take fits.
+
+    Attributes:
+        gpu: Whose memory it is.
+        margin: Share of each memory, the GPU's or an instance's, that even the sum of the jobs'
+            upper ends must leave free, 0..1; 0: the risk alone decides.
+    """
+
+    gpu: Gpu
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
+
+    def broken(self, mix: MixPrediction) -> str | None:
+        """Why memory does not suffice for `mix`; None where it does."""
+        if mix.oom_probability > MAX_OOM_PROBABILITY:
+            return (
+                f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
+                f"of {mix.memory_capacity_mib:,.0f} MiB"
+            )
+        if self.margin == 0:
+            return None
+        for pool in pools_over_time(self.gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+            upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
+            if upper_mib > (1 - self.margin) * pool.capacity_mib:
+                return (
+                    f"leaves no {self.margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "
+                    f"of {pool.capacity_mib:,.0f} MiB are taken"
+                )
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What the machine and its user allow.
+
+    Attributes:
+        root: Whether MIG may be switched on and cut.
+        cuda: Version that the driver has, e.g. ``"13.0"``; None: not known.
+        memory_margin: As of `FitsMemory`.
+        power_caps: Whether a plan may choose a power cap.
+
+    Raises:
+        InvalidInput: The margin is no share.
+    """
+
+    root: bool = True
+    cuda: str | None = None
+    memory_margin: float = 0.0
+    power_caps: bool = False
+
+    def __post_init__(self) -> None:
+        _check_margin(self.memory_margin)
+
+
+UNCONDITIONAL = Conditions()
+"""Where nobody says anything."""
+
+
+def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
+    """Everything that holds for plans on `gpu`; `FitsMemory` comes after predicting."""
+    always = (
+        OneUserUnderMps(),
+        MpsClients(gpu, mps_clients(gpu, conditions.cuda)),
+        IsolatedMeansMig(),
+        DataParallelOffMig(),
+    )
+    return always if conditions.root else (*always, NoRootNoMig())
+
+
+def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
+    """The reason of the first rule that forbids `sharing`; None where all allow it."""
+    return next((why for rule in rules if (why := rule.broken(jobs, sharing))), None)

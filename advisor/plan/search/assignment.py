@@ -1,0 +1,125 @@
+"""From sets of jobs in rooms to a sharing that names each job, at its batch size."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from advisor.plan.search.job_sets import Sets
+from advisor.plan.search.partition_search import Choice, Cutting
+from advisor.plan.search.partitions import Cut
+from advisor.sharing import (
+    Compute,
+    Divided,
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Phases,
+    Place,
+    Serial,
+    Slot,
+)
+
+
+@dataclass(slots=True)
+class Seating:
+    """Gives out the jobs of a state, copies in their order.
+
+    Attributes:
+        sets: That speak of them.
+        free: Numbers from 1 of the jobs of each kind that have no place yet.
+        batches: Examples a step of each job that has one.
+    """
+
+    sets: Sets
+    free: list[list[int]]
+    batches: dict[int, int] = field(default_factory=dict)
+
+    def jobs(self, chosen: int) -> tuple[int, ...]:
+        """Numbers of the jobs of a set, increasing."""
+        found = []
+        for variant in self.sets.tenants[chosen]:
+            number = self.free[self.sets.kind_of[variant]].pop(0)
+            self.batches[number] = self.sets.variants[variant].batch
+            found.append(number)
+        return tuple(sorted(found))
+
+    def hybrid(self, cutting: Cutting) -> Hybrid:
+        """The instances of `cutting` that hold jobs."""
+        return Hybrid(tuple(self._places(cutting)))
+
+    def group(self, choice: Choice) -> Group:
+        """A set on the whole GPU; a job alone shares it with nobody."""
+        jobs = self.jobs(choice.chosen)
+        return Group(jobs, choice.option.of(len(jobs)) if len(jobs) > 1 else Serial())
+
+    def batches_of(self, chosen: Sequence[int]) -> tuple[int, ...]:
+        """Examples a step of each of the jobs at the positions `chosen`; all have places."""
+        return tuple(self.batches[number] for number in range(1, len(chosen) + 1))
+
+    def _places(self, cutting: Cutting) -> Iterator[Place]:
+        rooms = list(zip(cutting.cut.rooms, cutting.cut.homes, cutting.rooms, strict=True))
+        for home, instance in enumerate(cutting.cut.instances):
+            own = [(room, each) for room, at, each in rooms if at == home and each.chosen]
+            if own and not cutting.cut.parts[home]:
+                ((_, each),) = own
+                jobs = self.jobs(each.chosen)
+                yield Slot(instance, jobs, each.option.of(len(jobs)))
+            elif own:
+                parts = [(room.slices or 0, self.jobs(each.chosen), each.option)
+                         for room, each in own]  # fmt: skip
+                yield Divided(
+                    instance, tuple(Compute(n, jobs, way.of(len(jobs))) for n, jobs, way in parts)
+                )
+
+
+def seating(sets: Sets, chosen: Sequence[int]) -> Seating:
+    """For the jobs at the positions `chosen`, numbered from 1 in that order."""
+    number = {at: number for number, at in enumerate(chosen, start=1)}
+    return Seating(sets, [[number[at] for at in own if at in number] for own in sets.positions])
+
+
+def simplest(hybrid: Hybrid) -> Hybrid | Mig:
+    """The plain word for it where every job has an instance of its own."""
+    alone: dict[int, Instance] = {}
+    for place in hybrid.places:
+        if not isinstance(place, Slot) or len(place.jobs) > 1:
+            return hybrid
+        alone[place.jobs[0]] = place.instance
+    return Mig(tuple(alone[number] for number in sorted(alone)))
+
+
+def signature(cut: Cut, cutting: Cutting) -> tuple[object, ...]:
+    """The same for plans that differ only in where instances lie, or which of equal ones is whose.
+
+    Args:
+        cut: Of `cutting`.
+        cutting: The plan.
+    """
+    homes: dict[int, list[tuple[object, ...]]] = {}
+    for room, home, each in zip(cut.rooms, cut.homes, cutting.rooms, strict=True):
+        if each.chosen:
+            seen = (room.slices or 0, str(each.option.sharing), each.chosen)
+            homes.setdefault(home, []).append(seen)
+    return tuple(sorted((cut.instances[home].profile, *sorted(own)) for home, own in homes.items()))
+
+
+def one_after_another(hows: Sequence[Choice | Cutting], seats: Seating) -> Serial | Phases:
+    """Two groups or more in this order; jobs alone whose numbers grow are one serial group."""
+    groups: list[Group | Hybrid] = []
+    for how in hows:
+        group = seats.hybrid(how) if isinstance(how, Cutting) else seats.group(how)
+        if groups and (merged := _merged(groups[-1], group)):
+            groups[-1] = merged
+        else:
+            groups.append(group)
+    return Phases(tuple(groups)) if len(groups) > 1 else Serial()
+
+
+def _merged(before: Group | Hybrid, group: Group | Hybrid) -> Group | None:
+    if _in_turn(before) and _in_turn(group) and before.jobs[-1] < group.jobs[0]:
+        return Group((*before.jobs, *group.jobs), Serial())
+    return None
+
+
+def _in_turn(group: Group | Hybrid) -> bool:
+    return isinstance(group, Group) and isinstance(group.sharing, Serial)

@@ -1,0 +1,183 @@
+"""All plans for any of some jobs on one GPU, by what they cost as far as rooms do not couple."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
+from advisor.plan.search.assignment import signature
+from advisor.plan.search.cost_table import Fates, Option, Source, asked, fates, options
+from advisor.plan.search.job_sets import Indices, Sets, sets_of
+from advisor.plan.search.partition_search import Cutting, Hybrids
+from advisor.plan.search.partitions import WHOLE, Cut, Room, cuts
+from advisor.plan.search.rough_source import roughly
+from advisor.plan.search.set_bounds import Bounds
+from advisor.plan.search.set_scores import Worth, price, worth
+from advisor.sharing import Mps
+from advisor.timeline.outcome import Level
+from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every set of jobs.
+
+    Attributes:
+        objective: What the best plan is best at.
+        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
+    """
+
+    gpu: Gpu
+    predictor: Predicts
+    objective: Objective
+    level: Level = "p50"
+    conditions: Conditions = UNCONDITIONAL
+
+
+MOST_ASKED = 3
+"""So many jobs at most may have the predictor itself asked for every set of them in every room."""
+
+
+class Space:
+    """What any set of `jobs` does in any room, each worked out once.
+
+    Args:
+        jobs: Any of which may be asked about.
+        question: What is asked.
+        ask: Whether to ask the predictor itself wherever that is affordable, and not roughly.
+
+    Attributes:
+        exact: Whether costs are what the predictor says, as far as rooms do not couple; else they
+            are rough.
+    """
+
+    def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
+        self.sets: Sets = sets_of(jobs)
+        self.question = question
+        self.rules = rules(question.gpu, question.conditions)
+        margin = question.conditions.memory_margin
+        few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
+        rough = None if few else roughly(question.predictor, margin, self.sets)
+        self.exact = rough is None
+        self.source: Source = rough or asked(
+            question.predictor,
+            FitsMemory(question.gpu, margin),
+            question.objective,
+            question.level,
+            self.sets,
+        )
+        self._fates: dict[Option, Fates] = {}
+        self._worths: dict[tuple[Option, int], Worth] = {}
+        self._hybrids: dict[int, Hybrids] = {}
+
+    def fate(self, option: Option) -> Fates:
+        """What comes of every set under `option`."""
+        if option not in self._fates:
+            rooms = [WHOLE] if option.room == WHOLE else self._rooms
+            together = [each for room in rooms for each in options(room)]
+            self._fates |= fates(together, self.sets, self.source, self.rules)
+        return self._fates[option]
+
+    def worth(self, option: Option, jobs: int) -> Worth:
+        """Of every set under `option`, where `jobs` run at once on the GPU."""
+        if (found := self._worths.get((option, jobs))) is None:
+            awake_w, objective = self.source.awake_w, self.question.objective
+            found = worth(self.fate(option), self.sets, objective, awake_w, jobs)
+            self._worths[option, jobs] = found
+        return found
+
+    def on_instances(self, state: int) -> Iterator[Cutting]:
+        """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
+        return _each_once(self.hybrids(self.jobs_in(state)).in_order(state))
+
+    def one_job_each(self, state: int) -> Iterator[Cutting]:
+        """Likewise, of those in which each job has a MIG instance of its own."""
+        every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
+        whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
+        worths = {
+            room: [(option, _without(crowded, own)) for option, own in ways[:1]]
+            for room, ways in every.bounds.worths.items()
+        }
+        apart = Hybrids(Bounds(self.sets, whole, worths), every.price, every.homes)
+        return _each_once(apart.in_order(state))
+
+    def hybrids(self, jobs: int) -> Hybrids:
+        """Where `jobs` run at once."""
+        if jobs not in self._hybrids:
+            asked = self.question.objective
+            cost = price(asked, self.source.awake_w, jobs)
+            alike = asked not in ("energy-epoch", "energy-example")  # whoever runs elsewhere
+            known = next(iter(self._hybrids.values()), None) if alike else None
+            bounds = known.bounds if known else self._bounds(jobs)
+            self._hybrids[jobs] = Hybrids(bounds, cost, self._homes)
+        return self._hybrids[jobs]
+
+    def _bounds(self, jobs: int) -> Bounds:
+        worths = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
+                  for room in self._rooms}  # fmt: skip
+        return Bounds(self.sets, self._cuts, worths)
+
+    def jobs_in(self, state: int) -> int:
+        """How many there are in a state."""
+        return int(self._state_sizes[state])
+
+    def members(self, state: int) -> tuple[int, ...]:
+        """Positions of jobs that make up a state, of copies the first."""
+        (chosen, *_) = np.flatnonzero(self.sets.state == state)
+        counts = self.sets.of_kind[chosen].tolist()
+        pairs = zip(self.sets.positions, counts, strict=True)
+        return tuple(sorted(at for own, wanted in pairs for at in own[:wanted]))
+
+    def _in_room(self, option: Option, jobs: int) -> Worth:
+        """As `worth`, but a job alone in a room is no MPS client."""
+        found = self.worth(option, jobs)
+        if not isinstance(option.sharing, Mps):
+            return found
+        return _without(self.sets.sizes == 1, found)
+
+    @cached_property
+    def _state_sizes(self) -> Indices:
+        found = np.zeros(self.sets.states, dtype=np.intp)
+        found[self.sets.state] = self.sets.sizes
+        return found
+
+    @cached_property
+    def _cuts(self) -> tuple[Cut, ...]:
+        gpu = self.question.gpu
+        return cuts(gpu) if gpu.mig and self.question.conditions.root else ()
+
+    @cached_property
+    def _rooms(self) -> list[Room]:
+        """Of all cuts, each once."""
+        return list(dict.fromkeys(room for cut in self._cuts for room in cut.rooms))
+
+    @cached_property
+    def _homes(self) -> dict[str, NDArray[np.bool_]]:
+        """By profile, which states one instance has memory for; isolated jobs have it alone."""
+        found = {}
+        for profile in {each.profile for cut in self._cuts for each in cut.instances}:
+            may = np.zeros(self.sets.states, dtype=bool)
+            for option in options(Room(profile)):
+                np.logical_or.at(may, self.sets.state, self.fate(option).allowed)
+            found[profile] = may
+        return found
+
+
+def _without(these: NDArray[np.bool_], found: Worth) -> Worth:
+    """`found`, where `these` sets may not be."""
+    return Worth(*(np.where(these, np.inf, each) for each in (found.most, found.total)))
+
+
+def _each_once(cuttings: Iterable[Cutting]) -> Iterator[Cutting]:
+    """Of those that differ in which of equal rooms is whose, the first."""
+    seen = set()
+    for cutting in cuttings:
+        mark = signature(cutting.cut, cutting)
+        if mark not in seen:
+            seen.add(mark)
+            yield cutting

@@ -1,0 +1,209 @@
+"""What any set of the jobs does in any room: asked of the predictor, or roughly where it can be."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.plan.limits import EQUAL_GRID, worth_trying
+from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.rules import FitsMemory, Rule, first_broken
+from advisor.plan.search.job_sets import Guise, Sets
+from advisor.plan.search.partitions import WHOLE, Room
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive
+from advisor.timeline.outcome import Level, idle_power_w
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A room, and how jobs share it; a limit is the same for each of them, in per cent."""
+
+    room: Room
+    sharing: Naive | Mps
+    limit: float | None = None
+
+    def of(self, jobs: int) -> Naive | Mps:
+        """How so many jobs share it."""
+        return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
+
+
+def options(room: Room) -> list[Option]:
+    """The ways to share `room` that are tried: limits on the whole GPU only."""
+    found = [Option(room, Naive()), Option(room, Mps())]
+    limits = EQUAL_GRID if room == WHOLE else ()
+    return found + [Option(room, Mps(), float(limit)) for limit in limits]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What each of some sets does under one option.
+
+    Attributes:
+        steps_s: Seconds of a step of a job of each variant, shape (sets, variants); 1 where the
+            set has none of it.
+        fits: Whether memory suffices, shape (sets,).
+        added_w: What each such job adds to the power of a GPU that runs anything, shape
+            (sets, variants); NaN: not known.
+    """
+
+    steps_s: Floats
+    fits: NDArray[np.bool_]
+    added_w: Floats
+
+
+class Source(Protocol):
+    """Whatever answers for sets of jobs."""
+
+    @property
+    def awake_w(self) -> float:
+        """Power of a GPU that runs anything, without what its jobs add."""
+
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """Under each of `options`, for every set of `sets`; the empty one fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Asks the predictor for each set: as it answers, and slowly where it replays.
+
+    Attributes:
+        of_steps: Whether joules of single steps are asked for, and not those until the end: in
+            their upper ends, the errors of power and of pace are independent of each other.
+    """
+
+    predictor: Predicts
+    fits: FitsMemory
+    level: Level
+    awake_w: float
+    of_steps: bool
+
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """As `Source.answers`."""
+        return [self._answers(each, sets) for each in options]
+
+    def _answers(self, option: Option, sets: Sets) -> Answers:
+        steps_s = np.ones(sets.counts.shape)
+        added_w = np.zeros(sets.counts.shape)
+        fits = np.ones(len(sets.counts), dtype=bool)
+        if option.limit is not None and not worth_trying(option.limit, int(sets.sizes.max())):
+            fits[1:] = False
+            return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
+        for chosen, tenants in enumerate(sets.tenants[1:], start=1):
+            sharing = option.room.shared(len(tenants), option.of(len(tenants)))
+            profiles = [sets.variants[each].profile for each in tenants]
+            mix = self.predictor.predict(profiles, sharing)
+            fits[chosen] = self.fits.broken(mix) is None
+            steps_s[chosen, tenants] = [getattr(job.step_s, self.level) for job in mix.jobs]
+            added_w[chosen, tenants] = self._added_w(mix)
+        return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
+
+    def _added_w(self, mix: MixPrediction) -> list[float]:
+        """By each job's share of the energy; evenly where nobody says whose it is."""
+        jobs = len(mix.jobs)
+        return [self._own_w(job, mix) - self.awake_w / jobs for job in mix.jobs]
+
+    def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
+        power_w = float("nan") if mix.power_w is None else getattr(mix.power_w, self.level)
+        if job.energy_step_j is None or mix.power_w is None:
+            return float(power_w / len(mix.jobs))
+        if self.of_steps:
+            own_j, step_s = getattr(job.energy_step_j, self.level), getattr(job.step_s, self.level)
+            return float(own_j / step_s)
+        return float(job.energy_step_j.p50 / job.step_s.p50 * power_w / mix.power_w.p50)
+
+
+def asked(
+    predictor: Predicts, fits: FitsMemory, objective: Objective, level: Level, sets: Sets
+) -> Asked:
+    """A source that asks `predictor` what `objective` needs at `level`."""
+    idle_w = idle_power_w([job.profile for job in sets.variants])
+    of_steps = objective in ("energy-epoch", "energy-example")
+    return Asked(predictor, fits, level, idle_w or 0.0, of_steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What comes of every set under one option, if its jobs start at once.
+
+    Attributes:
+        option: The option.
+        allowed: Whether memory and rules let the set be, shape (sets,).
+        slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where absent.
+        ends_s: Until a job of each variant ends, likewise; 0 where absent, NaN where unknown.
+        added_j: Joules beyond those of an awake GPU until the last ends, shape (sets,).
+        step_j: Joules of a step of each variant beyond those, shape (sets, variants).
+        steps_s: As of `Answers`.
+    """
+
+    option: Option
+    allowed: NDArray[np.bool_]
+    slowdowns: Floats
+    ends_s: Floats
+    added_j: Floats
+    step_j: Floats
+    steps_s: Floats
+
+
+def fates(
+    options: Sequence[Option], sets: Sets, source: Source, forbidding: Sequence[Rule]
+) -> dict[Option, Fates]:
+    """What comes of every set of `sets` under each of `options`."""
+    answers = zip(options, source.answers(options, sets), strict=True)
+    return {option: _fates(option, sets, found, forbidding) for option, found in answers}
+
+
+def _fates(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Fates:
+    there = sets.counts > 0
+    ends_s, added_j = _until_the_end(found, sets)
+    alone_s = np.array([job.profile.step_s for job in sets.variants])
+    return Fates(
+        option=option,
+        allowed=found.fits & _allowed(option, sets, forbidding),
+        slowdowns=np.where(there, found.steps_s / alone_s, 1.0),
+        ends_s=ends_s,
+        added_j=added_j,
+        step_j=np.where(there, found.added_w * found.steps_s, 0.0),
+        steps_s=found.steps_s,
+    )
+
+
+def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
+    """When jobs end whose mates leave, and the joules that they add until then."""
+    work = np.array([job.work_steps or np.nan for job in sets.variants])
+    left = np.where(sets.counts > 0, work, 0.0)
+    running, now_s = np.arange(len(sets.counts)), np.zeros(len(sets.counts))
+    ends_s, added_j = np.zeros(left.shape), np.zeros(len(left))
+    power_w = (found.added_w * sets.counts).sum(axis=1)
+    for _ in range(int((sets.counts > 0).sum(axis=1).max())):
+        needs_s = np.where(sets.counts[running] > 0, left * found.steps_s[running], np.inf)
+        first = np.argmin(needs_s, axis=1)
+        rows = np.arange(len(left))
+        waits_s = np.where(running > 0, needs_s[rows, first], 0.0)
+        now_s = now_s + waits_s
+        added_j += np.where(running > 0, waits_s * power_w[running], 0.0)
+        left = left - waits_s[:, None] / found.steps_s[running]
+        ended = running > 0
+        ends_s[rows[ended], first[ended]] = now_s[ended]
+        running = np.where(ended, sets.without[running, first], running)
+    return ends_s, added_j
+
+
+def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
+    """What the rules say; of a room, jobs in it alone. What all may do, some of them may."""
+
+    def allows(tenants: Sequence[int]) -> bool:
+        jobs = [sets.variants[each] for each in tenants]
+        sharing = option.room.shared(len(jobs), option.of(len(jobs)))
+        return first_broken(forbidding, jobs, sharing) is None
+
+    known: dict[Guise, bool] = {(): True}
+    if allows(sets.tenants[-1]):
+        known = dict.fromkeys(sets.guises, True)
+    for guise, tenants in zip(sets.guises, sets.tenants, strict=True):
+        if guise not in known:
+            known[guise] = allows(tenants)
+    return np.array([known[guise] for guise in sets.guises])

@@ -1,0 +1,103 @@
+"""Where and when some groups run that make up all jobs: in good orders, on GPUs equally long."""
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.plan.search.fleet.columns import Column, Placed, dealt, queued
+from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+from advisor.prediction.trace import Floats
+
+# Less than this is rounding, as a share of the time of the GPU that ends last.
+_DUST = 1e-9
+
+
+def arranged(columns: Sequence[Column], problem: Problem) -> tuple[Placed, ...]:
+    """The best plan of these `columns` that is soon found."""
+    best = roughly_arranged(columns, problem)
+    return best if problem.aim in IN_TURN else min(best, levelled(best, problem), key=problem.rank)
+
+
+def roughly_arranged(columns: Sequence[Column], problem: Problem) -> tuple[Placed, ...]:
+    """Likewise, sooner: dealt out to the GPUs in the best of some orders."""
+    plans = (dealt(order, problem.gpus) for order in _orders(columns, problem))
+    return min(plans, key=problem.rank)
+
+
+def _orders(columns: Sequence[Column], problem: Problem) -> Iterator[list[Column]]:
+    def due_s(column: Column) -> float:
+        return min(problem.deadlines_s[kind] or inf for kind in column.team)
+
+    yield sorted(columns, key=lambda each: -each.runs_s)
+    if problem.aim not in IN_TURN:
+        return
+    yield sorted(columns, key=lambda each: each.runs_s / len(each.team))
+    yield sorted(columns, key=lambda each: min(problem.alone_s[kind] for kind in each.team))
+    if problem.aim == "deadlines":
+        yield sorted(columns, key=lambda each: (due_s(each), each.runs_s))
+
+
+def replaced(
+    plan: Sequence[Placed], old: Sequence[Column], new: Sequence[Column], gpus: int
+) -> tuple[Placed, ...] | None:
+    """`plan` with `new` groups where `old` ones were, the longest in place of the longest.
+
+    Those that are more go to the GPU that has least to do; None where `plan` lacks an old one.
+    """
+    left, places = list(plan), []
+    for column in sorted(old, key=lambda each: -each.runs_s):
+        found = next((each for each in left if each.column is column), None)
+        if found is None:
+            return None
+        left.remove(found)
+        places.append(found)
+    coming = sorted(new, key=lambda each: -each.runs_s)
+    left += [Placed(column, each.gpu, each.start_s)
+             for column, each in zip(coming, places, strict=False)]  # fmt: skip
+    queues: list[list[Column]] = [[] for _ in range(gpus)]
+    for placed in sorted(left, key=lambda each: each.start_s):
+        queues[placed.gpu].append(placed.column)
+    for column in coming[len(places) :]:
+        min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(column)
+    return queued(queues)
+
+
+def levelled(plan: Sequence[Placed], problem: Problem) -> tuple[Placed, ...]:
+    """`plan` with groups moved from the GPU that ends last, or swapped, until none ends sooner."""
+    columns = [each.column for each in plan]
+    runs_s = np.array([each.runs_s for each in columns])
+    where = np.array([each.gpu for each in plan])
+    while _less_long(runs_s, where, problem.gpus):
+        pass
+    longest_first = np.argsort(-runs_s, kind="stable")
+    return queued([
+        [columns[at] for at in longest_first if where[at] == gpu] for gpu in range(problem.gpus)
+    ])  # fmt: skip
+
+
+def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
+    """Change `where` groups run by the move or swap that helps the longest GPU most, if any does.
+
+    Args:
+        runs_s: Of each group, shape (groups,).
+        where: The GPU of each, likewise.
+        gpus: How many there are.
+    """
+    takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
+    longest = int(takes_s.argmax())
+    own, others = np.flatnonzero(where == longest), np.flatnonzero(where != longest)
+    targets = np.concatenate([where[others], np.delete(np.arange(gpus), longest)])
+    comes_s = np.concatenate([runs_s[others], np.zeros(gpus - 1)])
+    if not targets.size:
+        return False
+    less_s = runs_s[own][:, None] - comes_s
+    ends_s = np.maximum(takes_s[longest] - less_s, takes_s[targets] + less_s)
+    leaves, comes = np.unravel_index(ends_s.argmin(), ends_s.shape)
+    if ends_s[leaves, comes] >= takes_s[longest] * (1 - _DUST):
+        return False
+    where[own[leaves]] = targets[comes]
+    if comes < len(others):
+        where[others[comes]] = longest
+    return True

@@ -1,0 +1,133 @@
+"""Which groups run, where and when, by OR-Tools CP-SAT."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import floor
+from time import monotonic
+from typing import NamedTuple
+
+from advisor.plan.search.fleet.arranging import arranged
+from advisor.plan.search.fleet.columns import Column, Placed, dealt
+from advisor.plan.search.fleet.cp_model import Search
+from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+
+# One worker: more of them would find other plans on other numbers of cores.
+_WORKERS, _SEED = 1, 1
+# What a search may take at most, in units of CP-SAT's own that are the same on any machine: about
+# three seconds.
+_EFFORT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The best plan found, and how good any plan of the same columns can be at most.
+
+    Attributes:
+        cost: Of `plan`, as `Problem.cost` says.
+        bound: No plan of these columns costs less.
+        in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
+    """
+
+    plan: tuple[Placed, ...]
+    cost: float
+    bound: float
+    in_time: bool
+
+
+def packed(
+    columns: Sequence[Column], problem: Problem, limit_s: float, hint: Sequence[Placed]
+) -> Packing:
+    """The best plan of `columns` that runs each job once.
+
+    Args:
+        columns: Of which a plan may take any as often as there are jobs for it.
+        problem: What it is to be best at, on how many GPUs.
+        limit_s: Seconds to search at most.
+        hint: A plan of `columns`, and the answer where nothing better is found in time.
+    """
+    from ortools.sat.python import cp_model
+
+    began_s = monotonic()
+    starts = [tuple(hint), *quick_plans(columns, problem, limit_s)]
+    best = min(starts, key=problem.rank)
+    search = Search(cp_model.CpModel(), columns, problem)
+    search.ask(best)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
+    solver.parameters.max_deterministic_time = _EFFORT
+    solver.parameters.num_workers = _WORKERS
+    solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
+    solver.parameters.random_seed = _SEED
+    status = solver.solve(search.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = dealt(search.taken(solver.value), problem.gpus)
+        best = min(found, best, key=problem.rank)
+    cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
+    return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)
+
+
+# Weights are whole numbers of these parts of the largest; rounded down, to bound from below.
+_PARTS = 10**6
+_SHARE_SEED = 1
+# What a question may take at most, in units of CP-SAT's own: about a quarter of a second.
+_SHARE_EFFORT = 0.25
+# Jobs that wait for a group on a GPU, as a share of those that the GPU has in all.
+_WAITING = (0.25, 0.5, 1.0)
+
+
+class Partition(NamedTuple):
+    """Groups that make up all jobs; no others weigh less in all than `bound`."""
+
+    columns: list[Column]
+    bound: float
+
+
+def partition(
+    columns: Sequence[Column], weights: Sequence[float], problem: Problem, limit_s: float
+) -> Partition | None:
+    """Groups that make up all jobs and weigh little together; None where time was too short.
+
+    Args:
+        columns: Of which any may be taken as often as there are jobs for it.
+        weights: Of each of `columns`.
+        problem: Whose jobs they are.
+        limit_s: Seconds to search at most.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    most = max(problem.counts)
+    taken = [model.new_int_var(0, most, "") for _ in columns]
+    for kind, count in enumerate(problem.counts):
+        model.add(
+            sum(each.team.count(kind) * n for each, n in zip(columns, taken, strict=True)
+                if kind in each.team) == count
+        )  # fmt: skip
+    part = max(map(abs, weights)) / _PARTS or 1.0
+    model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = _SHARE_EFFORT
+    solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False
+    solver.parameters.random_seed = _SHARE_SEED
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    chosen = [each for each, n in zip(columns, taken, strict=True) for _ in range(solver.value(n))]
+    return Partition(chosen, part * solver.best_objective_bound)
+
+
+def quick_plans(
+    columns: Sequence[Column], problem: Problem, limit_s: float
+) -> Iterator[tuple[Placed, ...]]:
+    """Plans that may be good: of light groups.
+
+    Args:
+        columns: Of which a plan may consist.
+        problem: What it is to be best at.
+        limit_s: Seconds that each may take to find.
+    """
+    for share in _WAITING if problem.aim in IN_TURN else (0.0,):
+        weights = [problem.weight(each, share) for each in columns]
+        if found := partition(columns, weights, problem, limit_s):
+            yield arranged(found.columns, problem)

@@ -1,0 +1,186 @@
+"""What groups of jobs come to on one GPU: roughly for thousands, foretold for a few."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.limits import MAX_OOM_PROBABILITY
+from advisor.plan.objectives import throughput
+from advisor.plan.recommendation import Objective
+from advisor.plan.rules import Conditions, first_broken, rules
+from advisor.plan.search.fleet.columns import Column, Kinds, Team
+from advisor.plan.search.one_gpu_search import Solved
+from advisor.prediction.surrogate import Crowds
+from advisor.prediction.surrogate_answers import Quick, Tenancy
+from advisor.prediction.surrogate_answers import Rough as Apart
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive
+from advisor.timeline.outcome import Level
+
+WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
+"""To share a whole GPU without limits."""
+
+Teams = NDArray[np.intp]
+"""Kinds of teams of one size, shape (teams, jobs)."""
+
+# Share of a job's work below which it is done.
+_DUST = 1e-9
+
+
+class SolvesOneGpu(Protocol):
+    """Whatever names the best plan of some jobs on one GPU: `OneGpu` does."""
+
+    def best(self, chosen: Sequence[int]) -> Solved | None: ...
+
+
+class Foretold:
+    """Columns by the one-GPU solver.
+
+    Args:
+        kinds: Of jobs, those of a kind next to each other.
+        solver: Of all jobs of `kinds`, in their order.
+        aim: Of a throughput, jobs are taken to be equally long alone.
+        level: What counts of times and joules: medians, or upper ends.
+    """
+
+    def __init__(
+        self, kinds: Kinds, solver: SolvesOneGpu, aim: Objective, level: Level = "p50"
+    ) -> None:
+        self._kinds, self._solver, self._aim, self._level = kinds, solver, aim, level
+
+    def column(self, team: Team) -> Column | None:
+        """The best of `team`; None where nothing that is allowed fits."""
+        left = [list(each) for each in self._kinds.positions]
+        positions = sorted((left[kind].pop(0), kind) for kind in team)
+        solved = self._solver.best([position for position, _ in positions])
+        if solved is None:
+            return None
+        forecast = solved.forecast
+        if self._aim == "throughput" or forecast.ends_s is None:
+            takes = len(team) / throughput(forecast.prediction, self._level)
+            ends_s = (takes,) * len(team)
+        else:
+            ends_s = tuple(getattr(end_s, self._level) for end_s in forecast.ends_s)
+        return Column(
+            team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
+            ends_s=ends_s, foretold=True, batches=solved.setup.batches,
+            energy_j=getattr(forecast.energy_j, self._level, None),
+            in_seconds=self._aim != "throughput",
+        )  # fmt: skip
+
+
+class Rough:
+    """Columns by the distilled predictor, time-sliced and under MPS: medians, for screening only.
+
+    Args:
+        kinds: Of jobs.
+        quick: Of one job of each kind.
+        gpu: Whose memory they share.
+        conditions: Of what they may do.
+        aim: As of `Foretold`.
+    """
+
+    def __init__(
+        self, kinds: Kinds, quick: Quick, gpu: Gpu, conditions: Conditions, aim: Objective
+    ) -> None:
+        self._kinds, self._quick, self._gpu = kinds, quick, gpu
+        self._rules, self._margin, self._aim = rules(gpu, conditions), conditions.memory_margin, aim
+        sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
+        self._sorts = [sorts.index(each) for each in sorts]
+        self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
+        profiles = [job.profile for job in kinds.jobs]
+        self._power_w = np.array([each.power_w or 0.0 for each in profiles])
+        self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
+        work = [job.work_steps or 0.0 for job in kinds.jobs]
+        self._work = np.array(work) if aim != "throughput" else 1 / quick.jobs.step_s
+
+    def columns(self, teams: Sequence[Team]) -> Iterator[Column]:
+        """The best of each of `teams` of two and more that fits; of one size after the other."""
+        by_size = sorted(teams, key=len)
+        for _, same in groupby(by_size, len):
+            yield from self._best(np.array(list(same)))
+
+    def may(self, team: Team, mode: str) -> bool:
+        """Whether a team may share so, and has the memory to."""
+        alone = replace(self._quick.rough, profiles=tuple(
+            job.profile for job in self._kinds.of(team)
+        ))  # fmt: skip
+        return self._allowed(team, mode) and bool(
+            self._fit(alone, np.ones((1, len(team)), dtype=np.intp), mode)[0]
+        )
+
+    def _allowed(self, team: Team, mode: str) -> bool:
+        """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
+        key = mode, tuple(sorted(self._sorts[kind] for kind in team))
+        if key not in self._known_rules:
+            jobs = self._kinds.of(team)
+            self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
+        return self._known_rules[key]
+
+    def _fit(self, rough: Apart, counts: Teams, mode: str) -> NDArray[np.bool_]:
+        tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
+        return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
+
+    def _best(self, teams: Teams) -> Iterator[Column]:
+        counts = (teams[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
+        modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
+        fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
+        ends = {mode: self._ends_s(teams, mode) for mode in modes}
+        for row, kinds in enumerate(teams):
+            team = tuple(map(int, kinds))
+            allowed = [mode for mode in modes if fits[mode][row] and self._allowed(team, mode)]
+            if allowed:
+                mode = min(allowed, key=lambda each: float(ends[each][row].max()))
+                yield self._column(team, mode, ends[mode][row])
+
+    def _column(self, team: Team, mode: str, ends_s: Floats) -> Column:
+        above_idle_w = self._power_w[list(team)] - self._idle_w
+        power_w = self._idle_w + above_idle_w.sum()
+        limit_w = self._gpu.power_limit_w or np.inf
+        return Column(
+            team=team, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
+            energy_j=float(min(power_w, limit_w) * ends_s.max()),
+            in_seconds=self._aim != "throughput",
+        )  # fmt: skip
+
+    def _ends_s(self, teams: Teams, mode: str) -> Floats:
+        """When each job ends, if all of a team start at once, shape (teams, jobs)."""
+        if self._aim == "throughput":
+            steps_s = self._steps_s(teams, mode)
+            takes = teams.shape[1] / (self._quick.jobs.step_s[teams] / steps_s).sum(axis=1)
+            return np.repeat(takes[:, None], teams.shape[1], axis=1)
+        work = self._work[teams]
+        left, now_s, ends_s = work.copy(), np.zeros(len(teams)), np.zeros(teams.shape)
+        while (at := np.flatnonzero((left > 0).any(axis=1))).size:
+            running = left[at] > 0
+            steps_s = self._steps_s(np.where(running, teams[at], -1), mode)
+            takes_s = np.nanmin(np.where(running, left[at] * steps_s, np.nan), axis=1)
+            now_s[at] += takes_s
+            remains = np.where(running, left[at] - takes_s[:, None] / steps_s, 0.0)
+            left[at] = np.where(remains > _DUST * work[at], remains, 0.0)
+            ends_s[at] = np.where(running & (left[at] == 0), now_s[at, None], ends_s[at])
+        return ends_s
+
+    def _steps_s(self, teams: Teams, mode: str) -> Floats:
+        limits = np.full(teams.shape, 100.0)
+        return self._quick.distilled.steps(self._quick.jobs, Crowds(teams, limits), mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where columns come from.
+
+    Attributes:
+        rough: For thousands of groups; None: each that is thought of is foretold.
+        ways: By the names of `WAYS`, for groups that are picked.
+        thorough: For those of the plan: the one-GPU solver.
+    """
+
+    rough: Rough | None
+    ways: Mapping[str, Foretold]
+    thorough: Foretold

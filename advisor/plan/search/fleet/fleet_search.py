@@ -1,0 +1,228 @@
+"""The best plan for many jobs on equal GPUs that can be found in a given time.
+
+It begins with plans that anybody would think of and takes steps from the best of them: blocks of
+groups are batched anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU
+solver looks for better ways to share within groups. Thousands of groups are estimated roughly,
+and every group of a plan is foretold before the plan counts, so that what is optimised is what is
+reported. Time only ends the steps, which are the same whatever time there is: more of it never
+makes a plan worse.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from advisor.errors import NothingFits
+from advisor.plan.search.fleet.arranging import arranged, roughly_arranged
+from advisor.plan.search.fleet.columns import Column, Kinds, Placed, Team
+from advisor.plan.search.fleet.cp_packing import packed, quick_plans
+from advisor.plan.search.fleet.estimates import Sources
+from advisor.plan.search.fleet.fleet_bounds import bound, least_cost
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.greedy import drafts
+from advisor.plan.search.fleet.group_pool import Pool
+from advisor.plan.search.fleet.local_search import Improver, Incumbent
+
+# Rounds between two recombinations, and rounds without gain after which no more are tried.
+_RECOMBINED, _STALE = 4, 5
+# Greedy plans that are estimated to cost more than so many times the plan found are not foretold.
+_ERR = 1.1
+# Teams up to which every one is foretold, so that what no plan can save is known.
+_EVERY_TEAM = 80
+# What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
+_THOROUGH = 0.25
+
+Clock = Callable[[], float]
+"""Seconds from any moment on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A plan of groups that are all foretold, and what is known of better ones.
+
+    Attributes:
+        cost: As `Problem.cost` says.
+        bound: No plan costs less that runs at most `MOST_TOGETHER` jobs at once on a GPU; None:
+            not known.
+        complete: Whether every group was looked at: then `bound` is of plans of groups that are
+            time-sliced or under MPS without limits.
+        groups: How many were thought of.
+        foretold: How many of them were foretold.
+        seconds: That it took.
+        in_time: Whether the search ended before its time did.
+    """
+
+    plan: tuple[Placed, ...]
+    cost: float
+    bound: float | None
+    complete: bool
+    groups: int
+    foretold: int
+    seconds: float
+    in_time: bool
+
+    @property
+    def gap(self) -> float | None:
+        """Share of the cost that a better plan might save, 0..1; None likewise."""
+        if self.bound is None:
+            return None
+        return max(0.0, 1 - self.bound / self.cost) if self.cost > 0 else 0.0
+
+
+class FleetSolver:
+    """Takes steps from one plan to the next while there is time.
+
+    Args:
+        kinds: Of all jobs.
+        problem: What the plan is to be best at.
+        sources: Of columns.
+        limit_s: Seconds that it may take, from now on.
+        clock: Tells the time.
+    """
+
+    def __init__(
+        self, kinds: Kinds, problem: Problem, sources: Sources, limit_s: float,
+        clock: Clock = monotonic,
+    ) -> None:  # fmt: skip
+        self._kinds, self._problem, self._sources = kinds, problem, sources
+        self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
+        self._pool = Pool(kinds, problem, sources, self._in_time)
+        self._known_bound: float | None = None
+
+    def best(self) -> Found:
+        """The best plan found.
+
+        Raises:
+            NothingFits: A job fits on no GPU, not even alone.
+        """
+        incumbent = Incumbent(self._problem, self._one_by_one())
+        ended = all(self._in_time() for _ in self._steps(incumbent))
+        plan = incumbent.plan
+        cost, known = self._problem.cost(plan), [self._known_bound, least_cost(self._problem)]
+        bounds = [each for each in known if each is not None]
+        return Found(
+            plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
+            complete=self._known_bound is not None, groups=self._pool.teams,
+            foretold=self._pool.foretold, seconds=self._clock() - self._began_s, in_time=ended,
+        )  # fmt: skip
+
+    def _in_time(self) -> bool:
+        return self._left_s() > 0
+
+    def _left_s(self) -> float:
+        return self._began_s + self._limit_s - self._clock()
+
+    def _one_by_one(self) -> tuple[Placed, ...]:
+        """Each job alone."""
+        columns = []
+        for kind, job in enumerate(self._kinds.jobs):
+            column = self._pool.alone(kind)
+            if column is None:
+                raise NothingFits(
+                    f"{job.name} does not fit on a GPU even alone. Use a smaller batch, or a GPU "
+                    f"with more memory."
+                )
+            columns += [column] * self._problem.counts[kind]
+        return arranged(columns, self._problem)
+
+    def _steps(self, incumbent: Incumbent) -> Iterator[None]:
+        """What is tried, one step after the other; between them the time is looked at."""
+        yield
+        improver = Improver(self._pool, self._problem, incumbent)
+        first, others = self._greedies()
+        for teams in first:
+            improver.hear(teams)
+            yield
+        yield from self._improved(improver, incumbent)
+        if not (yield from self._share_better(incumbent)):
+            return
+        for teams in others:
+            if self._rough_cost(teams) <= self._problem.cost(incumbent.plan) * _ERR:
+                improver.hear(teams)
+                yield
+        yield from self._improved(improver, incumbent)
+        if not self._looked_at_all(incumbent):
+            self._pack(incumbent)
+        yield
+        yield from self._share_better(incumbent)
+
+    def _greedies(self) -> tuple[list[list[Team]], list[list[Team]]]:
+        """Plans that anybody would think of: those that are foretold at once, and later.
+
+        Where teams can be estimated, the one that seems best is first, and where not, all are.
+        """
+        found = list(drafts(self._kinds, self._problem, self._pool.may))
+        if not self._pool.is_rough:
+            return found, []
+        found.sort(key=self._rough_cost)
+        return found[:1], found[1:]
+
+    def _rough_cost(self, teams: Sequence[Team]) -> float:
+        columns = self._pool.estimated(teams)
+        return self._problem.cost(roughly_arranged(columns, self._problem))
+
+    def _improved(self, improver: Improver, incumbent: Incumbent) -> Iterator[None]:
+        """Small changes, and what is foretold recombined, until neither has helped for long."""
+        stale = number = 0
+        while stale < _STALE:
+            gained, number = improver.round(), number + 1
+            yield
+            if number % _RECOMBINED == 0:
+                gained = self._recombined(incumbent) or gained
+                yield
+            stale = 0 if gained else stale + 1
+
+    def _recombined(self, incumbent: Incumbent) -> bool:
+        """Hear of light groups among all that are foretold; whether that helps."""
+        plans = quick_plans(self._known(incumbent), self._problem, self._left_s())
+        return any([incumbent.hear(plan) for plan in plans])
+
+    def _pack(self, incumbent: Incumbent) -> None:
+        """Hear of the best plan of all that is foretold, in order and time too."""
+        columns = self._known(incumbent)
+        incumbent.hear(packed(columns, self._problem, self._left_s(), incumbent.plan).plan)
+
+    def _known(self, incumbent: Incumbent) -> list[Column]:
+        columns = [*self._pool.columns, *(each.column for each in incumbent.plan)]
+        return list({id(each): each for each in columns}.values())
+
+    def _looked_at_all(self, incumbent: Incumbent) -> bool:
+        """Where there are few groups, foretell every one: then it is known what none can save."""
+        if self._pool.every_team(_EVERY_TEAM) is None:
+            return False
+        columns = self._pool.columns
+        found = packed(columns, self._problem, self._left_s(), incumbent.plan)
+        incumbent.hear(found.plan)
+        self._known_bound = found.bound
+        if not found.in_time and self._in_time():
+            self._known_bound = max(found.bound, bound(columns, self._problem, self._left_s()))
+        return True
+
+    def _share_better(self, incumbent: Incumbent) -> Generator[None, None, bool]:
+        """Better ways to share within the groups of the plan, the longest first.
+
+        Returns:
+            Whether there was time for all; if not, nothing else is tried, or a little more time
+            might find less.
+        """
+        longest_s = self._limit_s * _THOROUGH
+        for team in _longest_first(incumbent.plan):
+            began_s = self._clock()
+            if self._left_s() <= longest_s:
+                return False
+            if better := self._sources.thorough.column(team):
+                self._pool.hear(better)
+                columns = [each.column for each in incumbent.plan]
+                incumbent.hear_columns([
+                    better if each.team == team else each for each in columns
+                ])  # fmt: skip
+            longest_s = max(longest_s, self._clock() - began_s)
+            yield
+        return True
+
+
+def _longest_first(plan: Sequence[Placed]) -> list[Team]:
+    """Teams of a plan that share a GPU."""
+    runs_s = {each.column.team: each.column.runs_s for each in plan}
+    shared = [team for team in runs_s if len(team) > 1]
+    return sorted(shared, key=lambda team: -runs_s[team])

@@ -1,0 +1,237 @@
+"""Thousands of limit vectors compared roughly, and the best of them predicted.
+
+The distilled predictor says how they fare. Of up to `MOST_ASKED` jobs the most promising ones are
+predicted one after another, and each answer corrects what is said of the others. Of more jobs, what
+the distilled predictor says best of is replayed for a short time, beside a few vectors that are
+always tried; what that says best of is predicted. Without a distilled predictor, traces or counters
+only the few are tried.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.plan.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors, worth_trying
+from advisor.plan.prediction_cache import Mixes
+from advisor.plan.recommendation import Objective
+from advisor.plan.search.candidate_space import MOST_ASKED
+from advisor.plan.search.limit_tuning import count, different, distinct, of_copies, promising
+from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.surrogate_features import LIMIT_GRID
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps
+from advisor.timeline.outcome import Level
+
+# Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
+# Of many jobs, fewer, so that no more than so many paces are asked for.
+MOST_COMBINED, _MOST_PACES = 4096, 30_000
+GRIDS = (
+    LIMIT_GRID,
+    (10, 20, 28, 43, 57, 71, 86, 100),
+    (14, 28, 43, 71, 100),
+    (14, 28, 57, 100),
+    (14, 36, 100),
+    (28, 100),
+)
+# Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
+_REFINED = 16
+# So many of the best by the distilled predictor are replayed for a short time with all jobs
+# running, and so many of the best by that are predicted, from the first step to the last.
+REPLAYED, _FORECAST = 16, 3
+# Likewise, where all jobs are copies of one: these hardly gain by limits that differ.
+_OF_COPIES = 4, 2
+# But those that are predicted beside the best take no more than so many replays while all jobs run:
+# up to three for each job that differs in name or limit, or one where all limits are the same.
+_MOST_REPLAYS = 21
+
+# Of few jobs so many of the best by the distilled predictor are looked at, so many of these are
+# predicted while all run, beside limits that are the same for all, and so many of them from the
+# first step to the last: see `benchmarks/unequal_limits.py`.
+_PROMISING, _TRIED, _OF_FEW = 500, 8, 5
+
+# Share of a job's work below which it is done.
+_DUST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best limits.
+
+    Attributes:
+        sharings: To be forecast.
+        compared: Vectors that were looked at to find them.
+    """
+
+    sharings: tuple[Mps, ...]
+    compared: int
+
+
+def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Found:
+    """MPS with the limits that serve `objective` best, costs being at `level`."""
+    usual = limit_vectors([job.profile for job in mixes.jobs])
+    quick = mixes.quick()
+    if (
+        quick is None
+        or not quick.knows("mps-limits")
+        or not quick.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
+    ):
+        return Found(tuple(usual), len(usual))
+    search = _Search(mixes, quick, objective)
+    if len(mixes.jobs) <= MOST_ASKED:
+        return search.tuned(usual, level)
+    vectors, costs = search.compared()
+    replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
+    best = vectors[np.argsort(costs, kind="stable")[:replayed]]
+    sharings = different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
+    ordered = search.replayed(sharings)
+    names = [job.name for job in mixes.jobs]
+    return Found(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
+
+
+def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
+    """The first of `ordered`, and others that can be predicted in the time that there is.
+
+    The best that is the same for all comes next, since a short replay tells it less well from
+    limits that differ than from others like it.
+
+    Args:
+        ordered: Limits for each job, the best first.
+        names: Of the jobs; copies have the same.
+        most: How many to keep.
+    """
+    same = [each for each in ordered if len(set(each.limits)) == 1]
+    found: list[Mps] = []
+    left = _MOST_REPLAYS
+    for each in dict.fromkeys((ordered[0], *same[:1], *ordered)):
+        kinds = len(set(zip(names, each.limits, strict=True)))
+        replays = 1 if len(set(each.limits)) == 1 else 3 * kinds
+        if not found or (len(found) < most and replays <= left):
+            found.append(each)
+            left -= replays
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    mixes: Mixes
+    quick: Quick
+    objective: Objective
+
+    @property
+    def most(self) -> int:
+        """Vectors that may be combined."""
+        return min(MOST_COMBINED, _MOST_PACES // len(self.mixes.jobs))
+
+    def combined(self) -> Floats:
+        """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
+        places = self.mixes.copies()
+        grid = next((each for each in GRIDS if count(places, each) <= self.most), (100,))
+        kinds = [of_copies(grid, len(each)) for each in places]
+        order = np.argsort(np.concatenate(places))
+        rows = [sum(each, ()) for each in product(*kinds)]
+        return np.array(rows, dtype=np.float64)[:, order]
+
+    def tuned(self, usual: Sequence[Mps], level: Level) -> Found:
+        """The best of those that promise most, tried in turn."""
+        jobs = len(self.mixes.jobs)
+        same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
+        every = self.combined()
+        best = every[np.argsort(self._costs(every, None), kind="stable")[:_PROMISING]]
+        rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
+        vectors = np.array(list(dict.fromkeys(rows)))
+        sharings = [Mps(tuple(map(float, row))) for row in vectors]
+        rough_s = self.quick.limited(vectors)
+
+        def predicted_s(at: int) -> list[float]:
+            return [getattr(each.step_s, level) for each in self.mixes.whole(sharings[at]).jobs]
+
+        def cost(steps_s: Floats) -> Floats:
+            return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), rough_s)
+
+        tries = range(len(same)), _TRIED
+        ordered = promising(vectors, rough_s, predicted_s, cost, tries)
+        unlike = different([sharings[at] for at in ordered], self.quick.rough.gpu)
+        return Found(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
+
+    def compared(self) -> tuple[Floats, Floats]:
+        """The vectors that are looked at, shape (vectors, jobs), and what each costs."""
+        coarse = self.combined()
+        costs = self._costs(coarse, None)
+        if len(self.mixes.copies()) == 1:
+            return coarse, costs
+        fine = self._varied(coarse[np.argsort(costs, kind="stable")])
+        kept, _ = distinct(np.concatenate([coarse, fine]))
+        fine = fine[kept[kept >= len(coarse)] - len(coarse)]
+        return np.concatenate([coarse, fine]), np.concatenate([costs, self._costs(fine, None)])
+
+    def _varied(self, ordered: Floats) -> Floats:
+        """The first few of `ordered`, with each limit in turn at each of the grid."""
+        jobs, grid = ordered.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
+        best = ordered[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]
+        varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
+        for job in range(jobs):
+            varied[:, job, :, job] = grid
+        rows = varied.reshape(-1, jobs)
+        for copies in self.mixes.copies():  # which of them has which limit says nothing
+            rows[:, copies] = np.sort(rows[:, copies], axis=1)
+        return rows
+
+    def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
+        """`sharings`, the best first by a short replay of all jobs together."""
+        vectors = np.array([each.limits for each in sharings])
+        costs = self._costs(vectors, self.quick.replayed(sharings))
+        return [sharings[at] for at in np.argsort(costs, kind="stable")]
+
+    def _costs(
+        self, vectors: Floats, together_s: Floats | None, rough_s: Floats | None = None
+    ) -> Floats:
+        """What each of `vectors` costs, shape (vectors,); only their order means something.
+
+        Args:
+            vectors: Shape (vectors, jobs).
+            together_s: Steps while all jobs run, likewise, where they are known better.
+            rough_s: Likewise, as `Quick.limited` answers; None: it is asked.
+        """
+        rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
+        steps_s = rough_s if together_s is None else together_s
+        slowdowns = steps_s / self.quick.jobs.step_s
+        match self.objective:
+            case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
+                return np.asarray(self._ends_s(vectors, rough_s, steps_s).max(axis=1))
+            case "mean-completion":
+                return np.asarray(self._ends_s(vectors, rough_s, steps_s).mean(axis=1))
+            case "deadlines":
+                due_s = [job.deadline_s or np.inf for job in self.mixes.jobs]
+                ends_s = self._ends_s(vectors, rough_s, steps_s)
+                return np.asarray((ends_s / due_s).max(axis=1))
+            case "throughput":
+                return np.asarray(-(1 / slowdowns).sum(axis=1))
+            case "energy-epoch" | "energy-example" | "fairness":
+                return np.asarray(slowdowns.max(axis=1))
+
+    def _ends_s(self, vectors: Floats, rough_s: Floats, together_s: Floats) -> Floats:
+        """Seconds until each job ends, where steps take `together_s` while all jobs run.
+
+        By how much these are longer than `rough_s`, later steps are longer than they seem too.
+        """
+        work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
+        left = np.broadcast_to(work, vectors.shape).copy()
+        ends = np.zeros(vectors.shape)
+        at, steps, longer = np.arange(len(vectors)), together_s, together_s / rough_s
+        while len(at):
+            seconds = np.nanmin(left[at] * steps, axis=1)
+            ends[at] += seconds[:, None] * (left[at] > 0)
+            remains = left[at] - seconds[:, None] / steps
+            left[at] = np.where(remains > _DUST * work, remains, 0.0)
+            at = np.flatnonzero(left.any(axis=1))
+            steps = self._steps(vectors[at], left[at] > 0) * longer[at]
+        return ends
+
+    def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
+        """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
+        rows = np.where(running, vectors, 0.0)
+        kept, which = distinct(rows)
+        return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]

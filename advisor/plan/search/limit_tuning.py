@@ -1,0 +1,96 @@
+"""Limits tried one after another where they promise most, rough answers learning from each try.
+
+A rough answer errs alike for limits that are alike. So what is predicted of a few corrects what is
+said roughly of all others: by Gaussian processes, one for each job, of the log of predicted over
+rough steps.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from math import comb, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.physics import limit_shares
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps
+
+# Limits are alike that differ by a factor of this: of 0.5, 1 and 2 octaves the best for 6 job sets.
+_OCTAVES = 1.0
+# Of the log of a step: predictions are that uneven between limits that are all but the same.
+_UNEVEN = 0.01
+
+
+def promising(
+    vectors: Floats,
+    rough_s: Floats,
+    predicted_s: Callable[[int], Sequence[float]],
+    cost: Callable[[Floats], Floats],
+    tries: tuple[Sequence[int], int],
+) -> list[int]:
+    """Positions in `vectors` of those that were tried, the best first.
+
+    Args:
+        vectors: Limits of the jobs in per cent, shape (vectors, jobs).
+        rough_s: Seconds of a step of each job, likewise.
+        predicted_s: The same of the vector at a position, as it is predicted.
+        cost: Of every vector, shape (vectors,), from seconds of a step of each job.
+        tries: Positions that are tried whatever is said of them, at least one, and how many more.
+    """
+    first, more = tries
+    tried, rough, places = list(first), np.log(rough_s), np.log2(vectors)
+    known = [np.log(predicted_s(at)) - rough[at] for at in tried]
+    for _ in range(min(more, len(vectors) - len(tried))):
+        costs = cost(np.exp(rough + _learnt(places, tried, np.array(known))))
+        costs[tried] = np.inf
+        tried.append(int(np.argmin(costs)))
+        known.append(np.log(predicted_s(tried[-1])) - rough[tried[-1]])
+    steps = rough.copy()
+    steps[tried] += known
+    costs = cost(np.exp(steps))
+    return sorted(tried, key=lambda at: float(costs[at]))
+
+
+def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
+    """What `known` of those that were tried says of all, shape (vectors, jobs)."""
+    middle = known.mean(axis=0)
+    distance = ((places[:, None] - places[tried][None]) ** 2).sum(axis=2)
+    likeness = np.exp(-distance / (2 * _OCTAVES**2))
+    own = likeness[tried] + _UNEVEN * np.eye(len(tried))
+    return np.asarray(middle + likeness @ np.linalg.solve(own, known - middle))
+
+
+def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
+    """The first of those that leave every job the same SMs."""
+    first: dict[tuple[float, ...], Mps] = {}
+    for each in sharings:
+        first.setdefault(tuple(limit_shares(each.limits, gpu)), each)
+    return list(first.values())
+
+
+def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where each different vector comes first, and which of these each vector is."""
+    rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
+    _, kept, which = np.unique(
+        rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True
+    )
+    return kept, which
+
+
+def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
+    """Limits of `grid` for copies of a job: at most two, for copies by themselves want one.
+
+    Which of them has which says nothing.
+    """
+    return [(each,) * copies for each in grid] + [
+        (low,) * few + (high,) * (copies - few)
+        for low, high in combinations(grid, 2)
+        for few in range(1, copies)
+    ]
+
+
+def count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
+    """Vectors of `grid` that `of_copies` makes."""
+    return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)

@@ -1,0 +1,175 @@
+"""Jobs in the rooms of every cut of a GPU, the best first.
+
+A best-first search: what is decided costs what it costs, what is open costs at least what the
+best sets for the rooms that are left do. So whatever comes out costs no less than what came before,
+and the first is the best of all.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.plan.search.cost_table import Option
+from advisor.plan.search.job_sets import Indices
+from advisor.plan.search.partitions import Cut
+from advisor.plan.search.set_bounds import Bounds
+from advisor.plan.search.set_scores import Price
+from advisor.prediction.trace import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A set of jobs in a room."""
+
+    option: Option
+    chosen: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """A cut with a set in each room.
+
+    Attributes:
+        cost: As if rooms did not slow each other.
+        rooms: Of the cut, in its order; the empty set leaves a room out.
+    """
+
+    cost: float
+    cut: Cut
+    rooms: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A cut, some of whose rooms have their sets."""
+
+    cut: Cut
+    state: int
+    most: float = 0.0
+    total: float = 0.0
+    taken: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Siblings:
+    """What may come next in a room of `parent`, the best first."""
+
+    parent: _Open
+    options: Sequence[int]
+    chosen: Indices
+    rest: Indices
+    worth: tuple[Floats, Floats]
+    bounds: tuple[Floats, Floats]
+
+
+@dataclass(frozen=True)
+class Hybrids:
+    """Every way to put jobs into rooms.
+
+    Attributes:
+        bounds: What jobs cost at least, in rooms and in cuts.
+        price: What a plan costs.
+        homes: By profile: which states may be on one instance at once, shape (states,).
+    """
+
+    bounds: Bounds
+    price: Price
+    homes: dict[str, NDArray[np.bool_]]
+
+    def in_order(self, state: int) -> Iterator[Cutting]:
+        """Every plan for the jobs of `state`, cheapest first."""
+        ticket = count()
+
+        def push(siblings: _Siblings, at: int) -> None:
+            if at < len(siblings.chosen):
+                costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
+                heappush(heap, (*costs, next(ticket), siblings, at))
+
+        first, second = (each[:, state].tolist() for each in self._roots)
+        heap: list[tuple[float, float, int, _Siblings | _Open, int]] = [
+            (cost, then, next(ticket), _Open(cut, state), 0)
+            for cost, then, cut in zip(first, second, self.bounds.cuts, strict=True)
+            if isfinite(cost)
+        ]
+        heapify(heap)
+        while heap:
+            cost, _, _, seen, at = heappop(heap)
+            if isinstance(seen, _Siblings):
+                push(seen, at + 1)
+                found = self._after(seen, at)
+            else:
+                found = seen
+            if len(found.taken) == len(found.cut.rooms):
+                yield Cutting(cost, found.cut, found.taken)
+            else:
+                push(self._next(found), 0)
+
+    def least(self, state: int) -> float:
+        """What the jobs of `state` cost at least; infinite where they may not be on instances."""
+        return float(self._roots[0][:, state].min(initial=np.inf))
+
+    @cached_property
+    def _roots(self) -> tuple[Floats, Floats]:
+        """The least cost of each state in each cut, and what decides, shape (cuts, states)."""
+        return self.price(*self.bounds.of_cuts)
+
+    def _after(self, siblings: _Siblings, at: int) -> _Open:
+        parent = siblings.parent
+        room = parent.cut.rooms[len(parent.taken)]
+        option = self.bounds.worths[room][siblings.options[at]][0]
+        return _Open(
+            parent.cut,
+            int(siblings.rest[at]),
+            float(siblings.worth[0][at]),
+            float(siblings.worth[1][at]),
+            (*parent.taken, Choice(option, int(siblings.chosen[at]))),
+        )
+
+    def _next(self, parent: _Open) -> _Siblings:
+        number = len(parent.taken)
+        rooms = parent.cut.rooms
+        inside, left = self.bounds.sets.inside(parent.state)
+        keep = self._may(parent, inside)
+        inside, left = inside[keep], left[keep]
+        least = self.bounds.least(rooms[number + 1 :])
+        columns = []
+        for option, (_, own) in enumerate(self.bounds.worths[rooms[number]]):
+            most = np.maximum(parent.most, own.most[inside])
+            total = parent.total + own.total[inside]
+            bound = self.price(np.maximum(most, least[0][left]), total + least[1][left])
+            columns.append((np.full(len(inside), option), inside, left, most, total, *bound))
+        options, chosen, rest, most, total, *bounds = map(
+            np.concatenate, zip(*columns, strict=True)
+        )
+        possible = np.flatnonzero(np.isfinite(bounds[0]) & ((chosen > 0) | (options == 0)))
+        order = possible[np.lexsort((bounds[1][possible], bounds[0][possible]))]
+        return _Siblings(
+            parent, options[order].tolist(), chosen[order], rest[order],
+            (most[order], total[order]), (bounds[0][order], bounds[1][order]),
+        )  # fmt: skip
+
+    def _may(self, parent: _Open, inside: Indices) -> NDArray[np.bool_]:
+        """Which sets may come next: equal rooms take theirs in order, and homes are not full."""
+        number, cut = len(parent.taken), parent.cut
+        homes, rooms = cut.homes, cut.rooms
+        may = np.ones(len(inside), dtype=bool)
+        if number and rooms[number] == rooms[number - 1] and self._alike(cut, number):
+            may = inside <= parent.taken[-1].chosen
+        if cut.parts[homes[number]]:
+            mates = [each.chosen for each, home in zip(parent.taken, homes, strict=False)
+                     if home == homes[number]]  # fmt: skip
+            held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[mates].sum())
+            may &= self.homes[str(rooms[number].profile)][held]
+        return np.asarray(may)
+
+    @staticmethod
+    def _alike(cut: Cut, number: int) -> bool:
+        """Whether a room may change places with the one before it."""
+        same_home = cut.homes[number] == cut.homes[number - 1]
+        return same_home or not cut.parts[cut.homes[number]]

@@ -1,0 +1,212 @@
+"""Groups of jobs one after another: every way to make them, by dynamic programming.
+
+What is known of jobs that are done is how the GPU is set up now, and what all cost until now. Of
+groups that leave the GPU set up alike, one that is no better in anything is dropped. Each group is
+on the whole GPU in any of its ways, or on MIG instances in the way that is best for the group by
+itself: of two such ways that cost nearly the same, another might be cheaper to set up for, by what
+it takes to make and destroy instances.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from advisor.plan.search.assignment import seating
+from advisor.plan.search.candidate_space import Space
+from advisor.plan.search.cost_table import Option, options
+from advisor.plan.search.partition_search import Choice, Cutting
+from advisor.plan.search.partitions import WHOLE
+from advisor.plan.search.teams import Label, Team, keep, keep_team
+from advisor.sharing import Group, Hybrid, Mps, Naive
+from advisor.timeline.outcome import idle_power_w
+from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
+
+# By how the GPU is set up now, and whether it ever was cut up: what all teams until now cost.
+_Reached = dict[tuple[int, bool], list[Label]]
+
+
+@dataclass(frozen=True, slots=True)
+class Phased:
+    """Teams one after another.
+
+    Attributes:
+        cost: By the objective.
+        teams: In the order in which they run, two or more.
+    """
+
+    cost: float
+    teams: tuple[Team, ...]
+
+
+def phased(space: Space, state: int, most: int) -> list[Phased]:
+    """Up to `most` of the best ways to run the jobs of `state` in groups, best first.
+
+    The best without MIG instances is always among them, as one more if need be: what is on
+    instances seems to cost less than it will, since it is not known yet how rooms slow each other.
+    """
+    return _Phases(space, state).best(most)
+
+
+class _Phases:
+    def __init__(self, space: Space, state: int) -> None:
+        self.space, self.state = space, state
+        self.objective = space.question.objective
+        self.jobs = space.jobs_in(state)
+        self.idle_w = idle_power_w([job.profile for job in space.sets.variants]) or 0.0
+        self.pauses: dict[tuple[int, int], float] = {}
+        self.marks: dict[object, int] = {}
+        inside = dict.fromkeys(map(int, space.sets.state[space.sets.inside(state)[0]]))
+        self.teams = {each: list(self._teams(each)) for each in inside if each}
+
+    def best(self, most: int) -> list[Phased]:
+        """As `phased`."""
+        reached: dict[int, _Reached] = {0: {(-1, False): [Label(0.0, 0.0, ())]}}
+        for done in sorted((0, *self.teams), key=self.space.jobs_in):
+            if done in reached and done != self.state:
+                self._go_on(done, reached)
+        ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
+        found = [Phased(self._price(each.cost, each.worst), each.teams) for each in ends]
+        found.sort(key=lambda each: each.cost)
+        sure = next((each for each in found if not any(team.cut for team in each.teams)), None)
+        return [each for at, each in enumerate(found) if at < most or each is sure]
+
+    def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
+        """Add what any team that is left may come to, next after the jobs of the state `done`."""
+        left = self.jobs - self.space.jobs_in(done)
+        ahead = [
+            (team, team.mark, team.cut, reached.setdefault(done + team.state, {}))
+            for team in self._next(done)
+        ]
+        for (mark, cut), labels in reached[done].items():
+            for team, own, cut_up, after in ahead:
+                key = own, cut or cut_up
+                if (kept := after.get(key)) is None:
+                    kept = after[key] = []
+                pause_s = self._pause_s(labels[0], team, mark)
+                for label in labels:
+                    keep(kept, *self._extended(label, team, pause_s, left), label, team)
+
+    def _next(self, done: int) -> Iterator[Team]:
+        """Teams of jobs that are left; all of them at once make no phases."""
+        inside, _ = self.space.sets.inside(self.state - done)
+        for state in dict.fromkeys(self.space.sets.state[inside].tolist()):
+            if state and state != self.state:
+                yield from self.teams[state]
+
+    def _extended(self, label: Label, team: Team, pause_s: float, left: int) -> tuple[float, float]:
+        """What `label` costs with one team more after a pause, `left` jobs not having ended."""
+        match self.objective:
+            case "makespan":
+                return label.cost + pause_s + team.time_s, 0.0
+            case "mean-completion":
+                waits_s = pause_s * left + team.time_s * (left - team.jobs)
+                return label.cost + team.cost + waits_s, 0.0
+            case "energy":
+                return label.cost + team.cost + self.idle_w * pause_s, 0.0
+            case "deadlines":
+                start_s = label.cost + pause_s
+                late = max(((start_s + end) / due for end, due in team.due), default=0.0)
+                return start_s + team.time_s, max(label.worst, late)
+            case _:
+                return label.cost + team.cost, max(label.worst, team.worst)
+
+    def _price(self, cost: float, worst: float) -> float:
+        match self.objective:
+            case "makespan" | "energy" | "energy-epoch" | "energy-example":
+                return cost
+            case "mean-completion" | "throughput":
+                return cost / self.jobs
+            case "fairness":
+                return cost * worst / self.jobs
+            case "deadlines":
+                return worst
+
+    def _pause_s(self, label: Label, team: Team, mark: int) -> float:
+        if not label.teams:
+            return 0.0
+        key = mark, team.mark
+        if key not in self.pauses:
+            self.pauses[key] = repartition_s(label.teams[-1].setup, team.setup)
+        return self.pauses[key]
+
+    def _teams(self, state: int) -> Iterator[Team]:
+        """Ways for the jobs of `state` to share the GPU that may be of use."""
+        sets, jobs = self.space.sets, self.space.jobs_in(state)
+        ways: dict[bool, list[Team]] = {}
+        for chosen in np.flatnonzero(sets.state == state).tolist():
+            for option in options(WHOLE)[: None if jobs > 1 else 1]:
+                team = self._team(state, jobs, Choice(option, chosen), [(option, chosen)])
+                if np.isfinite(team.cost):
+                    keep_team(ways.setdefault(option.sharing == Naive(), []), team)
+        kept = [team for same in ways.values() for team in same]
+        yield from kept
+        yield from self._on_instances(state, jobs, kept)
+
+    def _on_instances(self, state: int, jobs: int, whole: Sequence[Team]) -> Iterator[Team]:
+        """The best way on MIG instances, where it may be better than any on the whole GPU."""
+        hybrids = self.space.hybrids(jobs)
+        bar = min((self._price_alone(each) for each in whole), default=np.inf)
+        if hybrids.least(state) < bar:
+            for cutting in islice(self.space.on_instances(state), 1):
+                rooms = [(each.option, each.chosen) for each in cutting.rooms if each.chosen]
+                yield self._team(state, jobs, cutting, rooms)
+
+    def _price_alone(self, team: Team) -> float:
+        """What a team costs that MIG is left and entered for, in the units of `Hybrids.least`."""
+        nothing = Label(0.0, 0.0, ())
+        price = self._price(*self._extended(nothing, team, 2 * MIG_MODE_S, team.jobs))
+        return price * self.jobs / team.jobs if self._mean else price
+
+    @property
+    def _mean(self) -> bool:
+        return self.objective in ("mean-completion", "throughput", "fairness")
+
+    def _team(
+        self, state: int, jobs: int, how: Choice | Cutting, rooms: Sequence[tuple[Option, int]]
+    ) -> Team:
+        space, objective = self.space, self.objective
+        worths = [(space.worth(option, jobs), chosen) for option, chosen in rooms]
+        most = max(float(each.most[chosen]) for each, chosen in worths)
+        total = sum(float(each.total[chosen]) for each, chosen in worths)
+        time_s, cost, worst = most, total, 0.0
+        if objective == "energy":
+            cost = space.source.awake_w * most + total
+        elif objective in ("throughput", "fairness"):
+            cost = jobs / -total if total < 0 else np.inf
+            worst = most / cost if objective == "fairness" else 0.0
+        elif objective == "deadlines":
+            time_s = max(float(space.fate(way).ends_s[chosen].max()) for way, chosen in rooms)
+        setup = self._setup(how, state)
+        return Team(
+            state, jobs, how, setup, self._mark(setup), time_s, cost, worst, self._due(rooms)
+        )
+
+    def _mark(self, setup: Group | Hybrid) -> int:
+        """A number for everything that stays set up after a team."""
+        if isinstance(setup, Group):
+            return int(isinstance(setup.sharing, Mps))
+        stays = tuple(
+            (place.instance, tuple(isinstance(room.sharing, Mps) for room in place.rooms))
+            for place in setup.places
+        )
+        return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
+
+    def _setup(self, how: Choice | Cutting, state: int) -> Group | Hybrid:
+        if isinstance(how, Choice):
+            return Group((1,), Mps() if isinstance(how.option.sharing, Mps) else Naive())
+        return seating(self.space.sets, self.space.members(state)).hybrid(how)
+
+    def _due(self, rooms: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:
+        if self.objective != "deadlines":
+            return ()
+        found: dict[int, tuple[float, float]] = {}
+        for option, chosen in rooms:
+            ends_s = self.space.fate(option).ends_s[chosen]
+            for variant in self.space.sets.tenants[chosen]:
+                kind = self.space.sets.kind_of[variant]
+                if (deadline_s := self.space.sets.variants[variant].deadline_s) is not None:
+                    before_s, _ = found.get(kind, (0.0, 0.0))
+                    found[kind] = max(before_s, float(ends_s[variant])), deadline_s
+        return tuple(found[kind] for kind in sorted(found))

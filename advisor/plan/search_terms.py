@@ -1,0 +1,48 @@
+"""What is asked of plans for many jobs, or for several GPUs."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from advisor.errors import InvalidInput
+from advisor.plan.recommendation import Objective
+from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.timeline.outcome import Level
+
+EXACT_JOBS = 8
+"""More jobs than this on one GPU are split into groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is asked for.
+
+    Attributes:
+        gpus: Equal GPUs that there are.
+        limit_s: Seconds that the search may take.
+        level: What counts of times and joules: medians, or the upper ends of their intervals.
+
+    Raises:
+        InvalidInput: There is no GPU, no time, or no plan can be best at that.
+    """
+
+    objective: Objective = "makespan"
+    gpus: int = 1
+    limit_s: float = 8.0
+    conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        if not (isfinite(self.limit_s) and self.limit_s > 0):
+            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
+        if self.objective in ("energy-epoch", "energy-example"):
+            raise InvalidInput(
+                f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
+                f"{self.objective}. Use --objective energy: joules until the last job ends."
+            )
+        if self.conditions.power_caps and (self.objective != "energy" or not self.conditions.root):
+            raise InvalidInput(
+                "a power cap saves energy, makes no job faster, and takes root to set: plans for "
+                "many jobs choose caps with --objective energy, and not with --no-root."
+            )

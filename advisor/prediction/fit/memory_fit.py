@@ -1,0 +1,180 @@
+"""Fits what is learnt of memory from runs of one GPU."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import erf, log, sqrt
+from statistics import median
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.observation import Shared
+from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Context, Edge, Need, need, needs
+from advisor.prediction.model_file import mode_of
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+
+def fit_context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:
+    """The usual context, and what each SM that a limit takes away saves of it."""
+    contexts = [each.memory.context_mib for each in profiles.values()]
+    saved = [
+        (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
+        for shared in usable
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if profile.mps and profile.mps.memory.context_mib and tenant.memory
+        and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
+    ]  # fmt: skip
+    return Context(
+        usual_mib=median([each for each in contexts if each is not None] or [600.0]),
+        per_sm_mib=max(0.0, median(saved or [0.0])),
+    )
+
+
+def log_memory(shared: Shared, context: Context, gpu: Gpu) -> Floats:
+    """Log of measured over predicted memory of each tenant, where the driver said."""
+    return np.array([
+        np.log(tenant.memory.device_mib / need(
+            profile, context, under_mps=shared.mode != "naive",
+            sms_taken=gpu.sms - (tenant.sms or gpu.sms),
+        ).held_mib)
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if tenant.memory and tenant.memory.device_mib
+    ])  # fmt: skip
+
+
+def memory_sigma(log_errors: Floats) -> float:
+    """Relative standard error by which nine in ten processes lie within the 90 % interval.
+
+    A few far off, as where a library chose other kernels, do not widen it for all. 2 % where
+    nothing was measured, never below half a per cent.
+    """
+    if not len(log_errors):
+        return 0.02
+    return max(0.005, float(np.quantile(np.abs(log_errors), 0.9)) / Z95)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A mix that was tried on a card made smaller.
+
+    Attributes:
+        mode: See `advisor.prediction.model_file.mode_of`.
+        families: Of its tenants.
+        needs: Predicted, in the tenants' order.
+        capacity_mib: What the tenants could share.
+        refused: How many of them ended early.
+    """
+
+    mode: str
+    families: frozenset[str]
+    needs: tuple[Need, ...]
+    capacity_mib: float
+    refused: int
+
+
+def trials(
+    profiles: Mapping[str, Profile], runs: Iterable[Run], context: Context, gpu: Gpu
+) -> tuple[Trial, ...]:
+    """The runs among `runs` that tried whether mixes of `profiles` fit.
+
+    On a card made smaller a tenant that died counts as one that was refused memory: nothing else
+    was wrong with it, and not every library says what it lacks.
+    """
+    return tuple(trial for run in runs if (trial := _trial(profiles, run, context, gpu)))
+
+
+def _trial(
+    profiles: Mapping[str, Profile], run: Run, context: Context, gpu: Gpu
+) -> Trial | None:  # fmt: skip
+    sharing = parse_sharing(run.sharing)
+    names = [tenant.workload.name for tenant in run.tenants]
+    known = all(name in profiles for name in names) and isinstance(sharing, Naive | Mps)
+    if run.free_mib is None or not known:
+        return None
+    assert isinstance(sharing, Naive | Mps)
+    together = [profiles[name] for name in names]
+    return Trial(
+        mode=mode_of(sharing),
+        families=frozenset(each.workload.family for each in together),
+        needs=tuple(needs(together, sharing, context, gpu)),
+        capacity_mib=run.free_mib - (MPS_SERVER_MIB if isinstance(sharing, Mps) else 0),
+        refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
+    )
+
+
+# Where the edge is looked for. Processes seldom step at the same time, so less than what all of
+# them need at once may do; and more than all would hold may not, for what is free lies in pieces.
+_SHARES = np.linspace(-1.0, 2.0, 31)
+_WIDTHS = np.linspace(0.05, 1.0, 20)
+_SIGMAS = np.array([0.003, 0.005, 0.01, 0.02, 0.04])
+
+# Fewer trials, or fewer of either outcome, and the cautious edge stays.
+_FEWEST_TRIALS, _FEWEST_OF_EACH = 20, 3
+
+# No outcome is impossible: one that was thought so must not weigh more than all others.
+_LEAST_RISK = 0.01
+
+_MODES = ("naive", "mps", "mps-limits")
+
+# What an edge has to be fitted; each must gain this much log likelihood (Akaike 1974).
+_CONSTANTS = 3
+
+
+def fit_edges(tried: Sequence[Trial]) -> dict[str, Edge]:
+    """By mode, the edge that the outcomes tell of; none where they are too few.
+
+    Driver and allocator refuse memory alike however processes take turns, so trials of all modes
+    teach one edge. A mode has one of its own as soon as its trials say that it differs.
+    """
+    if not _enough(tried):
+        return {}
+    common = _edge(tried)
+    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in _MODES}
+
+
+def _own_edge(tried: Sequence[Trial], common: Edge) -> Edge:
+    if not _enough(tried):
+        return common
+    own = _edge(tried)
+    gained = _log_likelihood(own, tried) - _log_likelihood(common, tried)
+    return own if gained > _CONSTANTS else common
+
+
+def _enough(tried: Sequence[Trial]) -> bool:
+    misfits = sum(each.refused > 0 for each in tried)
+    rarer = min(misfits, len(tried) - misfits)
+    return len(tried) >= _FEWEST_TRIALS and rarer >= _FEWEST_OF_EACH
+
+
+def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
+    """Of the outcomes of `tried`."""
+    risks = [(edge.risk(each.needs, each.capacity_mib), each.refused > 0) for each in tried]
+    return sum(log(max(_LEAST_RISK, risk if out else 1 - risk)) for risk, out in risks)
+
+
+def _edge(tried: Sequence[Trial]) -> Edge:
+    """The mean of all edges looked at, each weighted by how likely it makes the outcomes.
+
+    The likeliest alone is too sure of itself. `Edge.risk` for all edges and all trials at once.
+    """
+    held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
+    given_up = held - [sum(need.least_mib for need in each.needs) for each in tried]
+    beyond = held - [each.capacity_mib for each in tried]
+    share, width, sigma = (
+        axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
+    )
+    distance = (beyond - (1 - share) * given_up) / np.hypot(sigma * held, width * given_up)
+    risks = 0.5 * (1 + np.vectorize(erf)(distance / sqrt(2)))
+    refused = np.array([each.refused for each in tried])
+    outcomes = np.where(refused > 0, risks, 1 - risks)
+    logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
+    likely = np.exp(logs - logs.max())
+
+    def mean(axis: Floats) -> float:
+        return float(np.average(axis[:, 0], weights=likely))
+
+    victims = float(np.mean(refused[refused > 0]))
+    return Edge(share=mean(share), width=mean(width), sigma=mean(sigma), victims=victims)

@@ -1,0 +1,188 @@
+"""Measured runs as rows that can be fitted: what replay said, what was measured."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.host_scaling import on_like_core, profiles_on_host
+from advisor.prediction.mix_features import features
+from advisor.prediction.model_file import is_gpu_bound, mode_of
+from advisor.prediction.parallel import at_once
+from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
+from advisor.prediction.replay import Effort
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run, Tenant
+
+Bools = NDArray[np.bool_]
+
+# Constants that suit long replays suit these, too.
+_TO_COMPARE = Effort(events=20_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """A run that fitting can use: at least two tenants, all of which ran and have profiles.
+
+    Attributes:
+        families: Of its tenants, shape (jobs,).
+        measured_s: Step of each tenant in the run, shape (jobs,).
+        profiles: Of its tenants, each as on the core that the tenant had.
+        telling: Whether each tenant's step tells of sharing, shape (jobs,): the GPU sets its pace,
+            or else a core like the profile's.
+        alone_s: Step of each of `profiles`, shape (jobs,).
+    """
+
+    run: Run
+    sharing: Naive | Mps
+    profiles: tuple[Profile, ...]
+    measured_s: Floats
+    telling: Bools
+
+    @property
+    def mode(self) -> str:
+        return mode_of(self.sharing)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        return tuple(profile.workload.family for profile in self.profiles)
+
+    @property
+    def alone_s(self) -> Floats:
+        return np.array([profile.step_s for profile in self.profiles])
+
+
+def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[Shared, ...]:
+    """The runs among `runs` that fitting can use, in their order."""
+    return tuple(shared for run in runs if (shared := _shared(profiles, run)))
+
+
+def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
+    names = [tenant.workload.name for tenant in run.tenants]
+    sharing = parse_sharing(run.sharing)
+    usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
+    if not usable or not isinstance(sharing, Naive | Mps):
+        return None
+    return Shared(
+        run=run,
+        sharing=sharing,
+        profiles=profiles_on_host(run, profiles),
+        measured_s=np.array([tenant.step_s for tenant in run.tenants]),
+        telling=np.array([_telling(profiles[each.workload.name], each) for each in run.tenants]),
+    )
+
+
+def _telling(profile: Profile, tenant: Tenant) -> bool:
+    return is_gpu_bound(profile) or on_like_core(profile, tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Jobs of runs of one mode under each other, shape (rows,) or (rows, features).
+
+    Attributes:
+        of_run: Which of the runs each row's job belongs to.
+        gpu_bound: Whether the GPU, and not the host, sets the job's pace alone.
+    """
+
+    of_run: Floats
+    family: tuple[str, ...]
+    x: Floats
+    alone_s: Floats
+    replayed_s: Floats
+    measured_s: Floats
+    gpu_bound: Bools
+
+    def chosen(self, keep: Bools) -> "Rows":
+        """Some of the rows."""
+        columns = (self.of_run, self.x, self.alone_s, self.replayed_s, self.measured_s)
+        of_run, x, alone_s, replayed_s, measured_s = (column[keep] for column in columns)
+        family = tuple(each for each, kept in zip(self.family, keep, strict=True) if kept)
+        return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
+
+
+class Playback:
+    """Replays runs, each under the constants that bear on it once, however often it is asked.
+
+    Evaluation fits again and again on parts of the same runs; replaying is what takes time.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._replayed: dict[tuple[object, ...], Floats | None] = {}
+
+    def replayed_s(
+        self,
+        shared: Shared,
+        physics: Physics,
+        effort: Effort = Effort(),  # noqa: B008 - frozen
+    ) -> Floats | None:
+        """Steps by replay alone, shape (jobs,); None without traces."""
+        return self._once(shared.run.id, shared.profiles, shared.sharing, physics, effort)
+
+    def play(
+        self,
+        profiles: Sequence[Profile],
+        sharing: Naive | Mps,
+        gpu: Gpu,
+        physics: Physics,
+        effort: Effort,
+    ) -> Floats | None:
+        """As `rehearsal.rehearse`, on the GPU of all runs."""
+        assert gpu == self._gpu, "replays of one GPU are remembered"
+        jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
+        return self._once(jobs, profiles, sharing, physics, effort)
+
+    def _once(
+        self,
+        what: object,
+        profiles: Sequence[Profile],
+        sharing: Naive | Mps,
+        physics: Physics,
+        effort: Effort,
+    ) -> Floats | None:
+        key = (what, sharing, effort, *physics.bearing_on(sharing))
+        if key not in self._replayed:
+            self._replayed[key] = rehearse(profiles, sharing, self._gpu, physics, effort)
+        return self._replayed[key]
+
+    def replayed(self, shared: Shared, physics: Physics) -> Replayed | None:
+        """Replayed in all of its `rehearsal.ways`."""
+        return doubted([self.replayed_s(shared, *way) for way in ways(shared.sharing, physics)])
+
+    def error(self, runs: Sequence[Shared], physics: Physics) -> float:
+        """Mean absolute log error of replay alone over jobs of `runs` that tell of sharing."""
+        replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
+        logs = [
+            np.abs(np.log(shared.measured_s / replayed))[shared.telling]
+            for shared, replayed in zip(runs, replays, strict=True)
+            if replayed is not None
+        ]
+        return float(np.mean(np.concatenate(logs))) if logs else float("inf")
+
+    def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
+        """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
+        # Of all runs at once: of one, a long replay keeps a single core busy.
+        at_once(lambda way: self.replayed_s(*way), [
+            (shared, *way) for shared in runs for way in ways(shared.sharing, physics)
+        ])  # fmt: skip
+        played = [(index, shared, replayed) for index, shared in enumerate(runs)
+                  if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip
+        rows = Rows(
+            of_run=np.array([index for index, shared, _ in played for _ in shared.profiles]),
+            family=tuple(family for _, shared, _ in played for family in shared.families),
+            x=np.concatenate(
+                [features(s.profiles, s.sharing, self._gpu, replayed) for _, s, replayed in played]
+            ),
+            alone_s=np.concatenate([shared.alone_s for _, shared, _ in played]),
+            replayed_s=np.concatenate([replayed.steps_s for _, _, replayed in played]),
+            measured_s=np.concatenate([shared.measured_s for _, shared, _ in played]),
+            gpu_bound=np.array(
+                [is_gpu_bound(p) for _, shared, _ in played for p in shared.profiles]
+            ),
+        )
+        return rows.chosen(np.concatenate([shared.telling for _, shared, _ in played]))

@@ -1,0 +1,237 @@
+"""Teaches the distilled predictor what the predictor answers, on mixes drawn by a seed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_pace import alone_s
+from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.parallel import done_apart, fitting_in_one_thread
+from advisor.prediction.physics import rehearse
+from advisor.prediction.residual import Mix, Play, by_replay
+from advisor.prediction.surrogate import (
+    COLUMNS,
+    Crowds,
+    Distilled,
+    Surrogate,
+    columns,
+    likeness,
+)
+from advisor.prediction.surrogate_features import LENGTHS, LIMIT_GRID, LIMITED, summaries
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+# How many mixes the predictor is asked about: some 10 ms each.
+LESSONS = 800
+_SEED = 20261121
+_DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
+_MODES = {"naive": 20, "mps": 25, "mps-limits": 55}
+_COPIES = 0.2  # share of mixes in which a workload may come more than once
+_EQUAL = 0.25  # share of the mixes with limits in which all have the same
+
+# The mode whose answers lean on the distilled predictor; see `own_limit`.
+_PREDICTED = "mps-limits"
+
+# With fewer mixes than this, processes take longer to start than they save.
+_WORTH_SPREADING = 300
+
+# Found by trying, on mixes drawn by another seed. With less of `_SURE` the weights of points that
+# are much alike grow, and with them what a rounding error makes of the model.
+_POINTS = 256
+_NOISE = 0.003
+_SURE = 3e-5
+
+# A column that differs by less than this, over its largest number, differs by rounding alone.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A mix to ask about: which of the profiles, and how they share."""
+
+    jobs: tuple[int, ...]
+    sharing: Naive | Mps
+
+
+def distilled(
+    model: Model,
+    profiles: Sequence[Profile],
+    gpu: Gpu,
+    lessons: int = LESSONS,
+    processes: int = 1,
+) -> Model:
+    """`model` with a distilled predictor that was taught by it.
+
+    Args:
+        model: Fitted; it teaches the modes for which it has a correction.
+        profiles: Those with a trace and counters are mixed.
+        gpu: The GPU of all of them.
+        lessons: How many mixes are asked about.
+        processes: How many to spread them over; what is learnt is the same.
+
+    Returns:
+        `model` as it is where fewer than two profiles have traces and counters.
+    """
+    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
+    if len(usable) < 2 or not model.corrections:
+        return model
+    drawn = draw(lessons, len(usable), sorted(model.corrections))
+    answers = _asked(drawn, partial(_answers, usable, gpu, model, rehearse), processes)
+    return _taught(model, usable, gpu, drawn, answers)
+
+
+def distilled_without(
+    family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: Play
+) -> Model:
+    """As `distilled`, of what predictions take from it, and of no mix with a job of `family`.
+
+    Args:
+        family: Left out.
+        model: Fitted without it.
+        profiles: All, for the same mixes to be drawn whatever is left out.
+        gpu: The GPU of all of them.
+        play: Replays; most mixes are asked about again when another family is left out.
+    """
+    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
+    if len(usable) < 2 or _PREDICTED not in model.corrections:
+        return model
+    drawn = [
+        lesson
+        for lesson in draw(LESSONS, len(usable), sorted(_MODES))
+        if mode_of(lesson.sharing) == _PREDICTED
+        and all(usable[job].workload.family != family for job in lesson.jobs)
+    ]
+    return _taught(model, usable, gpu, drawn, _answers(usable, gpu, model, play, drawn))
+
+
+def _taught(
+    model: Model,
+    usable: Sequence[Profile],
+    gpu: Gpu,
+    drawn: Sequence[Lesson],
+    answers: Sequence[Floats],
+) -> Model:
+    """`model` with a surrogate for each mode that it answered about."""
+    jobs = summaries(usable, gpu, model.physics)
+    assert jobs is not None, "each of them has a trace and counters"
+    surrogates = {}
+    for mode in sorted({mode_of(lesson.sharing) for lesson in drawn}):
+        told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
+                if mode_of(lesson.sharing) == mode]  # fmt: skip
+        crowds = crowds_of([lesson for lesson, _ in told])
+        there = crowds.jobs >= 0
+        steps_s = np.concatenate([steps_s for _, steps_s in told])
+        y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
+        surrogates[mode] = learnt(columns(jobs, crowds)[there], y, mode)
+    return replace(model, distilled=Distilled(surrogates=surrogates))
+
+
+def draw(lessons: int, profiles: int, modes: Sequence[str]) -> list[Lesson]:
+    """Mixes of 1 to 8 of so many `profiles`; the same ones each time."""
+    random = Random(_SEED)
+    return [_drawn(random, profiles, modes) for _ in range(lessons)]
+
+
+def _drawn(random: Random, profiles: int, modes: Sequence[str]) -> Lesson:
+    degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
+    jobs = random.sample(range(profiles), min(degree, profiles))
+    if len(jobs) < degree or random.random() < _COPIES:
+        jobs = [random.choice(jobs) for _ in range(degree)]
+    mode = random.choices(modes, [_MODES[each] for each in modes])[0]
+    if mode == "naive":
+        return Lesson(tuple(jobs), Naive())
+    if mode == "mps":
+        return Lesson(tuple(jobs), Mps())
+    limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
+    if random.random() < _EQUAL:
+        limits = limits[:1] * degree
+    return Lesson(tuple(jobs), Mps(tuple(limits)))
+
+
+def crowds_of(lessons: Sequence[Lesson]) -> Crowds:
+    """`lessons` as arrays, with places for the largest."""
+    places = max(len(lesson.jobs) for lesson in lessons)
+    jobs = np.full((len(lessons), places), -1, dtype=np.intp)
+    limits = np.full((len(lessons), places), 100.0)
+    for row, lesson in enumerate(lessons):
+        jobs[row, : len(lesson.jobs)] = lesson.jobs
+        if isinstance(lesson.sharing, Mps) and lesson.sharing.limits:
+            limits[row, : len(lesson.jobs)] = lesson.sharing.limits
+    return Crowds(jobs, limits)
+
+
+def learnt(x: Floats, y: Floats, mode: str) -> Surrogate:
+    """The surrogate of `mode` through `y`, shape (rows,), at `x`, shape (rows, columns).
+
+    In closed form, so that every machine learns the same.
+    """
+    from scipy.linalg import solve
+
+    deviation = x.std(axis=0)
+    differs = deviation > _SAME * np.abs(x).max(axis=0)
+    scale = np.where(differs, deviation, 1.0) * np.array([LENGTHS[each][mode] for each in COLUMNS])
+    points = _spread(np.round(x / scale, 4))
+    with fitting_in_one_thread():
+        alike, among = _likeness(x / scale, points), _likeness(points, points)
+        squared = alike.T @ alike + _NOISE * among + _SURE * np.eye(len(points))
+        weights = solve(squared, alike.T @ (y - y.mean()), assume_a="pos")
+    return Surrogate(
+        columns=COLUMNS,
+        scale=tuple(map(float, scale)),
+        points=tuple(tuple(map(float, point)) for point in points),
+        weights=tuple(map(float, weights)),
+        middle=float(y.mean()),
+    )
+
+
+def _likeness(rows: Floats, points: Floats) -> Floats:
+    """As a surrogate has it of all columns, shape (rows, points)."""
+    own = slice(-len(LIMITED), None)
+    others = slice(-len(LIMITED))
+    return likeness(rows[:, others], points[:, others]) * likeness(rows[:, own], points[:, own])
+
+
+def _spread(rows: Floats) -> Floats:
+    """Every so manieth of the `rows` that differ, in their order, shape (points, columns)."""
+    firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+    return np.asarray(
+        rows[firsts[np.linspace(0, len(firsts) - 1, min(_POINTS, len(firsts))).astype(int)]]
+    )
+
+
+def _asked(
+    lessons: Sequence[Lesson], ask: Callable[[Sequence[Lesson]], list[Floats]], processes: int
+) -> list[Floats]:
+    if processes == 1 or len(lessons) < _WORTH_SPREADING:
+        return ask(lessons)
+    parts = [lessons[first::processes] for first in range(processes)]
+    answers: list[Floats] = [np.zeros(0)] * len(lessons)
+    with done_apart(ask, parts, processes) as told:
+        for first, part in enumerate(told):
+            answers[first::processes] = part
+    return answers
+
+
+def _answers(
+    profiles: Sequence[Profile], gpu: Gpu, model: Model, play: Play, lessons: Sequence[Lesson]
+) -> list[Floats]:
+    """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
+    mixed = [tuple(profiles[job] for job in lesson.jobs) for lesson in lessons]
+    answers: dict[int, Floats] = {}
+    for mode in {mode_of(lesson.sharing) for lesson in lessons}:
+        some = [at for at, lesson in enumerate(lessons)
+                if mode_of(lesson.sharing) == mode and len(lesson.jobs) > 1]  # fmt: skip
+        mixes = [Mix(mixed[at], lessons[at].sharing, tuple(range(len(mixed[at])))) for at in some]
+        found = by_replay(mixes, gpu, model, play) if mixes else []
+        assert found is not None, "modes with a correction teach, and jobs with traces"
+        answers |= zip(some, (middle for _, middle, _ in found), strict=True)
+    for at, lesson in enumerate(lessons):
+        if len(lesson.jobs) == 1:
+            step_s = alone_s(mixed[at][0], lesson.sharing, gpu, model, play)
+            answers[at] = np.array([step_s])
+    return [answers[at] for at in range(len(lessons))]

@@ -1,0 +1,107 @@
+"""Fits what is said of mixes without kernel traces, to runs whose traces are looked away from."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.fit.observation import Bools, Rows, Shared
+from advisor.prediction.fit.regression import blocks_of, bounds_of
+from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.residual import corrected
+from advisor.prediction.trace import Floats
+from advisor.prediction.utilisation_model import COLUMNS, Plain, columns, drawn, seen_by_driver
+
+# Strength of the ridge, in rows. Ten times as much moves errors by about a point.
+_RIDGE = 3.0
+
+_OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
+
+
+def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
+    """What the capacity model misses in one mode.
+
+    Its interval is that of errors on families left out, by the rule of `regression.bounds_of`.
+
+    Args:
+        rows: By `plain_rows`, some or all of them.
+        runs: As they were given to it.
+    """
+    everything = np.ones(len(rows.family), dtype=bool)
+    bounds = bounds_of(_errors_on_unseen(rows, runs), rows.family, everything)
+    return _ridge(rows, everything, bounds.low, bounds.high)
+
+
+def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
+    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None where there are none.
+
+    What the capacity model says stands where that of replay does otherwise.
+    """
+    bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
+    steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
+    known = [(index, runs[index], bare[index], np.array(s))
+             for index, s in enumerate(steps)
+             if s is not None and runs[index].telling.any()]  # fmt: skip
+    if not known:
+        return None
+    rows = Rows(
+        of_run=np.array([index for index, shared, _, _ in known for _ in shared.profiles]),
+        family=tuple(family for _, shared, _, _ in known for family in shared.families),
+        x=np.concatenate([columns(each, s.sharing, gpu, by) for _, s, each, by in known]),
+        alone_s=np.concatenate([shared.alone_s for _, shared, _, _ in known]),
+        replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in known]),
+        measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in known]),
+        gpu_bound=np.array([is_gpu_bound(p) for _, s, _, _ in known for p in s.profiles]),
+    )
+    return rows.chosen(np.concatenate([shared.telling for _, shared, _, _ in known]))
+
+
+def _errors_on_unseen(rows: Rows, runs: Sequence[Shared]) -> Floats:
+    """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
+    log_errors = np.zeros(len(rows.family))
+    for left_out, own in blocks_of(rows, runs):
+        kept = np.ones(len(rows.family), dtype=bool)
+        kept[left_out] = False
+        scored = left_out[own]
+        log_correction = _ridge(rows, kept).log_correction(rows.x[scored])
+        middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
+        log_errors[scored] = np.log(rows.measured_s[scored] / middle)
+    return log_errors
+
+
+def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plain:
+    """The straight line through the rows `kept`; without any, the capacity model as it is."""
+    if not kept.any():
+        return Plain(low=low, high=high)
+    x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
+    count = np.maximum(np.isfinite(x).sum(axis=0), 1)
+    mean = np.nansum(x, axis=0) / count
+    scale = np.sqrt(np.nansum((x - mean) ** 2, axis=0) / count)
+    scale[scale < 1e-12] = 1.0
+    away, constant = drawn((x - mean) / scale), float(y.mean())
+    weights = _weights(away, y - constant, scale)
+    return Plain(
+        low=low,
+        high=high,
+        constant=constant,
+        mean=tuple(map(float, mean)),
+        scale=tuple(map(float, scale)),
+        weights=tuple(map(float, weights)),
+    )
+
+
+def _weights(away: Floats, y: Floats, scale: Floats) -> Floats:
+    """Of columns of mean 0 and scale 1, under which no job is slowed by a higher limit of its own.
+
+    The capacity model's step falls as a job's own limit rises. So the answer does too where no
+    more of that fall is taken back than there is, and what else speaks of the limit goes with it.
+    """
+    from scipy.optimize import lsq_linear
+
+    least, most = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
+    crowded, limit, over = map(COLUMNS.index, _OF_OWN_LIMIT)
+    least[crowded], most[limit], least[over] = -scale[crowded], 0.0, 0.0
+    root = np.linalg.cholesky(away.T @ away + _RIDGE * np.eye(len(scale))).T
+    found = lsq_linear(root, np.linalg.solve(root.T, away.T @ y), (least, most), method="bvls")
+    return np.asarray(found.x)

@@ -1,0 +1,179 @@
+"""Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
+
+What an instance has is a share of the GPU's SMs and of its bandwidth. Kernels are stretched by
+what they miss of either; several jobs in one room are then replayed against each other as on a
+GPU of that size. Compute instances have SMs of their own, and the bandwidth of their GPU instance
+together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.compute_instances import compute_profiles, place_compute
+from advisor.hardware.mig_layouts import place, profile_of
+from advisor.prediction.cache import once_a_mix, once_a_profile
+from advisor.prediction.capacity import MPS_CAPACITY, NAIVE_CAPACITY, contended
+from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.physics import Physics, alike, limit_shares
+from advisor.prediction.replay import Effort, replay_mps, replay_naive
+from advisor.prediction.trace import Floats, Script, on_part, script
+from advisor.sharing import Arrangement, Compute, Divided, Hybrid, Mig, Mps, Naive, Place
+from advisor.workload.profile import Profile
+
+# Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
+# purpose. Wider with mates on the instance: replay, too, was only measured on whole GPUs.
+_ALONE, _WITH_MATES = 0.4, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A part of the GPU with SMs of its own.
+
+    Attributes:
+        sms: Its SMs.
+        share: Of the GPU's SMs, (0, 1].
+        bandwidth: Share of the GPU's bandwidth that its GPU instance has, (0, 1].
+    """
+
+    sms: int
+    share: float
+    bandwidth: float
+
+
+def room_of(gpu: Gpu, instance: MigProfile, compute_slices: int) -> Room:
+    """What a compute instance of so many slices has; one of all slices is the whole instance.
+
+    Where nobody counted its SMs it has its slices' share of the instance's.
+    """
+    offered = compute_profiles(gpu, instance.name)
+    counted = next(each.sms for each in offered if each.compute_slices == compute_slices)
+    whole = instance.sms or gpu.sms * instance.compute_slices // 8
+    sms = counted or whole * compute_slices // instance.compute_slices
+    return Room(sms, min(1.0, sms / gpu.sms), instance.memory_slices / gpu.memory_slices)
+
+
+def on_instances(
+    profiles: Sequence[Profile], hybrid: Hybrid, gpu: Gpu, physics: Physics
+) -> list[Interval]:
+    """Seconds of a step of each job, in the jobs' order."""
+    found: dict[int, Interval] = {}
+    for held in hybrid.places:
+        spread = _ALONE if len(held.jobs) == 1 else _WITH_MATES
+        wider, tighter = float(np.exp(spread)), float(np.exp(-spread))
+        for job, step_s in _on_place(profiles, held, gpu, physics).items():
+            found[job] = Interval(step_s * tighter, step_s, step_s * wider)
+    return [found[job] for job in sorted(found)]
+
+
+def _on_place(
+    profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics
+) -> dict[int, float]:
+    """Seconds of a step of each job on one GPU instance, by number."""
+    instance = profile_of(gpu, place.instance.profile)
+    free: dict[int, float] = {}
+    for part in place.rooms:
+        slices = part.slices if isinstance(part, Compute) else instance.compute_slices
+        room = room_of(gpu, instance, slices)
+        tenants = [profiles[job - 1] for job in part.jobs]
+        steps = _steps_in_room(tuple(tenants), part.sharing, room, gpu, physics)
+        free |= zip(part.jobs, map(float, steps), strict=True)
+    if len(free) == 1:
+        return free
+    bandwidth = instance.memory_slices / gpu.memory_slices
+    moving_s = [_moving_s(profiles[job - 1]) / bandwidth for job in free]
+    steps_s = [max(step, moving) for step, moving in zip(free.values(), moving_s, strict=True)]
+    return dict(zip(free, contended(steps_s, moving_s, 1.0), strict=True))
+
+
+@once_a_mix
+def _steps_in_room(
+    tenants: Sequence[Profile], sharing: Naive | Mps, room: Room, gpu: Gpu, physics: Physics
+) -> Floats:
+    """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
+    wholes = [script(each, gpu.sms, physics.packing) for each in tenants]
+    known = [whole for whole in wholes if whole is not None]
+    if len(known) < len(wholes):
+        return _by_capacity(tenants, sharing, room)
+    scripts = [
+        on_part(whole, room.share, room.bandwidth, dram_share(profile))
+        for whole, profile in zip(known, tenants, strict=True)
+    ]
+    alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
+    there_s = _replayed(scripts, sharing, replace(gpu, sms=room.sms), physics)
+    solo_s = np.array([each.step_s for each in tenants])
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    return alike(solo_s * np.maximum(1.0, there_s / np.array(alone_s)), tenants, limits)
+
+
+@once_a_profile
+def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
+    """Seconds of a step on the whole GPU as replay has it; the profile has a trace."""
+    whole = script(profile, gpu.sms, packing)
+    assert whole is not None, "only what has traces is replayed"
+    return float(replay_mps([whole], [1.0], [1.0], 0.0, Effort())[0])
+
+
+def _replayed(
+    scripts: Sequence[Script], sharing: Naive | Mps, part: Gpu, physics: Physics
+) -> Floats:
+    """Steps of `scripts` against each other on `part`, whose SMs they are scaled to."""
+    if isinstance(sharing, Naive) and len(scripts) > 1:
+        return replay_naive(scripts, physics.slicing, Effort())
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    shares = limit_shares(limits, part) or [1.0] * len(scripts)
+    # In proportion to the SMs: bandwidth that a limited job might keep is cut with the instance.
+    return replay_mps(scripts, shares, [1.0] * len(scripts), physics.ceded, Effort())
+
+
+def _by_capacity(tenants: Sequence[Profile], sharing: Naive | Mps, room: Room) -> Floats:
+    """The whole GPU path stretched by what the room misses of the SMs."""
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    shares = [room.share * limit / 100 for limit in limits] or [room.share] * len(tenants)
+    busy_s = [
+        (each.gpu_s or each.step_s) / share for each, share in zip(tenants, shares, strict=True)
+    ]
+    free_s = [max(each.step_s, busy) for each, busy in zip(tenants, busy_s, strict=True)]
+    if len(tenants) == 1:
+        return np.array(free_s)
+    capacity = NAIVE_CAPACITY if isinstance(sharing, Naive) else MPS_CAPACITY
+    return np.array(contended(free_s, busy_s, capacity))
+
+
+def _moving_s(profile: Profile) -> float:
+    """Seconds in which the whole GPU's bandwidth moves what a step moves; 0 where unknown."""
+    counters = profile.counters
+    return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
+
+
+def dram_share(profile: Profile) -> float:
+    """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
+    busy_s = (profile.busy_share or 0.0) * profile.step_s
+    return min(1.0, _moving_s(profile) / busy_s) if busy_s else 0.0
+
+
+def placed(sharing: Arrangement, gpu: Gpu) -> Arrangement:
+    """`sharing` with a start for each MIG instance; as it is where it has none.
+
+    Raises:
+        NothingFits: `gpu` cannot hold these instances at once, or cannot cut them up so.
+    """
+    match sharing:
+        case Mig(instances):
+            return Mig(place(gpu, instances))
+        case Hybrid(places):
+            starts = place(gpu, sharing.instances)
+            for each in places:
+                if isinstance(each, Divided):
+                    sizes = [part.slices for part in each.parts]
+                    place_compute(gpu, each.instance.profile, sizes)
+            return Hybrid(
+                tuple(
+                    replace(each, instance=instance)
+                    for each, instance in zip(places, starts, strict=True)
+                )
+            )
+        case _:
+            return sharing

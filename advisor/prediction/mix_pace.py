@@ -1,0 +1,114 @@
+"""How long a step of each job takes in a mix, with intervals."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.mig_instances import on_instances
+from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
+from advisor.prediction.physics import rehearse
+from advisor.prediction.replay import Effort
+from advisor.prediction.residual import Mix, Play, by_replay, corrected
+from advisor.prediction.utilisation_model import columns, seen_by_driver
+from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
+from advisor.workload.plausible import DAY_S, LEAST_STEP_S
+from advisor.workload.profile import Profile
+
+# A thousandth of the shortest step, and a million times the longest.
+_LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
+
+
+def step_intervals(
+    profiles: Sequence[Profile],
+    sharing: Arrangement,
+    gpu: Gpu,
+    model: Model,
+    play: Play = rehearse,
+) -> list[Interval]:
+    """Seconds of a step of each job, in the jobs' order; `play` replays.
+
+    Raises:
+        InvalidInput: By the model, one takes no time, or for ever: it was not fitted.
+    """
+    found = _intervals(profiles, sharing, gpu, model, play)
+    if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
+        raise InvalidInput(
+            f"by the model of {gpu.key}, a step takes no time or years. Fit it anew: `advisor fit`."
+        )
+    return found
+
+
+def _intervals(
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: Play
+) -> list[Interval]:
+    match sharing:
+        case Serial():
+            return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
+        case Mig(instances):
+            return on_instances(profiles, one_job_each(instances), gpu, model.physics)
+        case Hybrid():
+            return on_instances(profiles, sharing, gpu, model.physics)
+        case Naive() | Mps() if len(profiles) == 1:
+            left = profiles[0]
+            return [_around(alone_s(left, sharing, gpu, model, play), model.alone.spread(left))]
+        case Naive() | Mps():
+            return _shared(profiles, sharing, gpu, model, play)
+
+
+def alone_s(
+    profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play = rehearse
+) -> float:
+    """Seconds of a step of a job whose mates have left: as replayed, for nobody disturbs it."""
+    if isinstance(sharing, Mps) and sharing.limits:
+        replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.physics, play)
+    else:
+        replayed = play([profile], sharing, gpu, model.physics, Effort())
+        replayed_s = None if replayed is None else float(replayed[0])
+    if replayed_s is not None:
+        return replayed_s
+    steps = capacity_steps([profile], sharing)
+    return profile.step_s if steps is None else steps[0]
+
+
+def _shared(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play
+) -> list[Interval]:
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    if len(set(limits)) > 1:
+        steps = under_unequal_limits(profiles, limits, gpu, model, play)
+    else:
+        everyone = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
+        found = by_replay([everyone], gpu, model, play)
+        steps = None if found is None else found[0]
+    if steps is None:
+        return _by_capacity(profiles, sharing, gpu, model)
+    return [Interval(*map(float, each)) for each in steps.T]
+
+
+def _by_capacity(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+) -> list[Interval]:
+    """From what nvidia-smi shows, for all jobs alike, since one of them has no more to tell."""
+    bare = [seen_by_driver(each) for each in profiles]
+    steps, plain = capacity_steps(bare, sharing), model.capacity.get(mode_of(sharing))
+    if steps is None or plain is None:
+        # Nothing says how busy the GPU is: between no loss and strict turns.
+        turns = len(profiles)
+        return [
+            Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)
+            for each in profiles
+        ]
+    capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
+    rows = columns(bare, sharing, gpu, capacity_s)
+    middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
+    low, high = float(np.exp(plain.low)), float(np.exp(plain.high))
+    return [Interval(s * low, s, s * high) for s in map(float, middle)]
+
+
+def _around(step_s: float, spread: float) -> Interval:
+    return Interval(step_s * float(np.exp(-spread)), step_s, step_s * float(np.exp(spread)))

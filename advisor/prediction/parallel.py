@@ -1,0 +1,138 @@
+"""Work on several cores at once: what is compiled lets other threads run."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from multiprocessing import active_children, get_context
+from threading import Lock
+from typing import Any, TypeVar
+
+from advisor.measure.process.cores import allowed_cores
+
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
+
+
+@cache
+def _workers(cores: int, what: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores, thread_name_prefix=what)
+
+
+def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> list[_Answer]:
+    """What `answer` says of each of `asked`, in order; it asks nothing at once itself."""
+    cores = len(allowed_cores())
+    if min(cores, len(asked)) < 2:
+        return [answer(each) for each in asked]
+    return list(_workers(cores, "replay").map(answer, asked))
+
+
+def begun(
+    answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]
+) -> Callable[[], list[_Answer]]:
+    """As `at_once`, while the caller goes on: what is returned waits for the answers.
+
+    `answer` may ask at once itself, but begin nothing.
+    """
+    cores = len(allowed_cores())
+    if cores < 2:
+        return lambda: [answer(each) for each in asked]
+    coming = [_workers(cores, "ahead").submit(answer, each) for each in asked]
+    return lambda: [each.result() for each in coming]
+
+
+@cache
+def _pools() -> Any:
+    """The thread pools of the libraries at hand; to find them takes longer than to set them."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+# Held by whoever asked first: what others ask meanwhile holds already.
+_HELD = Lock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Meanwhile numpy's products take one thread.
+
+    On a machine with other work the threads of a small product wait for each other for several
+    times as long as they save on an idle one. To ask for it takes as long as a small product, so
+    who makes many of them asks once, around them all.
+    """
+    if not _HELD.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _pools().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _HELD.release()
+
+
+def fitting_in_one_thread() -> AbstractContextManager[object]:
+    """From this call on, until its end as a context, no library takes more than one thread.
+
+    For hundreds of small systems: threads that wait for each other take up to 50 times longer.
+    Threads of libraries are found only once these are there, and fitting needs scipy.
+    """
+    import scipy.linalg  # noqa: F401
+    from threadpoolctl import threadpool_limits
+
+    limited: AbstractContextManager[object] = threadpool_limits(1)
+    return limited
+
+
+_Part = TypeVar("_Part")
+_Done = TypeVar("_Done")
+
+
+@contextmanager
+def done_apart(
+    work: Callable[[_Part], _Done],
+    parts: Iterable[_Part],
+    processes: int,
+    begin: Callable[..., None] | None = None,
+    told: tuple[Any, ...] = (),
+) -> Iterator[Iterator[_Done]]:
+    """`work` on each of `parts`, by processes that are started afresh.
+
+    An interrupt is for this process alone, which ends them: theirs would be tracebacks.
+
+    Args:
+        work: A function of a module.
+        parts: One after another; each is sent to a process.
+        processes: How many.
+        begin: What each does first.
+        told: Its arguments.
+
+    Yields:
+        What came of each part, in order, as soon as it is there.
+    """
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, told)
+    try:
+        with _deaf():  # tasks start processes, which inherit this
+            found = pool.map(work, parts)
+        yield found
+    except BaseException:
+        for each in active_children():
+            each.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ignore interrupts meanwhile; only a main thread can, and only it gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,195 @@
+"""A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.cache import once_a_profile
+from advisor.prediction.replay import (
+    UNLOGGED,
+    Effort,
+    TimeSlicing,
+    replay_mps,
+    replay_naive,
+)
+from advisor.prediction.trace import Floats, script
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.workload.plausible import check
+from advisor.workload.profile import Profile
+from advisor.workload.spec import STRICT
+
+# A limit that slows a job by less than this says nothing of how its kernels take it.
+_FELT = 1.1
+_EXPONENTS = np.linspace(0.3, 1.2, 19)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Physics:
+    """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
+
+    Attributes:
+        packing: How far blocks of different jobs share an SM, 0..1; see `script.demand`.
+        slicing: How naive sharing slices time.
+        ceded: Share of the SMs that a running kernel cedes, under MPS, to those that became
+            ready after it, 0..1: blocks of theirs start where blocks of its own end.
+        bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
+            its limit, 0..1.
+    """
+
+    __pydantic_config__ = STRICT
+
+    packing: float
+    slicing: TimeSlicing
+    ceded: float
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        check(self, ("packing", "ceded", "bandwidth"), 1.0)
+
+    def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
+        """The constants that replay looks at under `sharing`; the others change nothing."""
+        if isinstance(sharing, Naive):
+            return (self.slicing,)
+        return (self.packing, self.ceded, self.bandwidth)
+
+
+def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
+    """SMs that each limit leaves to its client, as a share of the GPU's.
+
+    An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
+    cent: the even number below the share asked for, since SMs come in pairs.
+    """
+    return [max(2, 2 * int(limit * gpu.sms / 200)) / gpu.sms for limit in limits]
+
+
+@once_a_profile
+def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
+    """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
+
+    Bandwidth is not limited, so kernels that move data slow less than those that compute.
+    """
+    played = script(profile, gpu.sms, packing)
+    if profile.mps is None or played is None:
+        return 1.0
+    found = []
+    for run in profile.mps.limited:
+        slowdown = run.step_s / profile.mps.unlimited.step_s
+        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu)[0]
+        if slowdown < _FELT:
+            continue
+        stretch = np.maximum(1, played.demand / share)
+        gaps_s = played.gap_s * len(stretch)
+        alone_s = [float((played.duration_s * stretch**x).sum()) + gaps_s for x in _EXPONENTS]
+        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
+        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
+    return float(np.mean(found)) if found else 1.0
+
+
+def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
+    profiles: Sequence[Profile],
+    sharing: Naive | Mps,
+    gpu: Gpu,
+    physics: Physics,
+    effort: Effort | None = None,
+    *,
+    log: Floats = UNLOGGED,
+) -> Floats | None:
+    """Seconds of a step of each job by replay alone, shape (jobs,).
+
+    A script replayed alone takes the step measured alone, so these need no further scaling.
+    What runs when is written into `log`, as `replay.replay_mps` does.
+
+    Returns:
+        None where a profile has no kernel trace.
+    """
+    effort = effort or Effort()
+    scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
+    played = [each for each in scripts if each is not None]
+    if len(played) < len(scripts):
+        return None
+    alone_s = np.array([each.step_s for each in profiles])
+    if isinstance(sharing, Naive):
+        shared = replay_naive(played, physics.slicing, effort, log=log)
+    else:
+        shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
+        powers = [1.0] * len(played)
+        if sharing.limits:
+            powers = [_exponent(each, gpu, physics) for each in profiles]
+        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
+    limits = sharing.limits if isinstance(sharing, Mps) else ()
+    return alike(np.maximum(shared, alone_s), profiles, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A mix replayed: as fitted, and with what is least certain of the physics moved.
+
+    Attributes:
+        steps_s: As fitted, shape (jobs,).
+        ceding_s: With more SMs ceded, likewise.
+        packing_s: With blocks packed more closely, likewise.
+    """
+
+    steps_s: Floats
+    ceding_s: Floats
+    packing_s: Floats
+
+
+# Of a replay: how far answers move is all that is asked where the physics is moved.
+_BRIEFLY = 2, 4
+
+
+def _doubts(physics: Physics) -> tuple[Physics, Physics]:
+    """`physics` with more SMs ceded, and with blocks packed more closely."""
+    return replace(physics, ceded=0.15), replace(physics, packing=0.7)
+
+
+def ways(
+    sharing: Naive | Mps,
+    physics: Physics,
+    effort: Effort = Effort(),  # noqa: B008 - frozen
+) -> list[tuple[Physics, Effort]]:
+    """What `doubted` is told of: a replay by `physics` as it is, then those with it moved."""
+    if isinstance(sharing, Naive):  # no doubt bears on taking turns
+        return [(physics, effort)]
+    briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
+    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
+
+
+def doubted(replays: Sequence[Floats | None]) -> Replayed | None:
+    """A mix replayed in all of its `ways`, in their order; None as the first is."""
+    steps_s, *moved = replays
+    if steps_s is None:
+        return None
+    ceding_s, packing_s = (steps_s if each is None else each for each in moved or (None, None))
+    return Replayed(steps_s, ceding_s, packing_s)
+
+
+def alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
+    """Copies of a job, which replay starts at different points of a step, get their mean."""
+    kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
+    return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
+
+
+def _exponent(profile: Profile, gpu: Gpu, physics: Physics) -> float:
+    alone = limit_exponent(profile, gpu, physics.packing)
+    return physics.bandwidth * alone + (1 - physics.bandwidth)
+
+
+def replayed_steps(
+    profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, physics: Physics
+) -> tuple[float, ...] | None:
+    """`rehearse` for any sharing: serial is each job alone.
+
+    None for MIG, for phases and without traces.
+    """
+    match sharing:
+        case Serial():
+            return tuple(profile.step_s for profile in profiles)
+        case Naive() | Mps():
+            steps = rehearse(profiles, sharing, gpu, physics)
+            return None if steps is None else tuple(map(float, steps))
+        case Mig() | Hybrid() | Phases():
+            return None

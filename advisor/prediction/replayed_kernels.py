@@ -1,0 +1,67 @@
+"""The kernels of a replayed mix, one by one: to be looked at, not to predict from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.physics import Physics, rehearse
+from advisor.prediction.replay import Effort
+from advisor.prediction.trace import script
+from advisor.sharing import Arrangement, Mps, Naive
+from advisor.workload.named_workloads import how_to_measure
+from advisor.workload.profile import KernelTrace, Profile
+
+# Some tenths of a second of most mixes, and a file of about a megabyte.
+_KERNELS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A kernel or copy that ran without being interrupted; under time slices, a part of one.
+
+    Attributes:
+        job: Position in the mix.
+        kind: Its class, e.g. ``"conv"``; of several that ran at once, the first one's.
+        start_s: From the replay's beginning.
+    """
+
+    job: int
+    kind: str
+    start_s: float
+    end_s: float
+
+
+def recorded(
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
+) -> tuple[Ran, ...]:
+    """What runs first when `profiles` share `gpu`, by replay alone, in the order of the ends.
+
+    Raises:
+        InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
+    """
+    if not isinstance(sharing, Naive | Mps):
+        raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
+    log = np.full((_KERNELS, 4), -1.0)
+    if rehearse(profiles, sharing, gpu, physics, Effort(events=_KERNELS), log=log) is None:
+        bare = sorted({each.name for each in profiles if each.trace is None})
+        raise InvalidInput(
+            f"no kernel trace of {', '.join(bare)}. Measure it anew: {how_to_measure(bare)}."
+        )
+    kinds = [_kinds(each, gpu, physics) for each in profiles]
+    return tuple(
+        Ran(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
+        for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
+    )
+
+
+def _kinds(profile: Profile, gpu: Gpu, physics: Physics) -> list[str]:
+    """The class of each kernel of the job's script."""
+    trace, played = profile.trace, script(profile, gpu.sms, physics.packing)
+    assert isinstance(trace, KernelTrace)
+    assert played is not None
+    in_trace, in_script = len(trace.class_of), len(played.duration_s)
+    # A script takes kernels of several streams together, evenly all along.
+    return [trace.classes[trace.class_of[at * in_trace // in_script]] for at in range(in_script)]

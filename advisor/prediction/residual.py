@@ -1,0 +1,111 @@
+"""Steps of jobs in a mix by replay, and what the regression adds to it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_features import features
+from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.parallel import at_once, one_thread
+from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
+from advisor.prediction.replay import Effort
+from advisor.prediction.trace import Floats
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+# Which of several is best shows in a small part of a replay; see `benchmarks/distilled_regret.py`.
+_TO_CHOOSE = Effort(events=4_000)
+
+# `rehearsal.rehearse`, or what remembers its answers.
+Play = Callable[[Sequence[Profile], Naive | Mps, Gpu, Physics, Effort], Floats | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Jobs that share a GPU, and which of them to answer for.
+
+    Attributes:
+        asked: Places among `profiles`.
+        effort: How long to replay.
+    """
+
+    profiles: tuple[Profile, ...]
+    sharing: Naive | Mps
+    asked: tuple[int, ...]
+    effort: Effort = Effort()  # noqa: RUF009 - frozen
+
+
+def by_replay(
+    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: Play = rehearse
+) -> list[Floats] | None:
+    """Seconds of a step of the jobs asked about: lower end, middle and upper end of 90 %.
+
+    Args:
+        mixes: Of one mode, at least one.
+        gpu: Theirs.
+        model: Its physics and its correction of that mode.
+        play: Replays.
+
+    Returns:
+        Of each mix, shape (3, asked); None without traces, or without a correction of the mode.
+    """
+    correction = model.corrections.get(mode_of(mixes[0].sharing))
+    replays = _replays(mixes, gpu, model.physics, play)
+    if correction is None or replays is None:
+        return None
+    pairs = list(zip(mixes, replays, strict=True))
+    rows = [features(mix.profiles, mix.sharing, gpu, replayed) for mix, replayed in pairs]
+    asked = np.concatenate([x[list(mix.asked)] for x, mix in zip(rows, mixes, strict=True)])
+    jobs = [mix.profiles[at] for mix in mixes for at in mix.asked]
+    replayed_s = np.concatenate([replayed.steps_s[list(mix.asked)] for mix, replayed in pairs])
+    with one_thread():
+        log_correction = correction.log_correction(asked)
+        low, high = correction.log_bounds(jobs, asked)
+    middle = corrected(replayed_s, log_correction, np.array([each.step_s for each in jobs]))
+    ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
+    return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
+
+
+def _replays(mixes: Sequence[Mix], gpu: Gpu, physics: Physics, play: Play) -> list[Replayed] | None:
+    """Each mix with its doubts, all of them at once."""
+    parts = [(mix, ways(mix.sharing, physics, mix.effort)) for mix in mixes]
+    steps = iter(at_once(
+        lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
+        [(mix, way) for mix, some in parts for way in some],
+    ))  # fmt: skip
+    found = [doubted([next(steps) for _ in some]) for _, some in parts]
+    replays = [each for each in found if each is not None]
+    return replays if len(replays) == len(found) else None
+
+
+def brief_steps(
+    profiles: Sequence[Profile], sharings: Sequence[Mps], gpu: Gpu, model: Model
+) -> Floats:
+    """Seconds of a step of each job by a short replay, shape (sharings, jobs).
+
+    Corrected as if the physics were certain; for choosing what is predicted.
+
+    Args:
+        profiles: With traces.
+        sharings: All with limits.
+        gpu: Theirs.
+        model: With a correction of limits.
+    """
+    replays = at_once(
+        lambda each: rehearse(profiles, each, gpu, model.physics, _TO_CHOOSE), sharings
+    )
+    correction, found = model.corrections["mps-limits"], []
+    alone_s = np.array([each.step_s for each in profiles])
+    with one_thread():
+        for sharing, replayed_s in zip(sharings, replays, strict=True):
+            assert replayed_s is not None, "rough answers are of profiles that have traces"
+            rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+            found.append(corrected(replayed_s, correction.log_correction(rows), alone_s))
+    return np.array(found)
+
+
+def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:
+    """Replayed steps times their correction; no job gets faster by sharing, shape (jobs,)."""
+    return np.asarray(np.maximum(replayed_s * np.exp(log_correction), alone_s))

@@ -1,0 +1,259 @@
+"""A smooth function that has learnt the predictor's answers: thousands of mixes at once.
+
+It is for searching, and what it finds is predicted anew, by replay and correction; and for what
+lies between two limits that were replayed, see `advisor.prediction.own_limit`. A job's mates enter
+as sums, means and maxima, so their order says nothing and copies of a job get one answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.errors import InvalidInput
+from advisor.prediction.parallel import one_thread
+from advisor.prediction.surrogate_features import FIXED, LIMIT_GRID, LIMITED, Summaries
+from advisor.prediction.trace import Floats
+from advisor.workload.plausible import MOST_LOG, check_scaled
+from advisor.workload.spec import STRICT
+
+# Of the mates of a job, at their limits; see `_mates`.
+MATES = (
+    "log_degree",
+    "mates_busy",
+    "mates_sms",
+    "mates_dram",
+    "mates_occupancy",
+    "mates_wide",
+    "mates_log_kernel_us",
+    "mates_log_step_ms",
+    "busiest_mate",
+    "longest_mate_log_kernel_us",
+    "log_wait",  # for the mates' kernels in turn with its own, over its step
+    "log_wait_wide",  # for those that leave no SM
+    "log_wait_long",  # for what is left of the kernels that it finds running
+)
+COLUMNS = (*FIXED, *MATES, *LIMITED)
+
+# Mixes looked at together: what they need stays in the processor's cache.
+_AT_ONCE = 256
+
+_Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Crowds:
+    """Mixes of some of the jobs, one a row; rows with fewer jobs have empty places.
+
+    Attributes:
+        jobs: Which job is in a place, shape (mixes, places); -1 where it is empty.
+        limits: Its MPS limit in per cent, likewise; 100 where there is none.
+    """
+
+    jobs: _Indices
+    limits: Floats
+
+    def rows(self, chosen: slice) -> "Crowds":
+        """Some of the mixes."""
+        return Crowds(self.jobs[chosen], self.limits[chosen])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surrogate:
+    """The log of a job's slowdown: a weighted sum of its likenesses to jobs in some mixes.
+
+    It is the mean of a Gaussian process over a subset of the rows that it was taught (Rasmussen and
+    Williams 2006, section 8.3.1).
+
+    Attributes:
+        columns: Their names.
+        scale: By how much two rows differ in each column that are 1 apart, shape (columns,).
+        points: The rows that others are likened to, in `scale`, shape (points, columns).
+        weights: Of each point, shape (points,).
+        middle: Log slowdown of what is like none of them.
+    """
+
+    __pydantic_config__ = STRICT
+
+    columns: tuple[str, ...]
+    scale: tuple[float, ...]
+    points: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    middle: float
+
+    def __post_init__(self) -> None:
+        if self.columns != COLUMNS:
+            raise InvalidInput("the search was fitted to other columns than this advisor computes")
+        if {len(self.scale), *map(len, self.points)} != {len(COLUMNS)}:
+            raise InvalidInput("the points of the search are not as long as its list of columns")
+        if len(self.weights) != len(self.points):
+            raise InvalidInput("the search has one weight for each point")
+        _, points, weights = self._arrays
+        most = max(float(np.abs(points).max()), float(np.abs(weights).max()))
+        check_scaled("the columns of the search", self.scale, most)
+
+    def slowdowns(self, others: Floats, limited: Floats, of: _Indices) -> Floats:
+        """Log slowdown of jobs in mixes, at each limit of their own; shape (rows, limits).
+
+        Args:
+            others: All columns but `LIMITED`, shape (rows, columns).
+            limited: `LIMITED` of each job at each limit, shape (jobs, limits, columns).
+            of: The job of each row, shape (rows,).
+        """
+        scale, points, weights = self._arrays
+        known, order = others.shape[1], np.argsort(of, kind="stable")
+        alike = likeness(others[order] / scale[:known], points[:, :known])
+        found = np.empty((len(of), limited.shape[1]))
+        jobs, firsts = np.unique(of[order], return_index=True)
+        for job, rows in zip(jobs, np.split(np.arange(len(of)), firsts)[1:], strict=True):
+            own = likeness(limited[job] / scale[known:], points[:, known:])
+            found[order[rows]] = alike[rows[0] : rows[-1] + 1] @ (own * weights).T
+        return np.clip(found + self.middle, -MOST_LOG, MOST_LOG)
+
+    @cached_property
+    def _arrays(self) -> tuple[Floats, Floats, Floats]:
+        return np.array(self.scale), np.array(self.points), np.array(self.weights)
+
+
+def likeness(rows: Floats, points: Floats) -> Floats:
+    """1 / (1 + d^2 / 2) of each row and each point that lie d apart, shape (rows, points).
+
+    A rational quadratic kernel (Rasmussen and Williams 2006, equation 4.19): quicker than an
+    exponential, and as good here. All columns are alike by `LIMITED` times by the others.
+    """
+    of_rows = 1 + (rows * rows).sum(axis=1, keepdims=True) / 2
+    of_points = (points * points).sum(axis=1, keepdims=True) / 2
+    # One product of matrices makes it all: 1 + d^2 / 2 is the sum of these less that of products.
+    left = np.hstack([rows, of_rows, np.ones_like(of_rows)])
+    apart = left @ np.hstack([-points, np.ones_like(of_points), of_points]).T
+    return np.asarray(np.reciprocal(apart, out=apart))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distilled:
+    """A surrogate for each mode that runs taught.
+
+    Attributes:
+        surrogates: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+    """
+
+    __pydantic_config__ = STRICT
+
+    surrogates: dict[str, Surrogate]
+
+    def steps(self, jobs: Summaries, crowds: Crowds, mode: str) -> Floats:
+        """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
+
+        No job is faster than alone, and none slows when its limit is raised and its mates keep
+        theirs.
+
+        Raises:
+            KeyError: Nothing was learnt of `mode`.
+        """
+        surrogate = self.surrogates[mode]
+        limited = mode == "mps-limits"
+        with one_thread():
+            parts = [_slowdowns(surrogate, jobs, part, limited) for part in _parts(crowds)]
+        there = crowds.jobs >= 0
+        steps = np.full(there.shape, np.nan)
+        steps[there] = np.exp(np.concatenate([[], *parts])) * jobs.step_s[crowds.jobs[there]]
+        return steps
+
+
+def columns(jobs: Summaries, crowds: Crowds) -> Floats:
+    """What a surrogate sees of each job, shape (mixes, places, columns)."""
+    limited = _at_limits(jobs, crowds)
+    others = _unlimited_columns(jobs, crowds, limited)
+    return np.concatenate([others, limited], axis=2)
+
+
+def _parts(crowds: Crowds) -> Iterator[Crowds]:
+    for start in range(0, len(crowds.jobs), _AT_ONCE):
+        yield crowds.rows(slice(start, start + _AT_ONCE))
+
+
+def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: Crowds, limited: bool) -> Floats:
+    """Log slowdown of each job that is there, shape (jobs there,)."""
+    at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
+    others = _unlimited_columns(jobs, crowds, at_limits)[there]
+    grid = jobs.limited if limited else jobs.limited[:, -1:]
+    curves = _falling(surrogate.slowdowns(others, grid, crowds.jobs[there]))
+    if not limited:
+        return np.asarray(np.maximum(curves[:, 0], 0.0))
+    below, part = _places(crowds.limits[there])
+    low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
+    return np.asarray(np.maximum(low + part * (high - low), 0.0))
+
+
+def _falling(curves: Floats) -> Floats:
+    """Midway between the least so far and the most from there on, both of which only fall."""
+    least = np.minimum.accumulate(curves, axis=1)
+    most = np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray((least + most) / 2)
+
+
+def _at_limits(jobs: Summaries, crowds: Crowds) -> Floats:
+    """`LIMITED` of each job at its limit, shape (mixes, places, columns)."""
+    below, part = _places(crowds.limits)
+    low, high = (jobs.limited[crowds.jobs, at] for at in (below, below + 1))
+    return np.asarray(low + part[..., None] * (high - low))
+
+
+def _places(limits: Floats) -> tuple[_Indices, Floats]:
+    """The limits of the grid just below, and how far above them, 0..1."""
+    grid = np.array(LIMIT_GRID, dtype=np.float64)
+    at = np.interp(limits, grid, np.arange(len(grid)))
+    below = np.minimum(at.astype(np.intp), len(grid) - 2)
+    return below, at - below
+
+
+def _unlimited_columns(jobs: Summaries, crowds: Crowds, limited: Floats) -> Floats:
+    """`FIXED` and `MATES` of each job: all that its own limit does not change."""
+    fixed = jobs.fixed[crowds.jobs]
+    return np.concatenate([fixed, _mates(fixed, limited, crowds.jobs >= 0)], axis=2)
+
+
+def _mates(fixed: Floats, limited: Floats, there: NDArray[np.bool_]) -> Floats:
+    """`MATES` of each job, shape (mixes, places, columns)."""
+    of = dict(zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0),
+                  strict=True))  # fmt: skip
+    busy, long = np.where(there, of["busy"], 0.0), np.where(there, of["log_kernel_us"], 0.0)
+    mates = np.maximum(_others(there.astype(np.float64)), 1)
+    busy_mates = _others(busy)
+    return np.stack([
+        np.broadcast_to(np.log(np.maximum(1, there.sum(axis=1, keepdims=True))), there.shape),
+        busy_mates,
+        _others(np.where(there, of["sms"], 0.0)),
+        _others(busy * of["dram"]),
+        _others(busy * of["occupancy"]),
+        _others(busy * of["wide"]),
+        _others(busy * long) / np.maximum(busy_mates, 1e-9),
+        _others(np.where(there, of["log_step_ms"], 0.0)) / mates,
+        _most_of_others(busy),
+        _most_of_others(long),
+        *_waits(of, busy),
+    ], axis=2)  # fmt: skip
+
+
+def _waits(of: Mapping[str, Floats], busy: Floats) -> list[Floats]:
+    """Log of one and the time that a job's kernels wait in a step, over the step."""
+    step_us, kernels = 1e3 * np.exp(of["log_step_ms"]), np.exp(of["log_kernels"])
+    turn_us = busy * busy * step_us / kernels
+    wide = of["sms"] / np.maximum(of["busy"], 1e-9)
+    waits = turn_us, turn_us * wide, busy * np.exp(of["log_kernel_us"])
+    return [np.log1p(_others(each) * kernels / step_us) for each in waits]
+
+
+def _others(values: Floats) -> Floats:
+    """Sum over all other places."""
+    return np.asarray(values.sum(axis=1, keepdims=True) - values)
+
+
+def _most_of_others(values: Floats) -> Floats:
+    """Maximum over all other places of what is at least 0; 0 where there are none."""
+    if values.shape[1] == 1:
+        return np.zeros_like(values)
+    second, most = np.moveaxis(np.partition(values, -2, axis=1)[:, -2:], 1, 0)
+    return np.asarray(np.where(values == most[:, None], second[:, None], most[:, None]))

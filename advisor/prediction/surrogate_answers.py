@@ -1,0 +1,246 @@
+"""Rough answers for thousands of sharings of one set of jobs, for searching among them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.cache import once_a_mix
+from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Edge, cautious_edge, need
+from advisor.prediction.mig_instances import Room, dram_share
+from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.physics import limit_shares
+from advisor.prediction.power import Law, is_half
+from advisor.prediction.residual import brief_steps
+from advisor.prediction.surrogate import Crowds, Distilled
+from advisor.prediction.surrogate_features import (
+    FIXED,
+    LIMIT_GRID,
+    Summaries,
+    fixed_of,
+    joined,
+    summaries,
+)
+from advisor.prediction.trace import Floats, on_part, script
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import Profile
+
+_Places = NDArray[np.intp]
+
+_DRAM, _HOST, _STEP = map(FIXED.index, ("dram", "host", "log_step_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """A room and how jobs share it.
+
+    Attributes:
+        room: None: the whole GPU.
+        capacity_mib: Memory that its jobs share.
+        limit: The same for each job, in per cent; None: none.
+    """
+
+    room: Room | None
+    capacity_mib: float
+    sharing: Naive | Mps
+    limit: float | None = None
+
+    @property
+    def mode(self) -> str:
+        """As `mode_of`."""
+        return mode_of(self.sharing) if self.limit is None else "mps-limits"
+
+
+@dataclass(frozen=True, slots=True)
+class Rough:
+    """The distilled predictor, asked about sets of jobs, wherever they run.
+
+    Attributes:
+        mps_server_mib: What an MPS server holds of the memory that its clients share.
+    """
+
+    profiles: tuple[Profile, ...]
+    gpu: Gpu
+    model: Model
+    mps_server_mib: float
+
+    def steps(self, asked: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
+        """Seconds of a step of each job, each shape (sets, places); NaN where a place is empty.
+
+        Args:
+            asked: Where and how, and which profile is in each place of a set, -1 for none, each
+                of as many places.
+        """
+        distilled = self.model.distilled
+        assert distilled is not None, "without one there are no rough answers"
+        modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in asked]
+        found: dict[int, Floats] = {}
+        for mode in dict.fromkeys(modes):
+            chosen = [at for at, other in enumerate(modes) if other == mode]
+            steps_s = distilled.steps(*self._joined([asked[at] for at in chosen]), mode)
+            ends = np.cumsum([len(asked[at][1]) for at in chosen])
+            found |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
+        return [found[at] for at in range(len(asked))]
+
+    def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, Crowds]:
+        """All sets as crowds of jobs that differ from room to room."""
+        rooms = list(dict.fromkeys(tenancy.room for tenancy, _ in asked))
+        jobs = [self._summaries(each) for each in rooms]
+        first = {room: at * len(self.profiles) for at, room in enumerate(rooms)}
+        places = [np.where(each < 0, each, each + first[tenancy.room]) for tenancy, each in asked]
+        limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in asked]
+        return joined(jobs), Crowds(np.concatenate(places), np.concatenate(limits))
+
+    def fits(
+        self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float
+    ) -> NDArray[np.bool_]:
+        """Whether memory suffices for so many of each profile, shape (sets,).
+
+        Args:
+            tenancy: Where and how.
+            counts: Shape (sets, profiles).
+            most_risk: Chance to run out that is allowed, 0..1.
+            margin: Share of the memory that the jobs' upper ends must leave free.
+        """
+        under_mps = isinstance(tenancy.sharing, Mps)
+        taken = 0.0
+        if tenancy.limit is not None:
+            taken = (1 - limit_shares([tenancy.limit], self.gpu)[0]) * self.gpu.sms
+        needs = [
+            need(each, self.model.context, under_mps=under_mps, sms_taken=taken)
+            for each in self.profiles
+        ]
+        held_mib = counts @ np.array([each.held_mib for each in needs])
+        least_mib = counts @ np.array([each.least_mib for each in needs])
+        capacity_mib = tenancy.capacity_mib - self.mps_server_mib * under_mps
+        edge = self._edge(tenancy)  # as its `risk`, of arrays
+        given_up_mib = held_mib - least_mib
+        even_mib = held_mib - (1 - edge.share) * given_up_mib
+        spread_mib = np.hypot(edge.sigma * held_mib, edge.width * given_up_mib) + 1e-9
+        fits = even_mib - capacity_mib <= NormalDist().inv_cdf(most_risk) * spread_mib
+        upper_mib = held_mib * (1 + Z95 * self.model.memory_sigma)
+        return np.asarray(fits & (upper_mib <= (1 - margin) * capacity_mib)) if margin else fits
+
+    def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
+        """What a job of each profile adds to an awake GPU's power, shape (sets, profiles).
+
+        Args:
+            tenancy: Where and how.
+            steps_s: Of a job of each profile, likewise.
+        """
+        law = Law() if tenancy.room else self.model.power.laws.get(tenancy.mode, Law())
+        drawn = np.array([each.power_w or np.nan for each in self.profiles])
+        half = np.array([is_half(each) for each in self.profiles])
+        own_w = np.maximum(0.0, drawn - self.model.power.awake_w)
+        speeds = np.array([each.step_s for each in self.profiles]) / steps_s
+        working = np.where(half, law.working_half, law.working)
+        return np.asarray(own_w * (law.waiting + working * speeds))
+
+    def _edge(self, tenancy: Tenancy) -> Edge:
+        edge = cautious_edge(self.model.memory_sigma)
+        return edge if tenancy.room else self.model.memory_edges.get(tenancy.mode, edge)
+
+    def _summaries(self, room: Room | None) -> Summaries:
+        if room is not None:
+            return _in_room(self.profiles, self.gpu, self.model.physics.packing, room)
+        found = summaries(self.profiles, self.gpu, self.model.physics)
+        assert found is not None, "rough answers are of profiles that have traces and counters"
+        return found
+
+
+@once_a_mix
+def _in_room(profiles: Sequence[Profile], gpu: Gpu, packing: float, room: Room) -> Summaries:
+    """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
+    steps_s, limited, fixed = [], [], []
+    for profile in profiles:
+        whole = script(profile, gpu.sms, packing)
+        assert whole is not None, "rough answers are of profiles that have traces"
+        there = on_part(whole, room.share, room.bandwidth, dram_share(profile))
+        busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
+        step_s = max(profile.step_s, busy_s + gaps_s)
+        sms_s = float((there.duration_s * there.demand).sum())
+        own = fixed_of(profile, there).copy()
+        own[_DRAM] = min(1.0, own[_DRAM] / room.bandwidth)
+        own[_HOST] *= profile.step_s / step_s
+        own[_STEP] += np.log(step_s / profile.step_s)
+        steps_s.append(step_s)
+        limited.append([(0.0, busy_s / step_s, sms_s / step_s)] * len(LIMIT_GRID))
+        fixed.append(own)
+    return Summaries(np.array(steps_s), np.array(limited), np.array(fixed))
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """The distilled predictor, asked about one set of jobs.
+
+    Attributes:
+        rough: Asked about parts of the set, and in parts of the GPU.
+    """
+
+    distilled: Distilled
+    jobs: Summaries
+    rough: Rough
+
+    def knows(self, mode: str) -> bool:
+        """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
+        return mode in self.distilled.surrogates and mode in self.rough.model.corrections
+
+    def fit(self, limit: float, most_risk: float) -> bool:
+        """Whether memory suffices for all jobs at once, each under `limit`, in per cent.
+
+        Args:
+            limit: Of each job.
+            most_risk: Chance to run out that is allowed, 0..1.
+        """
+        tenancy = Tenancy(None, float(self.rough.gpu.usable_mib), Mps(), limit)
+        everyone = np.ones((1, len(self.rough.profiles)), dtype=np.intp)
+        return bool(self.rough.fits(tenancy, everyone, most_risk, 0.0)[0])
+
+    def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
+        """Seconds of a step of each job under each sharing, shape (sharings, jobs).
+
+        Raises:
+            KeyError: Nothing was learnt of the mode of one of them.
+        """
+        degree = len(self.jobs.step_s)
+        answers = np.empty((len(sharings), degree))
+        modes = [mode_of(each) for each in sharings]
+        for mode in sorted(set(modes)):
+            chosen = [at for at, other in enumerate(modes) if other == mode]
+            limits = [getattr(sharings[at], "limits", ()) or (100.0,) * degree for at in chosen]
+            answers[chosen] = self.limited(np.array(limits), mode=mode)
+        return answers
+
+    def limited(
+        self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: str = "mps-limits"
+    ) -> Floats:
+        """Seconds of a step of each job under MPS limits, shape (mixes, jobs).
+
+        Args:
+            limits: In per cent, shape (mixes, jobs).
+            running: Which jobs have not ended, likewise; None: none has. NaN answers the others.
+            mode: Of all mixes.
+        """
+        everyone = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
+        jobs = everyone if running is None else np.where(running, everyone, -1)
+        return self.distilled.steps(self.jobs, Crowds(jobs, limits), mode)
+
+    def replayed(self, sharings: Sequence[Mps]) -> Floats:
+        """As `steps` of sharings with limits, by a short replay: nearer to what is predicted."""
+        rough = self.rough
+        return brief_steps(rough.profiles, sharings, rough.gpu, rough.model)
+
+
+def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
+    """Rough answers for `profiles`; None without a distilled predictor, traces or counters."""
+    if model.distilled is None:
+        return None
+    jobs = summaries(profiles, gpu, model.physics)
+    return (
+        None
+        if jobs is None
+        else Quick(model.distilled, jobs, Rough(tuple(profiles), gpu, model, MPS_SERVER_MIB))
+    )

@@ -1,0 +1,142 @@
+"""What the distilled predictor sees of a job: numbers, a few of them at each limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.cache import once_a_mix
+from advisor.prediction.physics import Physics, limit_exponent, limit_shares
+from advisor.prediction.trace import Floats, Script, script
+from advisor.workload.profile import Profile
+
+# Per cent, growing, the last one 100: limits at which a job is looked at. Between two of them
+# what is known is drawn straight.
+LIMIT_GRID = (5, 10, 14, 20, 28, 36, 43, 57, 71, 86, 100)
+
+LIMITED = (
+    "log_alone",  # slowdown by the limit, nobody else there
+    "busy",  # share of that step in which the GPU works for the job
+    "sms",  # share of the GPU's SMs in use over that step
+)
+FIXED = (
+    "dram",  # DRAM activity while the GPU works for the job
+    "occupancy",  # likewise
+    "host",  # host path over step
+    "wide",  # share of the kernels' time in kernels that fill nine tenths of the GPU
+    "log_kernel_us",  # of the kernel that runs at a random busy moment
+    "log_kernels",  # in a step
+    "log_step_ms",
+    "log_alone_under_mps",  # what being an MPS client costs or gains alone
+)
+_WIDE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """Jobs as the distilled predictor sees them.
+
+    Attributes:
+        step_s: Alone, shape (jobs,).
+        limited: `LIMITED` at each limit of `LIMIT_GRID`, shape (jobs, limits, columns).
+        fixed: `FIXED`, shape (jobs, columns).
+    """
+
+    step_s: Floats
+    limited: Floats
+    fixed: Floats
+
+
+def joined(parts: Sequence[Summaries]) -> Summaries:
+    """The jobs of `parts` one after another."""
+    return Summaries(
+        step_s=np.concatenate([each.step_s for each in parts]),
+        limited=np.concatenate([each.limited for each in parts]),
+        fixed=np.concatenate([each.fixed for each in parts]),
+    )
+
+
+@once_a_mix
+def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
+    """What is seen of `profiles`; None where one has no kernel trace or no counters."""
+    scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
+    pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
+             if played is not None and profile.counters is not None]  # fmt: skip
+    if len(pairs) < len(scripts):
+        return None
+    return Summaries(
+        step_s=np.array([each.step_s for each in profiles]),
+        limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
+        fixed=np.array([fixed_of(*pair) for pair in pairs]),
+    )
+
+
+def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Floats:
+    """`LIMITED` at each limit, shape (limits, columns)."""
+    exponent = physics.bandwidth * limit_exponent(profile, gpu, physics.packing)
+    exponent += 1 - physics.bandwidth
+    gaps_s = played.gap_s * len(played.duration_s)
+    rows = []
+    for share in limit_shares(LIMIT_GRID, gpu):
+        seconds = played.duration_s * np.maximum(1, played.demand / share) ** exponent
+        busy_s = float(seconds.sum())
+        alone_s = max(profile.step_s, busy_s + gaps_s)
+        sms_s = float((seconds * np.minimum(played.demand, share)).sum())
+        rows.append((np.log(alone_s / profile.step_s), busy_s / alone_s, sms_s / alone_s))
+    return np.array(rows)
+
+
+def fixed_of(profile: Profile, played: Script) -> Floats:
+    seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
+    busy = profile.busy_share or 1.0
+    under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
+    kernel_us = 1e6 * float((seconds * seconds).sum()) / busy_s
+    return np.array([
+        _counter(profile, "dram_active") / busy,
+        _counter(profile, "sm_occupancy") / busy,
+        played.host_s / profile.step_s,
+        float(seconds[played.demand >= _WIDE].sum()) / busy_s,
+        np.log(kernel_us + 1),
+        np.log(len(seconds)),
+        np.log(1e3 * profile.step_s),
+        np.log(under_mps),
+    ])  # fmt: skip
+
+
+def _counter(profile: Profile, name: str) -> float:
+    """A GPM counter; where the profile has none, a middling share of its busy time."""
+    measured = getattr(profile.counters, name, None)
+    return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
+
+
+_MODES = ("naive", "mps", "mps-limits")
+_FOUND = {
+    "dram": (100, 35, 67),
+    "occupancy": (28, 47, 17),
+    "host": (9.1, 11, 100),
+    "wide": (4.4, 48, 11),
+    "log_kernel_us": (22, 9.2, 14),
+    "log_kernels": (26, 100, 9.7),
+    "log_step_ms": (100, 100, 9.6),
+    "log_alone_under_mps": (100, 100, 30),
+    "log_degree": (1.7, 4.8, 20),
+    "mates_busy": (24, 100, 100),
+    "mates_sms": (10, 13, 2.6),
+    "mates_dram": (29, 100, 33),
+    "mates_occupancy": (100, 67, 40),
+    "mates_wide": (38, 3.7, 14),
+    "mates_log_kernel_us": (87, 100, 23),
+    "mates_log_step_ms": (14, 61, 70),
+    "busiest_mate": (5.7, 100, 100),
+    "longest_mate_log_kernel_us": (100, 100, 84),
+    "log_wait": (100, 4.5, 7.9),
+    "log_wait_wide": (100, 3, 2.5),
+    "log_wait_long": (100, 49, 64),
+    "log_alone": (6, 6, 4.6),
+    "busy": (1.5, 2, 19),
+    "sms": (75, 4, 4.7),
+}
+
+# By column and mode.
+LENGTHS = {column: dict(zip(_MODES, found, strict=True)) for column, found in _FOUND.items()}

@@ -1,0 +1,152 @@
+"""A profile's kernel trace as what replay plays: arrays, fitted to the measured solo pace."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.prediction.cache import once_a_profile
+from advisor.workload.profile import KernelTrace, Profile
+
+# A CUDA stream takes about this many launches before the host has to wait.
+LAUNCH_QUEUE = 1024
+
+Floats = NDArray[np.float64]
+
+# Processors differ in the last digit of a power, and after that a replay goes another way: so many
+# decimals of one are told apart. `engine` rounds likewise.
+_DECIMALS = 9
+
+# Kernels that overlap by less than this are one stream's, timed a little long.
+_STREAMS = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One tenant's step, again and again.
+
+    Attributes:
+        launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
+        duration_s: How long each runs alone on the whole GPU, shape (kernels,).
+        demand: SMs that each can use, as a share of the GPU's in 0..1; 0 for copies.
+        host_s: Seconds between the starts of two steps on a host that never waits.
+        gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
+        lead_s: How far the host can run ahead of the GPU.
+    """
+
+    launch_s: Floats
+    duration_s: Floats
+    demand: Floats
+    host_s: float
+    gap_s: float
+    lead_s: float
+
+
+def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
+    """Share of a GPU with `sms` SMs that each kernel can use, 0..1, shape (kernels,).
+
+    Args:
+        trace: The kernels.
+        sms: SMs of the GPU on which they ran.
+        packing: 0: a block keeps an SM to itself; 1: as many blocks share one as fit; between
+            them, a geometric mean.
+    """
+    blocks = np.asarray(trace.blocks, dtype=np.float64)
+    resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
+    spread = np.minimum(1, blocks / sms)
+    packed = np.minimum(1, blocks / (sms * resident))
+    return np.asarray(np.round(spread ** (1 - packing) * packed**packing, _DECIMALS))
+
+
+@once_a_profile
+def script(profile: Profile, sms: int, packing: float) -> Script | None:
+    """`profile` ready to be replayed, so that alone it takes the step time measured alone.
+
+    Where the host is the slower side, its launches are stretched over the measured step; where
+    the GPU is, what the kernels leave of the step is spread as gaps between them.
+
+    Returns:
+        None where the profile has no trace.
+    """
+    trace = profile.trace
+    if trace is None or profile.host_s is None:
+        return None
+    launch_s, duration_s, demanded = _in_turn(
+        np.asarray(trace.launch_us) * 1e-6,
+        np.asarray(trace.duration_us) * 1e-6,
+        demand(trace, sms, packing),
+        profile.gpu_s or 0.0,
+        trace.stream_of,
+    )
+    kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
+    host_bound = profile.host_s >= busy_s
+    stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
+    host_s = profile.host_s * stretch
+    return Script(
+        launch_s=np.minimum(launch_s * stretch, host_s),
+        duration_s=duration_s * min(1.0, step_s / busy_s),
+        demand=demanded,
+        host_s=host_s,
+        gap_s=0.0 if host_bound else max(0.0, (step_s - busy_s) / kernels),
+        lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
+    )
+
+
+def _in_turn(
+    launch_s: Floats,
+    duration_s: Floats,
+    demanded: Floats,
+    gpu_s: float,
+    stream_of: Sequence[int] | None,
+) -> tuple[Floats, Floats, Floats]:
+    """Kernels that ran beside each other, on streams of one job, as fewer that run in turn.
+
+    Where kernels add up to more than the time in which any ran, neighbours on different streams
+    are taken together, for as long as they took, with all the SMs that they used: they wait for
+    mates at the same time. Where streams are not known, as many as ran at once on average.
+    """
+    at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
+    if at_once < _STREAMS:
+        return launch_s, duration_s, demanded
+    if stream_of is None:
+        group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
+    else:
+        group = _side_by_side(stream_of)
+    work = np.bincount(group, duration_s * demanded)
+    together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
+    first = np.searchsorted(group, np.arange(group[-1] + 1))
+    return launch_s[first], together_s, np.minimum(1.0, work / together_s)
+
+
+def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
+    """Groups of neighbours no two of which are of one stream, by number, shape (kernels,)."""
+    groups, busy, number = [], set[int](), 0
+    for stream in stream_of:
+        if stream in busy:
+            busy, number = set(), number + 1
+        busy.add(stream)
+        groups.append(number)
+    return np.array(groups)
+
+
+def on_part(
+    whole: Script, share_of_sms: float, share_of_bandwidth: float, dram_share: float
+) -> Script:
+    """`whole` on a part of the GPU that nobody else touches, such as a MIG instance.
+
+    A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at
+    `dram_share` of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
+
+    Args:
+        whole: The step on the whole GPU.
+        share_of_sms: SMs of the part over those of the GPU, (0, 1].
+        share_of_bandwidth: Memory slices of the part over those of the GPU, (0, 1].
+        dram_share: Share of DRAM bandwidth in use while a kernel runs, 0..1.
+    """
+    slower = np.maximum(whole.demand / share_of_sms, dram_share / share_of_bandwidth)
+    return replace(
+        whole,
+        duration_s=whole.duration_s * np.maximum(1, slower),
+        demand=np.minimum(1, whole.demand / share_of_sms),
+    )

@@ -1,0 +1,217 @@
+"""Two plans side by side: the answer, what binds, and each job, as text or JSON."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.plan.bottlenecks import Binding, Limit
+from advisor.plan.comparison import Comparison, Difference, JobChange
+from advisor.plan.reasons import what_binds
+from advisor.plan.recommendation import Forecast
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.documents import SCHEMA, binding_document, standing_document
+from advisor.report.headline import calibrated_note, cap_note
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_WIDTHS = (12, 25, 25, 8)
+_OBJECTIVES = {
+    "makespan": "until all are done",
+    "mean-completion": "until a job ends, on average",
+    "energy": "energy until all are done",
+    "energy-epoch": "energy of an epoch of each job",
+    "energy-example": "energy of an example of each job",
+    "throughput": "time for what serial does in one unit of it",
+    "fairness": "the worst slowdown, over serial's",
+    "deadlines": "share of the time until a deadline",
+}
+
+
+def comparison_text(found: Comparison) -> str:
+    """The answer in a sentence or two, the same whichever plan was named first."""
+    pairs = sorted(
+        zip(plan_names(found), _costs(found), found.forbidden, strict=True),
+        key=lambda pair: (pair[1].p50, pair[0]),
+    )
+    (better, less, _), (worse, more, _) = pairs
+    measure = _shown(found)
+    numbers = f"({_OBJECTIVES[found.objective]}: {measure(less)} and {measure(more)})"
+    if found.cost.within_error:
+        said = [f"{better} and {worse} are equal within our error {numbers}."]
+    else:
+        ahead = f"{more.p50 / less.p50 - 1:.0%} ahead of {worse}"
+        said = [f"{better} is {ahead}, more than our error {numbers}."]
+    said += [f"{name} is no plan: {why}." for name, _, why in pairs if why]
+    if found.note:
+        said.append(f"Compared by {found.objective}: {found.note}.")
+    return " ".join(said)
+
+
+def job_reason(found: Comparison, change: JobChange) -> str:
+    """Why the job's pace changes, or that it does not; the same whichever plan came first."""
+    said = [_limit(bound, change.number - 1) for bound in found.bindings]
+    pairs = list(zip(plan_names(found), said, strict=True))
+    less = change.step_s.less
+    if less is not None:
+        pairs = [pairs[1 - less], pairs[less]]
+        faster = change.slowdown[1 - less] / change.slowdown[less]
+        lead = f"{units.number(faster)}x as fast under {pairs[1][0]}"
+    else:
+        pairs.sort(key=lambda pair: pair[0])
+        lead = "pace equal within our error"
+    return "; ".join([lead, *(f"{name}: {limit}" for name, limit in pairs)])
+
+
+def plan_names(found: Comparison) -> tuple[str, str]:
+    """What the two plans are called: how they share, and their power caps."""
+    first, second = map(_name, found.plans)
+    return first, second
+
+
+def comparison_report(found: Comparison) -> "RenderableType":
+    """What ``advisor explain`` prints."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    names = plan_names(found)
+    parts: list[RenderableType] = [Text(comparison_text(found), style="bold"), Text()]
+    for name, plan, bound in zip(names, found.plans, found.bindings, strict=True):
+        parts.append(Text(f"{name}: {what_binds(plan.prediction, bound)}"))
+    parts += [Text(), _row(names), *(_row(names, row) for row in _whole_rows(found))]
+    for title, rows, reason in _jobs(found):
+        parts += [Text(), Text(title), *(_row(names, row) for row in rows)]
+        parts.append(Padding(reason, (0, 0, 0, 4), style="dim", expand=False))
+    parts += [Text(), *(Text(line) for line in _notes(found))]
+    return Group(*parts)
+
+
+def comparison_document(found: Comparison) -> dict[str, Any]:
+    """What ``advisor explain --json`` prints; pairs are of the first plan and of the second."""
+    less = found.cost.less
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        "compared_by": found.objective,
+        "note": found.note,
+        **standing_document(found.plans[0].standing),
+        "text": comparison_text(found),
+        "better": None if less is None else plan_names(found)[less],
+        "cost": _difference(found.cost),
+        "plans": [_plan(found, number) for number in (0, 1)],
+        "power_w": _difference(found.power_w),
+        "jobs": [_job(found, change) for change in found.jobs],
+    }
+
+
+def _plan(found: Comparison, number: int) -> dict[str, Any]:
+    prediction = found.plans[number].prediction
+    return {
+        "sharing": str(prediction.sharing),
+        "power_cap_w": prediction.power_cap_w,
+        "confirmed_on_hardware": prediction.confirmed_on_hardware,
+        "forbidden": found.forbidden[number],
+        "binding": binding_document(found.bindings[number]),
+    }
+
+
+def _job(found: Comparison, change: JobChange) -> dict[str, Any]:
+    return {
+        "number": change.number,
+        "job": change.job,
+        "step_s": _difference(change.step_s),
+        "ends_s": _difference(change.ends_s),
+        "memory_mib": _difference(change.memory_mib),
+        "energy_step_j": _difference(change.energy_step_j),
+        "slowdown": list(change.slowdown),
+        "oom_probability": list(change.oom_probability),
+        "limits": list(change.limits),
+        "reason": job_reason(found, change),
+    }
+
+
+def _difference(value: Difference | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    return asdict(value) | {"change": value.change, "within_error": value.within_error}
+
+
+def _name(plan: Forecast) -> str:
+    cap_w = plan.prediction.power_cap_w
+    return str(plan.sharing) + ("" if cap_w is None else f" at {units.number(cap_w)} W")
+
+
+def _costs(found: Comparison) -> tuple[Interval, Interval]:
+    return found.cost.first, found.cost.second
+
+
+def _shown(found: Comparison) -> Callable[[Interval], str]:
+    if found.objective in ("makespan", "mean-completion"):
+        return units.seconds
+    return units.joules if found.objective.startswith("energy") else units.times
+
+
+def _limit(bound: Binding, job: int) -> str:
+    limit, use = bound.limit_of(job), bound.use_of(job)
+    alone = "alone, " if job in bound.alone else ""
+    if limit is None:
+        return f"{alone}nothing is full"
+    used = "" if use is None else f" ({use:.0%})"
+    return f"{alone}held back by {_WORDS.get(limit, limit)}{used}"
+
+
+_WORDS: dict[Limit, str] = {
+    "host path": "its host path",
+    "SMs": "the SMs",
+    "own instances": "its instance",
+    "MPS limits": "MPS limits",
+}
+
+
+def _whole_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
+    yield _cells("in all", found.cost, _shown(found))
+    if found.power_w is not None:
+        yield _cells("power", found.power_w, units.watts)
+
+
+def _jobs(found: Comparison) -> Iterator[tuple[str, tuple[tuple[str, ...], ...], str]]:
+    """Title, rows and reason of each job; jobs of which the same is said, together."""
+    same: dict[tuple[str, tuple[tuple[str, ...], ...], str], int] = {}
+    for change in found.jobs:
+        key = change.job, tuple(_job_rows(change)), job_reason(found, change)
+        same[key] = same.get(key, 0) + 1
+    for (job, rows, reason), count in same.items():
+        yield units.collapsed([job] * count), rows, reason
+
+
+def _job_rows(change: JobChange) -> Iterator[tuple[str, ...]]:
+    yield _cells("step", change.step_s, units.seconds)
+    yield ("slowdown", *(f"{units.number(each)}x" for each in change.slowdown), "")
+    if change.ends_s is not None:
+        yield _cells("ends after", change.ends_s, units.seconds)
+    yield _cells("memory", change.memory_mib, units.gib)
+    if change.energy_step_j is not None:
+        yield _cells("energy/step", change.energy_step_j, units.joules)
+    yield ("risk of OOM", *(units.share(each) for each in change.oom_probability), "")
+
+
+def _cells(label: str, value: Difference, shown: Callable[[Interval], str]) -> tuple[str, ...]:
+    change = "equal" if value.within_error else f"{value.change:+.0%}"
+    return label, shown(value.first), shown(value.second), change
+
+
+def _row(names: tuple[str, str], cells: tuple[str, ...] = ()) -> "RenderableType":
+    """One line of the table; without cells that of the headings."""
+    from advisor.terminal.terminal_tables import FixedRow
+
+    return FixedRow(cells, ("", *names, "change"), _WIDTHS)
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    yield "equal: within our error. In parentheses: nine of ten measurements should fall there."
+    caps = {plan.prediction.power_cap_w for plan in found.plans}
+    yield from (cap_note(cap_w) for cap_w in caps if cap_w is not None)
+    if note := calibrated_note(found.plans[0].standing):
+        yield note

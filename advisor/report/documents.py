@@ -1,0 +1,133 @@
+"""Answers as JSON documents that others script against; `schema` counts breaking changes."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from advisor.plan.bottlenecks import Binding
+from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
+from advisor.plan.verdict import verdict
+from advisor.prediction.mix_prediction import Interval, JobPrediction
+from advisor.prediction.power_cap import CAP_NOTE
+from advisor.report.headline import answer
+
+SCHEMA = 1
+
+
+def forecast_document(forecast: Forecast) -> dict[str, Any]:
+    """What ``advisor predict --json`` prints."""
+    return {"schema": SCHEMA} | standing_document(forecast.standing) | _fields(forecast)
+
+
+def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
+    """What ``advisor recommend --json`` prints.
+
+    `workloads` says what each name stands for, so that ``python -m advisor.collocation`` can run
+    the plans where no profile lies.
+
+    Args:
+        advised: What was recommended.
+        top: Plans at most; None: all.
+    """
+    return {
+        "schema": SCHEMA,
+        "gpu": advised.gpu.key,
+        "objective": advised.objective,
+        "ranked_by": advised.ranked_by,
+        "note": advised.note,
+        **standing_document(advised.standing),
+        "verdict": _verdict(advised),
+        "workloads": {
+            each.name: asdict(each.profile.workload)
+            for job in advised.jobs
+            for each in job.variants
+        },
+        "serial": _plan(advised.serial),
+        "plans": [_plan(plan) for plan in advised.plans[:top]],
+        "left_out": [asdict(each) for each in advised.left_out],
+        "searched": advised.searched,
+    }
+
+
+def binding_document(bound: Binding) -> dict[str, Any]:
+    """What holds the jobs of a plan back; shares of 1."""
+    return {
+        "limit": bound.limit,
+        "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
+        "host_shares": list(bound.host_shares),
+        "uses": {use.resource: use.share for use in bound.uses},
+        "memory": bound.memory,
+    }
+
+
+def _verdict(advised: Recommendation) -> dict[str, Any]:
+    found = verdict(advised)
+    rival = found.runner_up
+    return {
+        "answers": list(found.answers),
+        "text": answer(advised),
+        "binding": binding_document(found.binding),
+        "runner_up": None if rival is None else {
+            "rank": rival.plan.rank,
+            "sharing": str(rival.plan.sharing),
+            "behind": rival.behind,
+            "within_error": rival.within_error,
+        },
+        "host_bound": [asdict(each) for each in found.host_bound],
+    }  # fmt: skip
+
+
+def standing_document(standing: Standing) -> dict[str, Any]:
+    """What an answer stands on beside profiles and model."""
+    calibrated = standing.calibrated
+    return {
+        "calibrated": None if calibrated is None else asdict(calibrated),
+        "stale": [asdict(each) for each in standing.stale],
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    own = {
+        "rank": plan.rank,
+        "batches": list(plan.batches),
+        "ties_best": plan.ties_best,
+        "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by,
+        "commands": list(plan.commands),
+        "why": plan.why,
+    }
+    return own | _fields(plan)
+
+
+def _fields(forecast: Forecast) -> dict[str, Any]:
+    mix = forecast.prediction
+    return {
+        "gpu": mix.gpu,
+        "sharing": str(mix.sharing),
+        "jobs": _jobs(mix.jobs),
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "weighted_speedup": mix.weighted_speedup,
+        "makespan_s": forecast.makespan_s,
+        "makespan_interval_s": interval_document(forecast.makespan_interval_s),
+        "speedup_vs_serial": forecast.speedup_vs_serial,
+        "power_w": interval_document(mix.power_w),
+        "energy_j": interval_document(forecast.energy_j),
+        "power_cap_w": mix.power_cap_w,
+        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
+        "gract": mix.gract,
+        "smact": mix.smact,
+        "estimated_from": mix.estimated_from,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+        "wide_because": mix.wide_because,
+    }
+
+
+def _jobs(jobs: Sequence[JobPrediction]) -> list[dict[str, Any]]:
+    return [asdict(job) for job in jobs]
+
+
+def interval_document(value: Interval | None) -> dict[str, float] | None:
+    """`value` with its bounds; None where it is not known."""
+    return None if value is None else asdict(value)

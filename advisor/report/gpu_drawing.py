@@ -1,0 +1,223 @@
+"""A GPU with jobs in it, as bars to scale; whoever draws needs no more than these numbers.
+
+Each job has a row. In one panel lies the memory that it takes, in the other the SMs that it may
+use, and where there is MIG, the instance around either.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Literal, TypeVar, assert_never
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.physics import limit_shares
+from advisor.report import units
+from advisor.report.mig_drawing import cuts, cuts_of_jobs, sms_on_instances
+from advisor.sharing import (
+    Arrangement,
+    Hybrid,
+    Mig,
+    Mps,
+    Naive,
+    Phases,
+    Serial,
+    Sharing,
+    one_job_each,
+)
+from advisor.sharing.parts import at_once, only
+
+_MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stretch of memory or of SMs on the row of one job.
+
+    Attributes:
+        row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``.
+        job: Its name, the same for copies.
+        kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in.
+        start: Left end, in GiB or SMs.
+        end: Right end, likewise.
+        end_low: Where the right end may lie at least; None where it is certain.
+        end_high: Where the right end may lie at most; likewise.
+        hint: One line on what this is.
+    """
+
+    row: str
+    job: str
+    kind: Literal["job", "instance"]
+    start: float
+    end: float
+    end_low: float | None = None
+    end_high: float | None = None
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """All bars of one plan.
+
+    Attributes:
+        rows: One for each job, in order, from the top.
+        memory: In GiB from 0 to `memory_gib`.
+        sms: In SMs from 0 to `sm_count`.
+        caption: What the drawing shows, in a sentence.
+    """
+
+    rows: tuple[str, ...]
+    memory: tuple[Bar, ...]
+    sms: tuple[Bar, ...]
+    memory_gib: float
+    sm_count: int
+    caption: str
+
+
+def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
+    """The jobs of `mix` in `gpu`, to scale.
+
+    Raises:
+        NothingFits: A MIG instance has no place on `gpu`.
+    """
+    rows = row_names([job.job for job in mix.jobs])
+    memory, sms = _instance_bars(mix, gpu, rows)
+    starts = _of_each_job(mix, lambda sharing, jobs: _memory_starts(sharing, jobs, gpu))
+    return Drawing(
+        rows=rows,
+        memory=(*memory, *_memory_bars(mix, rows, starts)),
+        sms=(*sms, *_sm_bars(mix, gpu, rows)),
+        memory_gib=gpu.memory_mib / _MIB_PER_GIB,
+        sm_count=gpu.sms,
+        caption=_caption(mix.sharing),
+    )
+
+
+def row_names(jobs: Sequence[str]) -> tuple[str, ...]:
+    """What the row of each of `jobs` is called, which tells copies apart."""
+    return tuple(f"{number} · {job}" for number, job in enumerate(jobs, start=1))
+
+
+_Said = TypeVar("_Said")
+
+
+def _of_each_job(
+    mix: MixPrediction, said: Callable[[Arrangement, Sequence[JobPrediction]], Sequence[_Said]]
+) -> list[_Said]:
+    """What is `said` of each job, in order; of phases, of one group of jobs after another."""
+    groups = [list(range(len(mix.jobs)))]
+    if isinstance(mix.sharing, Phases):
+        groups = at_once(mix.sharing, len(mix.jobs))
+    found = {
+        job: each
+        for group in groups
+        for job, each in zip(
+            sorted(group),
+            said(only(mix.sharing, sorted(group)), [mix.jobs[job] for job in sorted(group)]),
+            strict=True,
+        )
+    }
+    return [found[job] for job in range(len(mix.jobs))]
+
+
+def _memory_starts(sharing: Arrangement, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
+    """Where each job's memory begins, MiB; without MIG the order says nothing."""
+    match sharing:
+        case Serial():
+            return [0.0] * len(jobs)
+        case Mig(instances):
+            return _memory_starts(one_job_each(instances), jobs, gpu)
+        case Hybrid():
+            return _starts_on_instances(sharing, jobs, gpu)
+        case Naive() | Mps():
+            return [0.0, *accumulate(job.memory_mib for job in jobs)][:-1]
+        case _:
+            assert_never(sharing)
+
+
+def _starts_on_instances(hybrid: Hybrid, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
+    starts: dict[int, float] = {}
+    for each, cut in zip(hybrid.places, cuts(hybrid, gpu), strict=True):
+        next_mib = cut.start_mib
+        for number in each.jobs:
+            starts[number] = next_mib
+            next_mib += jobs[number - 1].memory_mib
+    return [starts[number] for number in sorted(starts)]
+
+
+def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float]) -> Iterator[Bar]:
+    for job, row, start_mib in zip(mix.jobs, rows, starts, strict=True):
+        range_mib = job.memory_interval_mib
+        yield Bar(
+            row=row,
+            job=job.job,
+            kind="job",
+            start=start_mib / _MIB_PER_GIB,
+            end=(start_mib + job.memory_mib) / _MIB_PER_GIB,
+            end_low=(start_mib + range_mib.p05) / _MIB_PER_GIB,
+            end_high=(start_mib + range_mib.p95) / _MIB_PER_GIB,
+            hint=f"takes {units.gib(range_mib)}",
+        )
+
+
+def _sm_bars(mix: MixPrediction, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]:
+    spans = _of_each_job(mix, lambda sharing, jobs: _sm_spans(sharing, gpu, len(jobs)))
+    for job, row, (start, end, hint) in zip(mix.jobs, rows, spans, strict=True):
+        yield Bar(row=row, job=job.job, kind="job", start=start, end=end, hint=hint)
+
+
+def _sm_spans(sharing: Arrangement, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
+    match sharing:
+        case Serial():
+            return [(0, gpu.sms, "all SMs, one job after another")] * jobs
+        case Naive():
+            return [(0, gpu.sms, "all SMs, in turns")] * jobs
+        case Mps(limits) if limits:
+            shares = limit_shares(limits, gpu)
+            hints = (f"at most {cap:g} % of the SMs" for cap in limits)
+            return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
+        case Mps():
+            return [(0, gpu.sms, "whatever SMs the others leave free")] * jobs
+        case Mig(instances):
+            return _sm_spans(one_job_each(instances), gpu, jobs)
+        case Hybrid():
+            return sms_on_instances(sharing, gpu)
+        case _:
+            assert_never(sharing)
+
+
+def _instance_bars(
+    mix: MixPrediction, gpu: Gpu, rows: Sequence[str]
+) -> tuple[list[Bar], list[Bar]]:
+    """The outlines of the MIG instances in either panel; none without MIG."""
+    cuts = _of_each_job(mix, lambda sharing, jobs: cuts_of_jobs(sharing, gpu, len(jobs)))
+    memory, sms = [], []
+    for job, row, cut in zip(mix.jobs, rows, cuts, strict=True):
+        if cut is None:
+            continue
+        frame = Bar(
+            row=row, job=job.job, kind="instance",
+            start=cut.first_sm, end=cut.first_sm + cut.sms, hint=cut.hint,
+        )  # fmt: skip
+        end_mib = cut.start_mib + cut.memory_mib
+        sms.append(frame)
+        memory.append(
+            replace(frame, start=cut.start_mib / _MIB_PER_GIB, end=end_mib / _MIB_PER_GIB)
+        )
+    return memory, sms
+
+
+_CAPTIONS: dict[type[Sharing], str] = {
+    Serial: "One job at a time: each has all memory and all SMs to itself.",
+    Naive: "Memory adds up; the jobs take turns on all SMs.",
+    Mps: "Memory adds up; the jobs run side by side on whatever SMs are free.",
+    Mig: "Each job has memory and SMs of its own; the frame is its MIG instance.",
+    Hybrid: "Jobs on one MIG instance share what it has; the frame is the instance.",
+    Phases: "One group of jobs at a time: each group has all memory and all SMs to itself.",
+}
+
+
+def _caption(sharing: Sharing) -> str:
+    if isinstance(sharing, Mps) and sharing.limits:
+        return "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
+    return _CAPTIONS[type(sharing)]

@@ -1,0 +1,199 @@
+"""The sentence that answers, before any table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.plan.objectives import cost
+from advisor.plan.reasons import first_by
+from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
+from advisor.plan.shorter_host_path import HostBound
+from advisor.plan.verdict import Verdict, verdict
+from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.power_cap import CAP_NOTE
+from advisor.report import units
+from advisor.sharing import Hybrid, Mig, Mps, Phases, Serial, Sharing
+
+
+def answer(advised: Recommendation) -> str:
+    """What to do, what that gives, what does as well, and what holds the jobs back."""
+    best, found = advised.best, verdict(advised)
+    parts = [_advice(advised), *_others(advised, found)]
+    if found.host_bound:
+        first = "fix-host-first" in found.answers
+        parts.insert(0 if first else len(parts), _host_path(found.host_bound, first=first))
+    if not best.prediction.confirmed_on_hardware:
+        parts.append("This is estimated, not confirmed on hardware.")
+    if best.prediction.power_cap_w is not None:
+        parts.append(cap_note(best.prediction.power_cap_w))
+    if advised.note:
+        parts.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
+    return " ".join(parts)
+
+
+def _advice(advised: Recommendation) -> str:
+    best, jobs = advised.best, len(advised.jobs)
+    if jobs == 1:
+        return f"There is nothing to share: one job, done in {_until(best)}."
+    if isinstance(best.sharing, Serial):
+        return f"Don't share: run the {jobs} jobs one after another, {_until(best)}."
+    return f"{_instruction(best.sharing, jobs)}: {_outcome(advised, best)}."
+
+
+def _others(advised: Recommendation, found: Verdict) -> list[str]:
+    """What equals the best within our error; else how far behind the next is."""
+    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
+    if ties:
+        shown = [plan for plan in ties if plan in ties[:3] or plan is advised.serial]
+        named = ", ".join(f"{plan.rank} ({_kind(advised, plan)})" for plan in shown)
+        more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
+        return [f"Equal within our error: {named}{more}{_first(advised)}."]
+    if (rival := found.runner_up) is None:
+        return []
+    name = "Sharing at its best" if "dont-share" in found.answers else "The next"
+    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is "
+    said += f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
+    by = "" if advised.best.precedes_by == "cost" else _first(advised)
+    return [f"{said}, more than our error{by}."]
+
+
+def _first(advised: Recommendation) -> str:
+    """By what rule the best comes first."""
+    rule = advised.best.precedes_by
+    return "" if rule is None else f"; 1 is first {first_by(rule, advised.level)}"
+
+
+def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
+    """Whose host path to mend, and how much faster it has been seen."""
+    said = []
+    for each in jobs:
+        said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")
+        if each.variant is not None and each.variant_step_s is not None:
+            said[-1] += (
+                f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "
+                f"instead of {units.duration(each.step_s)})"
+            )
+    lead = "Fix the host path first" if first else "The host path holds jobs back"
+    return f"{lead}: {'; '.join(said)}."
+
+
+def cap_note(cap_w: float) -> str:
+    """What stands behind predictions under a power cap."""
+    return f"Under a power cap of {units.number(cap_w)} W: {CAP_NOTE}."
+
+
+def calibrated_note(standing: Standing) -> str | None:
+    """For which machine advice is; None where nobody calibrated one."""
+    if standing.calibrated is None:
+        return None
+    name = Path(standing.calibrated.file).name
+    slowdown = standing.calibrated.host_slowdown
+    if slowdown is None:
+        return f"Calibrated ({name}), but the profiles do not say how fast their hosts were."
+    return (
+        f"Calibrated ({name}): host work takes {units.number(slowdown)} times as long here as "
+        f"where the jobs were profiled."
+    )
+
+
+def bounds_note(advised: Recommendation) -> str:
+    """What the ranges in parentheses mean."""
+    note = "In parentheses: between these, nine of ten measurements should fall."
+    if all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
+        return note
+    return f"{note} Of estimated plans none was measured: their ranges are wide by choice."
+
+
+def gain(advised: Recommendation, plan: Forecast) -> Interval:
+    """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
+    if plan.prediction is advised.serial.prediction:
+        return Interval(1.0, 1.0, 1.0)
+    serial, own = (cost(each, advised.ranked_by) for each in (advised.serial, plan))
+    if serial is None or own is None:
+        raise ValueError("a plan that was ranked has a cost")
+    return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
+
+
+def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
+    """The power cap that is the plan's own choice; None where it has none, or all have it."""
+    cap_w = plan.prediction.power_cap_w
+    return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
+
+
+def _kind(advised: Recommendation, plan: Plan) -> str:
+    cap_w = chosen_cap_w(advised, plan)
+    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
+
+
+def kind(sharing: Sharing) -> str:
+    """The mode in a word or two."""
+    match sharing:
+        case Mps(limits) if limits:
+            return "mps with limits"
+        case Mig() | Hybrid():
+            return "mig, estimated"
+        case Phases():
+            return "phases"
+        case _:
+            return str(sharing)
+
+
+def basis(mix: MixPrediction) -> str:
+    """What stands behind the figures of a plan."""
+    if mix.estimated_from:
+        return f"estimated from {mix.estimated_from}"
+    if mix.confirmed_on_hardware:
+        return "predicted, from real runs of this kind"
+    return "estimated, not confirmed on hardware"
+
+
+def _instruction(sharing: Sharing, jobs: int) -> str:
+    together = f"Run {'both' if jobs == 2 else f'all {jobs}'} at once"
+    match sharing:
+        case Mps(limits) if limits:
+            return f"{together} under MPS with limits"
+        case Mps():
+            return f"{together} under MPS"
+        case Mig():
+            return f"{together} on MIG instances of their own"
+        case Hybrid():
+            return f"{together} on MIG instances: {sharing}"
+        case Phases():
+            return f"Run the {jobs} jobs in {len(sharing.groups)} groups, one after another"
+        case _:
+            return f"{together}, time-sliced without MPS"
+
+
+def _until(plan: Forecast) -> str:
+    makespan = plan.makespan_interval_s
+    return "for as long as it takes" if makespan is None else units.seconds(makespan)
+
+
+def _outcome(advised: Recommendation, plan: Plan) -> str:
+    better = units.times(gain(advised, plan))
+    match advised.ranked_by:
+        case "makespan":
+            said = f"all done in {_until(plan)}, {better} as fast as one after another"
+        case "throughput":
+            said = f"{better} the throughput of one after another"
+        case "energy":
+            said = f"{units.joules(plan.energy_j)}, {better} as frugal as one after another"
+        case "energy-epoch" | "energy-example":
+            what = advised.ranked_by.removeprefix("energy-")
+            energy = units.joules(cost(plan, advised.ranked_by))
+            said = f"{energy} for an {what} of each job, {better} as frugal as one after another"
+        case "fairness":
+            said = f"the job that fares worst runs {better} as fast as its share of the time gives"
+        case "mean-completion":
+            mean_s = units.seconds(cost(plan, advised.ranked_by))
+            said = f"a job is done in {mean_s} on average, {better} as soon as one after another"
+        case "deadlines":
+            said = f"{_lateness(plan)}, {better} as soon as one after another"
+    return said
+
+
+def _lateness(plan: Plan) -> str:
+    """How the job fares that is closest to its deadline, or furthest behind it."""
+    taken = cost(plan, "deadlines")
+    assert taken is not None, "it is ranked by deadlines"
+    word = "every deadline is kept" if taken.p50 <= 1 else "not every deadline is kept"
+    return f"{word}: the tightest job takes {taken.p50:.0%} of its time"

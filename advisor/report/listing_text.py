@@ -1,0 +1,170 @@
+"""What there is: GPU models, the GPU at hand, workloads, profiles."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.english import counted
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
+from advisor.report.documents import SCHEMA
+from advisor.report.units import NOT_MEASURED, number, share
+from advisor.terminal import clean
+from advisor.workload.profile import Profile
+from advisor.workload.spec import Workload
+from advisor.zoo.footprint.overhead import Footprint
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_UNKNOWN = "unknown"
+
+
+def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
+    """The catalogue; `profiled` are the keys of GPUs of which there are profiles."""
+    table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
+    for gpu in models:
+        table.add_row(
+            gpu.key,
+            f"{gpu.sms}",
+            f"{gpu.memory_mib:,} MiB",
+            _known(gpu.bandwidth_gb_s, "GB/s"),
+            _known(gpu.power_limit_w, "W"),
+            counted(len(gpu.mig), "kind") if gpu.mig else "no",
+            "yes" if gpu.key in profiled else "none",
+        )
+    return table
+
+
+def live_lines(found: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
+    """The GPUs of this machine, a few lines each."""
+    lines = []
+    for gpu in found:
+        if isinstance(gpu, BrokenGpu):
+            lines.append(f"GPU {gpu.index} does not answer: {gpu.problem}")
+        else:
+            lines += _live(gpu)
+    return lines or ["The driver lists no GPU."]
+
+
+def gpus_document(
+    models: Iterable[Gpu],
+    profiled: Sequence[str],
+    found: Sequence[LiveGpu | BrokenGpu],
+    problem: str | None,
+) -> dict[str, Any]:
+    """What ``advisor gpus --json`` prints; `problem` says why no GPU was looked at."""
+    return {
+        "schema": SCHEMA,
+        "catalogue": [asdict(gpu) for gpu in models],
+        "profiled": list(profiled),
+        "at_hand": [asdict(gpu) for gpu in found],
+        "problem": problem,
+    }
+
+
+def workloads_table(workloads: Iterable[Workload]) -> "Table":
+    table = plain_table("workload", "model", "examples an epoch")
+    for each in workloads:
+        examples = _known(each.examples_per_epoch, "")
+        table.add_row(each.name, each.model, examples)
+    return table
+
+
+def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
+    """What was measured alone: pace, how busy it keeps the GPU, memory, when."""
+    table = plain_table("profile", "step", "GPU busy", "memory", "measured")
+    for name, each in profiles.items():
+        memory_mib = each.memory.device_mib
+        table.add_row(
+            clean(name),
+            f"{number(1000 * each.step_s)} ms",
+            share(each.busy_share),
+            NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
+            clean(each.provenance.date[:10]),
+        )
+    return table
+
+
+def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """What ``advisor profiles --json`` prints; traces are left to the files themselves."""
+    return {
+        "schema": SCHEMA,
+        "gpu": gpu,
+        "profiles": [
+            {
+                "name": name,
+                "step_s": each.step_s,
+                "epoch_s": each.epoch_s,
+                "gpu_busy": each.busy_share,
+                "memory": asdict(each.memory),
+                "provenance": asdict(each.provenance),
+            }
+            for name, each in profiles.items()
+        ],
+    }
+
+
+def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
+    """What ``advisor workloads --json`` prints."""
+    return {"schema": SCHEMA, "workloads": [asdict(each) for each in workloads]}
+
+
+def _live(gpu: LiveGpu) -> list[str]:
+    mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_enabled]
+    if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
+        mig += f" ({'on' if gpu.mig_pending else 'off'} after the next reset)"
+    daemons = [f"{each.role} {each.pid} of {each.owner}" for each in gpu.mps]
+    counters = {None: "none", "gpm": "GPM", "nvml": "NVML utilisation only"}[gpu.counters]
+    processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
+    return [
+        f"GPU {gpu.index}: {gpu.product}, {gpu.catalogue_key or 'not in the catalogue'}, "
+        f"driver {gpu.driver}",
+        f"  memory     {gpu.memory_used_mib:,.0f} of {gpu.memory_total_mib:,.0f} MiB in use",
+        f"  modes      {mig}; compute mode {gpu.compute_mode or _UNKNOWN}",
+        f"  MPS        {', '.join(daemons) or 'no daemon runs'}",
+        f"  counters   {counters}",
+        f"  power      {_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}",
+        f"  processes  {', '.join(processes) or 'none'}",
+    ]
+
+
+def _known(value: float | None, unit: str) -> str:
+    return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
+
+
+def plain_table(first: str, *others: str) -> "Table":
+    """A table without lines, whose `first` column is never folded."""
+    from advisor.terminal.terminal_tables import FittedTable
+
+    table = FittedTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(first, no_wrap=True)  # a name is copied from here
+    for each in others:
+        table.add_column(each)
+    return table
+
+
+def footprint_document(found: Footprint) -> dict[str, Any]:
+    """What ``advisor estimate-memory --json`` prints."""
+    return {
+        "schema": 1,
+        "workload": found.workload,
+        "gpu": found.gpu,
+        "memory_mib": {"p05": found.p05_mib, "p50": found.p50_mib, "p95": found.p95_mib},
+        "parts_mib": dict(found.parts_mib),
+        "notes": list(found.notes),
+    }
+
+
+def footprint_text(found: Footprint, gpu: Gpu) -> str:
+    """What it prints without."""
+    lines = [
+        f"{found.workload}, estimated, never run:",
+        f"about {found.p50_mib:,.0f} MiB ({found.p05_mib:,.0f}-{found.p95_mib:,.0f}) of the "
+        f"{gpu.usable_mib:,} of {gpu.key}",
+        "",
+        *(f"  {name:12} {size:10,.0f} MiB" for name, size in found.parts_mib.items()),
+    ]
+    if found.notes:
+        lines += ["", "The range is wider than usual:", *(f"- {note}" for note in found.notes)]
+    return "\n".join(lines)

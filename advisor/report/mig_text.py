@@ -1,0 +1,134 @@
+"""How a GPU can be cut up with MIG, as tables and drawings in plain characters."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from advisor.english import counted
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.compute_instances import compute_sets
+from advisor.hardware.mig_layouts import PlacementSets, profile_of
+from advisor.report.documents import SCHEMA
+from advisor.report.listing_text import plain_table
+from advisor.sharing import Instance
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+_CHARACTERS = 64  # of a drawing; with its number and its SMs it fits 80 columns
+_UNTRIED = "All this is computed; none of it was tried on a GPU with MIG on."
+
+
+def layouts_document(
+    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets
+) -> dict[str, Any]:
+    """What ``advisor layouts --json`` prints; starts and sizes in memory slices."""
+    return {
+        "schema": SCHEMA,
+        "gpu": gpu.key,
+        "profiles": [profile.name for profile in profiles],
+        "valid_placement_sets": sets.valid,
+        "maximal": [
+            [
+                {"profile": name, "start": start, "size": profile_of(gpu, name).memory_slices}
+                for name, start in ((each.profile, each.start) for each in layout)
+            ]
+            for layout in reversed(sets.maximal)
+        ],
+    }
+
+
+def layouts_report(
+    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets, in_use: Sequence[Instance]
+) -> "RenderableType":
+    """Profiles, what each can hold inside, and every full layout to scale."""
+    from rich.console import Group
+    from rich.text import Text
+
+    beside = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
+    heading = (
+        f"{gpu.key}{beside}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
+        f"{len(sets.maximal):,} of them"
+    )
+    parts: list[RenderableType] = [Text(heading), "", _profiles_table(profiles), ""]
+    cut_up = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
+    if cut_up:
+        parts += [_compute_table(gpu, cut_up), ""]
+    parts += [_layouts_table(gpu, sets, in_use), "", Text(_notes(gpu))]
+    return Group(*parts)
+
+
+def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:
+    """`layout` from the first memory slice to the last, to scale; a star marks what is `used`."""
+    width = _CHARACTERS // gpu.memory_slices
+    row = [" "] * (width * gpu.memory_slices + 1)
+    for each in layout:
+        first, size = each.start or 0, profile_of(gpu, each.profile).memory_slices
+        left, right = width * first, width * (first + size)
+        label = ("*" if each in used else "") + re.sub(r"\.\d+gb", "", each.profile)
+        row[left] = row[right] = "|"
+        row[left + 1 : right] = label[: right - left - 1].ljust(right - left - 1)
+    return "".join(row)
+
+
+def _profiles_table(profiles: Sequence[MigProfile]) -> "Table":
+    table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
+    for each in profiles:
+        table.add_row(
+            each.name,
+            f"{each.profile_id}",
+            f"{each.memory_mib:,} MiB",
+            _count(each.sms),
+            f"{each.max_instances}",
+            ", ".join(map(str, each.starts)),
+        )
+    return table
+
+
+def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
+    table = plain_table("one of", "holds compute instances that share its memory: all of it, or")
+    for each in profiles:
+        ways = [way for way in compute_sets(gpu, each.name) if len(way) > 1]
+        table.add_row(each.name, ", ".join(map(_sizes, ways)))
+    return table
+
+
+def _layouts_table(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> "Table":
+    width = _CHARACTERS // gpu.memory_slices
+    ruler = "".join(f" {number}".ljust(width) for number in range(gpu.memory_slices))
+    table = plain_table("layout", ruler, "SMs")
+    table.columns[1].no_wrap = True
+    for number, layout in enumerate(reversed(sets.maximal), start=1):
+        sms = [profile_of(gpu, each.profile).sms for each in layout]
+        total = sum(each for each in sms if each is not None)
+        drawing = drawn(gpu, layout, _used(layout, in_use))
+        table.add_row(f"{number}", drawing, _count(None if None in sms else total))
+    return table
+
+
+def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
+    """Those of `layout` that are in use; where no start was given, the first that can be."""
+    used = [each for each in layout if each in in_use]
+    missing = Counter(each.profile for each in in_use if each.start is None)
+    for each in layout:
+        if missing[each.profile] and each not in used:
+            missing[each.profile] -= 1
+            used.append(each)
+    return used
+
+
+def _notes(gpu: Gpu) -> str:
+    inside = gpu.sources.get("compute_instances", "nobody has said which there can be")
+    return f"Profiles and places: {gpu.sources['mig']}.\nCompute instances: {inside}.\n{_UNTRIED}"
+
+
+def _sizes(way: Sequence[int]) -> str:
+    """``4c+3x1c`` of (4, 1, 1, 1)."""
+    counts = Counter(way)
+    return "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in counts.items())
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value}"

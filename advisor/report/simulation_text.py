@@ -1,0 +1,121 @@
+"""What comes of jobs over time, as text that reads well in 80 columns, and as a document."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.api.over_time import OverTime
+from advisor.english import counted
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.documents import SCHEMA, interval_document, standing_document
+from advisor.report.headline import calibrated_note
+from advisor.report.lanes import lanes
+from advisor.timeline.outcome import Lived, Simulation
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MIB_PER_GIB = 1024.0
+
+
+def simulation_report(found: OverTime) -> "RenderableType":
+    """What ``advisor simulate`` prints: numbers, then a chart of the time."""
+    from rich.console import Group
+    from rich.text import Text
+
+    note = calibrated_note(found.standing)
+    facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
+    lines = [*facts, *([note] if note else [])]
+    chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
+    return Group(Text(_heading(found.simulation), style="bold"), *map(Text, lines), Text(), *chart)
+
+
+def _heading(simulation: Simulation) -> str:
+    jobs, gpus = len(simulation.jobs), simulation.gpus
+    estimated = "" if simulation.confirmed_on_hardware else ", estimated, not confirmed on hardware"
+    return (
+        f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
+        f"{simulation.policy}{estimated}"
+    )
+
+
+def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """What it comes down to: the name of each figure, and the figure in words."""
+    mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
+    yield "until all are done", units.seconds(simulation.makespan_s)
+    yield (
+        "from coming to end",
+        f"{_seconds(mean_s)} on average, {_seconds(wait_s)} of it waiting; "
+        f"{units.number(simulation.jobs_per_hour)} jobs an hour",
+    )
+    yield (
+        "GPU busy",
+        f"{units.share(simulation.mean_gract)} of all time; memory at most "
+        f"{units.number(simulation.peak_memory_mib / _MIB_PER_GIB)} GiB a GPU",
+    )
+    yield "energy", units.joules(simulation.energy_j)
+    yield "GPU-hours", _gpu_hours(simulation)
+
+
+def _gpu_hours(simulation: Simulation) -> str:
+    said = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
+    cost_eur = simulation.cost_eur
+    return said if cost_eur is None else f"{said}; {_around(cost_eur)} EUR"
+
+
+def _around(value: Interval) -> str:
+    return f"{_plain(value.p50)} ({_plain(value.p05)}-{_plain(value.p95)})"
+
+
+def _plain(value: float) -> str:
+    """Two digits that mean something where a number is small."""
+    return units.number(value) if value >= 0.1 else f"{value:.2g}"
+
+
+def _seconds(value: float) -> str:
+    unit, size_s = units.time_unit(value) if value else ("s", 1.0)
+    return f"{units.number(value / size_s)} {unit}"
+
+
+def simulation_document(found: OverTime) -> dict[str, Any]:
+    """What ``advisor simulate --json`` prints; times in seconds from the start."""
+    simulation = found.simulation
+    energy_j, cost_eur = simulation.energy_j, simulation.cost_eur
+    return {
+        "schema": SCHEMA,
+        **standing_document(found.standing),
+        "gpu": simulation.gpu,
+        "gpus": simulation.gpus,
+        "sharing": str(simulation.sharing),
+        "policy": simulation.policy,
+        "confirmed_on_hardware": simulation.confirmed_on_hardware,
+        "makespan_s": simulation.makespan_s.p50,
+        "makespan_interval_s": interval_document(simulation.makespan_s),
+        "jobs_per_hour": simulation.jobs_per_hour,
+        "mean_completion_s": simulation.mean_completion_s,
+        "mean_wait_s": simulation.mean_wait_s,
+        "gract": simulation.mean_gract,
+        "peak_memory_mib": simulation.peak_memory_mib,
+        "energy_j": interval_document(energy_j),
+        "idle_power_w": simulation.idle_power_w,
+        "gpu_hours": interval_document(simulation.gpu_hours),
+        "occupied_gpu_hours": simulation.occupied_gpu_hours,
+        "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
+        "cost_eur": interval_document(cost_eur),
+        "jobs": [_job(each) for each in simulation.jobs],
+        "over_time": [asdict(each) for each in simulation.usage],
+    }
+
+
+def _job(lived: Lived) -> dict[str, Any]:
+    return {
+        "job": lived.job.name,
+        "epochs": lived.job.epochs,
+        "gpu": lived.gpu,
+        "place": lived.place,
+        "arrival_s": lived.arrival_s,
+        "start_s": lived.start_s,
+        "end_s": lived.end_s.p50,
+        "end_interval_s": interval_document(lived.end_s),
+    }

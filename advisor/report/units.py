@@ -1,0 +1,77 @@
+"""Predicted numbers as people read them: with a unit and an interval; None is not measured."""
+
+from collections.abc import Sequence
+
+from advisor.prediction.mix_prediction import Interval
+
+NOT_MEASURED = "not measured"
+
+# Up to which length a unit reads best, the unit, and its seconds.
+_TIMES = ((0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0))
+_DAYS = ("d", 86_400.0)
+
+
+def time_unit(length_s: float) -> tuple[str, float]:
+    """The unit in which a length of time reads best, and its seconds."""
+    return next(((unit, size_s) for most, unit, size_s in _TIMES if length_s < most), _DAYS)
+
+
+def number(value: float) -> str:
+    """`value` with about three digits that mean something."""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{digits}f}"
+
+
+def duration(length_s: float) -> str:
+    """A length of time that was measured, e.g. ``"5.92 ms"``."""
+    unit, size_s = time_unit(length_s)
+    return f"{number(length_s / size_s)} {unit}"
+
+
+def seconds(value: Interval | None) -> str:
+    """A duration, e.g. ``"12.3 min (11.0-14.1)"``."""
+    return NOT_MEASURED if value is None else _with_interval(value, *time_unit(value.p50))
+
+
+def joules(value: Interval | None) -> str:
+    """Energy, in the unit that reads well."""
+    if value is None:
+        return NOT_MEASURED
+    return _with_interval(value, *energy_unit(value.p50))
+
+
+def energy_unit(energy_j: float) -> tuple[str, float]:
+    """The unit in which an amount of energy reads best, and its joules."""
+    if energy_j < 360:
+        return ("J", 1.0) if energy_j >= 0.1 else ("mJ", 1e-3)
+    return ("Wh", 3.6e3) if energy_j < 3.6e6 else ("kWh", 3.6e6)
+
+
+def watts(value: Interval | None) -> str:
+    return NOT_MEASURED if value is None else _with_interval(value, "W", 1.0)
+
+
+def gib(value_mib: Interval) -> str:
+    return _with_interval(value_mib, "GiB", 1024.0)
+
+
+def times(value: Interval) -> str:
+    """A factor, e.g. ``"1.80x (1.62-2.01)"``."""
+    if value.p05 == value.p95:  # true by definition, as serial's gain over serial
+        return f"{number(value.p50)}x"
+    return f"{number(value.p50)}x ({number(value.p05)}-{number(value.p95)})"
+
+
+def share(value: float | None) -> str:
+    """A share of 1, in per cent."""
+    return NOT_MEASURED if value is None else f"{value:.0%}"
+
+
+def collapsed(equal: Sequence[str]) -> str:
+    """Several equal names as one, e.g. ``"resnet50 x3"`` for three."""
+    return equal[0] if len(equal) == 1 else f"{equal[0]} x{len(equal)}"
+
+
+def _with_interval(value: Interval, unit: str, size: float) -> str:
+    low, middle, high = (number(each / size) for each in (value.p05, value.p50, value.p95))
+    return f"{middle} {unit} ({low}-{high})"

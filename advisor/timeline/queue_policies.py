@@ -1,0 +1,216 @@
+"""Who starts next, and where: the queue policies.
+
+* ``first-come``: whoever came first. Nobody overtakes, so one too big for what is free holds up
+  all behind it. Goes to the GPU with the fewest jobs, to its first place that holds it.
+* ``shortest-first``: whoever takes the least time alone; otherwise the same.
+* ``best-fit``: whichever job, on whichever GPU, adds most to the work done a second there, by
+  prediction; nobody whom the others would be better off without. A job may wait for long while
+  others fit better.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Literal
+
+from advisor.timeline.event_loop import Queue, Seat, Seats, Start
+
+Policy = Literal["first-come", "shortest-first", "best-fit"]
+
+# Work done a second that a job must add, of its own alone, to be started beside others.
+_LEAST_GAIN = 1e-6
+
+
+def _anyhow(_seats: Seats) -> bool:
+    return True
+
+
+def _itself(seats: Seats) -> Hashable:
+    return seats
+
+
+def _nothing(_seats: Seats) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What each of some equal GPUs has room for.
+
+    Attributes:
+        places: A number for each place of a GPU; equal ones are interchangeable.
+        fits: Whether a GPU's memory holds all of these jobs, each in its place.
+        worth: Work done a second by all of these jobs, each counted as 1 when alone.
+        mix: Names what runs; where it is equal, the other answers are too.
+    """
+
+    places: tuple[int, ...]
+    fits: Callable[[Seats], bool] = _anyhow
+    worth: Callable[[Seats], float] = _nothing
+    mix: Callable[[Seats], Hashable] = _itself
+
+    def first_free(self, kind: int, seats: Seats) -> int:
+        """The first place of `kind` that nobody of `seats` has."""
+        taken = {seat.place for seat in seats}
+        return next(
+            place for place, each in enumerate(self.places) if each == kind and place not in taken
+        )
+
+    def options(self, job: int, seats: Seats) -> Iterator[tuple[int, Seats]]:
+        """Each place that `job` can take beside `seats`, and who runs there then."""
+        taken = {seat.place for seat in seats}
+        tried = set()
+        for place, kind in enumerate(self.places):
+            if place not in taken and kind not in tried:
+                tried.add(kind)
+                together = tuple(sorted((*seats, Seat(job, place))))
+                if self.fits(together):
+                    yield place, together
+
+
+@dataclass(slots=True)
+class InOrder:
+    """Jobs in the order of their `ranks`, those of one rank as they came; nobody overtakes.
+
+    Attributes:
+        ranks: Lowest first, shape (jobs,); None: as they came.
+    """
+
+    room: Room
+    ranks: Sequence[float] | None = None
+    _waiting: list[tuple[float, int, int]] = field(default_factory=list)
+    _came: int = 0
+    # GPUs as they were when they did not hold the first in line.
+    _refused: dict[int, Seats] = field(default_factory=dict)
+
+    def add(self, job: int) -> None:
+        rank = 0.0 if self.ranks is None else self.ranks[job]
+        self._came += 1
+        heappush(self._waiting, (rank, self._came, job))
+        if self._waiting[0][2] == job:
+            self._refused.clear()
+
+    def take(self, gpus: Sequence[Seats]) -> Start | None:
+        if not self._waiting:
+            return None
+        job = self._waiting[0][2]
+        most = len(self.room.places)
+        free = [at for at, seats in enumerate(gpus) if len(seats) < most]
+        for at in sorted(free, key=lambda at: len(gpus[at])):
+            if self._refused.get(at) is gpus[at]:
+                continue
+            for place, _ in self.room.options(job, gpus[at]):
+                heappop(self._waiting)
+                self._refused.clear()
+                return Start(job, at, place)
+            self._refused[at] = gpus[at]
+        return None
+
+
+_Offer = tuple[float, int, int, int, int]
+"""What a start is worth: the work that it adds; then fewer jobs on the GPU, and lower numbers of
+the GPU, of the kind and of the kind of place come first: all of these below 0, so that most is
+best."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """The best start on a GPU while `seats` run on it; None: nobody who waits would add work."""
+
+    at: int
+    seats: Seats
+    mix: Hashable
+    best: _Offer | None = None
+
+
+@dataclass(slots=True)
+class BestFit:
+    """Whichever job adds most where it goes.
+
+    What was found on a GPU holds until other jobs run there: only what is new is compared.
+
+    Attributes:
+        kinds: Jobs of one kind are alike, and start as they came; shape (jobs,).
+    """
+
+    room: Room
+    kinds: Sequence[int]
+    _waiting: dict[int, deque[int]] = field(default_factory=dict)
+    _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
+    # Of a mix and a kind: the work that it adds, and the kind of place for it; None: it adds none.
+    _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
+    _looks: dict[int, _Look] = field(default_factory=dict)  # of each GPU
+
+    def add(self, job: int) -> None:
+        kind = self.kinds[job]
+        if kind not in self._waiting:
+            self._waiting[kind] = deque()
+            self._new.append(kind)
+        self._waiting[kind].append(job)
+
+    def take(self, gpus: Sequence[Seats]) -> Start | None:
+        if not self._waiting:
+            return None
+        self._look_around(gpus)
+        best = max((look.best for look in self._looks.values() if look.best), default=None)
+        if best is None:
+            return None
+        at, kind, place_kind = -best[2], -best[3], -best[4]
+        job = self._waiting[kind].popleft()
+        if not self._waiting[kind]:
+            self._forget(kind)
+        return Start(job, at, self.room.first_free(place_kind, gpus[at]))
+
+    def _look_around(self, gpus: Sequence[Seats]) -> None:
+        for at, seats in enumerate(gpus):
+            look = self._looks.get(at)
+            if look is None or look.seats is not seats:
+                self._looks[at] = _Look(at, seats, self.room.mix(seats))
+                self._compare(self._looks[at], self._waiting)
+            elif self._new:
+                self._compare(look, self._new)
+        self._new.clear()
+
+    def _forget(self, kind: int) -> None:
+        """Nobody of `kind` waits any more."""
+        del self._waiting[kind]
+        for look in self._looks.values():
+            if look.best and look.best[3] == -kind:
+                look.best = None
+                self._compare(look, self._waiting)
+
+    def _compare(self, look: _Look, kinds: Iterable[int]) -> None:
+        for kind in kinds:
+            if (look.mix, kind) not in self._gains:
+                self._gains[look.mix, kind] = self._gain(look.seats, self._waiting[kind][0])
+            if gain := self._gains[look.mix, kind]:
+                offer = gain[0], -len(look.seats), -look.at, -kind, -gain[1]
+                look.best = offer if look.best is None else max(offer, look.best)
+
+    def _gain(self, seats: Seats, job: int) -> tuple[float, int] | None:
+        before = self.room.worth(seats) if seats else 0.0
+        gains = [
+            (self.room.worth(together) - before, -self.room.places[place])
+            for place, together in self.room.options(job, seats)
+        ]
+        gain, place_kind = max(gains, default=(0.0, 0))
+        return (gain, -place_kind) if gain > _LEAST_GAIN else None
+
+
+def queue_of(policy: Policy, room: Room, alone_s: Sequence[float], kinds: Sequence[int]) -> Queue:
+    """An empty queue.
+
+    Args:
+        policy: As the first lines of this module say.
+        room: Of each GPU.
+        alone_s: Seconds that each job takes alone, shape (jobs,).
+        kinds: Jobs of one kind are alike but for their length, shape (jobs,).
+    """
+    match policy:
+        case "first-come":
+            return InOrder(room)
+        case "shortest-first":
+            return InOrder(room, alone_s)
+        case "best-fit":
+            return BestFit(room, kinds)

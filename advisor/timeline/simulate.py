@@ -1,0 +1,153 @@
+"""Jobs that come over time to GPUs that they share: simulated with every error both ways."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.sharing import Phases
+from advisor.sharing.parts import at_once
+from advisor.timeline.event_loop import History, Seat, Stretch, Task, run
+from advisor.timeline.outcome import (
+    LEVELS,
+    Level,
+    Lived,
+    Simulation,
+    Usage,
+    around,
+    energy_j,
+    idle_power_w,
+)
+from advisor.timeline.paces import Paces
+from advisor.timeline.queue_policies import Policy, queue_of
+from advisor.timeline.waiting_jobs import in_turn
+from advisor.workload.arrivals import Arrival
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What jobs run on: equal GPUs.
+
+    Attributes:
+        gpu: Catalogue key.
+        gpus: How many.
+        policy: Who starts next, and where.
+        price_eur_per_gpu_hour: None: not asked for.
+    """
+
+    gpu: str
+    gpus: int
+    policy: Policy
+    price_eur_per_gpu_hour: float | None = None
+
+
+def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
+    """What comes of `arrivals`, simulated at each of `LEVELS`.
+
+    Args:
+        arrivals: At least one; under phases, all at second 0.
+        paces: Of these jobs, in this order.
+        fleet: What they run on; one GPU under phases.
+
+    Raises:
+        InvalidInput: How long a job is is not known.
+        NothingFits: A job is too big for every place of an empty GPU.
+    """
+    _check_fit(arrivals, paces)
+    tasks = _tasks(arrivals)
+    histories = [_history(arrivals, tasks, paces, fleet, level) for level in LEVELS]
+    middle = histories[LEVELS.index("p50")]
+    idle_w = idle_power_w([each.job.profile for each in arrivals])
+    return Simulation(
+        gpu=fleet.gpu,
+        sharing=paces.sharing,
+        gpus=fleet.gpus,
+        policy=fleet.policy,
+        jobs=_lived(arrivals, histories),
+        usage=tuple(_usage(each, paces) for each in middle.stretches),
+        makespan_s=around([each.makespan_s for each in histories]),
+        energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
+        idle_power_w=idle_w,
+        price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
+        confirmed_on_hardware=paces.confirmed,
+    )
+
+
+def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
+    steps = {id(each.job): each.job.work_steps for each in arrivals}
+    tasks = []
+    for each in arrivals:
+        work = steps[id(each.job)]
+        if work is None:
+            raise InvalidInput(
+                f"how long an epoch of {each.job.name} is is not known: say so in a job file, "
+                f"with examples_per_epoch."
+            )
+        tasks.append(Task(work, each.arrival_s))
+    return tasks
+
+
+def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
+    """Refuse jobs that memory cannot hold, or groups of phases, which start all at once."""
+    jobs = len(arrivals)
+    if isinstance(paces.sharing, Phases):
+        for group in at_once(paces.sharing, jobs):
+            if not paces.of(tuple(Seat(job, job) for job in sorted(group))).fits:
+                names = ", ".join(arrivals[job].job.name for job in group)
+                raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
+        return
+    first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
+    for job in first.values():
+        if next(paces.room.options(job, ()), None) is None:
+            raise NothingFits(
+                f"{arrivals[job].job.name} needs more memory than any place has under "
+                f"{paces.sharing}. Leave it out, or share in another way."
+            )
+
+
+def _history(
+    arrivals: Sequence[Arrival], tasks: Sequence[Task], paces: Paces, fleet: Fleet, level: Level
+) -> History:
+    if isinstance(paces.sharing, Phases):
+        return in_turn(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
+    queue = queue_of(fleet.policy, paces.room, _alone_s(arrivals, tasks), paces.kinds)
+    return run(tasks, paces.pace(level), queue, fleet.gpus)
+
+
+def _alone_s(arrivals: Sequence[Arrival], tasks: Sequence[Task]) -> list[float]:
+    profiles = {id(each.job.profile): each.job.profile for each in arrivals}
+    step_s = {key: profile.step_s for key, profile in profiles.items()}
+    return [
+        task.work_steps * step_s[id(each.job.profile)]
+        for task, each in zip(tasks, arrivals, strict=True)
+    ]
+
+
+def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[Lived, ...]:
+    middle = histories[LEVELS.index("p50")]
+    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
+    return tuple(
+        Lived(
+            job=arrival.job,
+            arrival_s=arrival.arrival_s,
+            gpu=seats[at][0],
+            place=seats[at][1],
+            start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]),
+        )
+        for at, arrival in enumerate(arrivals)
+    )
+
+
+def _usage(stretch: Stretch, paces: Paces) -> Usage:
+    answer = paces.of(stretch.seats)
+    return Usage(
+        gpu=stretch.gpu,
+        start_s=stretch.start_s,
+        end_s=stretch.end_s,
+        jobs=tuple(seat.job for seat in stretch.seats),
+        speeds=stretch.speeds,
+        memory_mib=answer.memory_mib,
+        gract=answer.gract,
+        smact=answer.smact,
+        power_w=None if answer.power_w is None else answer.power_w.p50,
+    )

@@ -1,0 +1,213 @@
+"""Advice, run for real: from ranked plans to runs that fitting finds."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
+from shlex import join
+from tempfile import TemporaryDirectory
+
+from advisor.api.advice import predictor_of
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
+from advisor.hardware.catalogue import Gpu
+from advisor.measure.shared.planned_run import Plan, mixes_of
+from advisor.measure.shared.process_layout import PlannedProcess, planned_processes
+from advisor.plan.recommendation import Recommendation
+from advisor.sharing import Mps, Naive, Phases, Serial
+from advisor.validate.validate import Validation, compared
+from advisor.workload.data_folders import user_folder
+from advisor.workload.reading import read_runs
+from advisor.workload.run import Run
+from advisor.workload.store import load_profile
+from advisor.workload.writing import append_run, writable, write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which plans of a recommendation are run.
+
+    Attributes:
+        plans: The best that can be run, best first.
+        left_out: Better ones, or equally good, that nothing here can run, in words.
+    """
+
+    plans: tuple[Plan, ...]
+    left_out: tuple[str, ...]
+
+
+def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
+    """The `top` best plans that can be run.
+
+    Args:
+        recommendation: Plans, best first.
+        top: How many to run at most.
+        stamp: Begins every run's id; unique to this validation.
+
+    Raises:
+        NothingFits: No plan can be run.
+    """
+    workloads = tuple(job.profile.workload for job in recommendation.jobs)
+    plans: list[Plan] = []
+    left_out = []
+    for plan in recommendation.plans:
+        if len(plans) == top:
+            break
+        if not isinstance(plan.sharing, Serial | Naive | Mps):
+            phased = isinstance(plan.sharing, Phases)
+            why = "its groups are runs" if phased else "nothing here makes MIG instances"
+            left_out.append(f"plan {plan.rank}, {plan.sharing}: {why}")
+            continue
+        name = f"{stamp}-plan{plan.rank}"
+        sharing = str(plan.sharing)
+        plans.append(Plan(id=name, sharing=sharing, purpose="validation", workloads=workloads))
+    if not plans:
+        raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
+    return Chosen(tuple(plans), tuple(left_out))
+
+
+def validate_advice(
+    recommendation: Recommendation, top: int, device: str = "0", store: Path | None = None
+) -> Validation:
+    """Run the `top` best plans that can be run and compare them with their predictions.
+
+    Args:
+        recommendation: What `advisor.api.advice.recommend` answered.
+        top: How many plans to run at most.
+        device: GPU index or UUID.
+        store: A folder laid out as ``profiles/``, to which the runs are added; None: the user's
+            data folder. `advisor fit` finds them in either.
+
+    Raises:
+        NothingFits: No plan can be run.
+        GpuUnavailable: No GPU, no permission, or somebody else holds it.
+        InvalidInput: The runs cannot go to `store`.
+    """
+    gpu = recommendation.gpu
+    chosen = choose(recommendation, top, new_stamp())
+    # Before minutes of running: there may be no model, and no place for the runs.
+    predictor, file = predictor_of(gpu.key), store_file(gpu.key, store)
+    writable(file)
+    runs = run_plans(gpu.key, chosen.plans, device, file)
+    profiles = {job.name: job.profile for job in recommendation.jobs}
+    return Validation(gpu, runs, compared(runs, profiles, predictor, gpu), chosen.left_out)
+
+
+def validate_file(
+    file: Path, gpu: Gpu, profiles: Path | None = None, store: Path | None = None
+) -> Validation:
+    """Compare the runs in `file`, made on another machine perhaps, with their predictions.
+
+    Args:
+        file: JSON Lines, as ``python -m advisor.collocation`` writes it.
+        gpu: The GPU that the runs were made on.
+        profiles: Folder of profiles; None: the shipped ones and the user's own.
+        store: As for `validate_advice`.
+
+    Raises:
+        InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
+    """
+    runs = read_runs(file)
+    names = {tenant.workload.name for run in runs for tenant in run.tenants}
+    known = {name: load_profile(name, gpu.key, profiles) for name in sorted(names)}
+    comparisons = compared(runs, known, predictor_of(gpu.key), gpu)
+    keep(runs, store_file(gpu.key, store))
+    return Validation(gpu, runs, comparisons)
+
+
+def new_stamp() -> str:
+    """The moment, to the second, as runs of a validation are called."""
+    return f"validation-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+
+
+def store_file(gpu: str, store: Path | None = None) -> Path:
+    """Where validation runs go so that `advisor fit` finds them: below `store` or the user's own.
+
+    Args:
+        gpu: Catalogue key.
+        store: A folder laid out as ``profiles/``; None: the user's data folder.
+    """
+    return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
+
+
+def run_plans(gpu: str, plans: Sequence[Plan], device: str, store: Path) -> tuple[Run, ...]:
+    """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
+
+    Progress and what goes wrong are said on stderr.
+
+    Raises:
+        GpuUnavailable: No GPU, no permission, or somebody else holds it.
+        InvalidInput: The plans cannot be run on that device.
+        AdvisorError: A run failed.
+        KeyboardInterrupt: It was interrupted; nothing that it started is left.
+    """
+    from advisor.measure.process.supervisor import INTERRUPTED, supervised
+
+    with TemporaryDirectory(prefix="advisor-plans-") as folder:
+        file = Path(folder) / "plans.json"
+        write_whole(file, plans_text(gpu, plans))
+        store.parent.mkdir(parents=True, exist_ok=True)
+        words = [str(file), "--device", device, "--out", str(store)]
+        code = supervised("advisor.measure.shared.run_list:main", words)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        kinds = {kind.exit_code: kind for kind in (InvalidInput, GpuUnavailable)}
+        raise kinds.get(code, AdvisorError)("the plans did not run; the line before says why")
+    wanted = {mix.id for plan in plans for mix in mixes_of(plan)}
+    return tuple(run for run in read_runs(store) if run.id in wanted)
+
+
+def plans_text(gpu: str, plans: Sequence[Plan]) -> str:
+    """`plans` as the file that ``python -m advisor.collocation`` takes."""
+    return dumps({"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}, indent=1)
+
+
+def keep(runs: Sequence[Run], store: Path) -> int:
+    """Add to the JSON Lines file `store` those of `runs` that it lacks; how many those were.
+
+    A run whose id another one bears there is kept under its id and date.
+    """
+    there = read_runs(store) if store.is_file() else ()
+    ids = {run.id for run in there}
+    known = {(run.provenance, run.tenants) for run in there}
+    new = [run for run in runs if (run.provenance, run.tenants) not in known]
+    for run in new:
+        taken = run.id in ids
+        append_run(store, replace(run, id=f"{run.id}-{run.provenance.date}") if taken else run)
+    return len(new)
+
+
+def rehearsed(plans: Sequence[Plan], device: str) -> Iterator[PlannedProcess]:
+    """Every process that running `plans` would start; starts nothing and needs no GPU.
+
+    Where there is none, cores and the GPU's UUID stand for those of a machine that has one.
+    """
+    from advisor.measure.process.cores import allowed_cores
+
+    uuid = _uuid(device)
+    for plan in plans:
+        needed = sum(workload.cores for workload in plan.workloads)
+        cores = tuple(range(needed + 1)) if uuid == _SOME_GPU else allowed_cores()
+        yield from planned_processes(plan, uuid, cores)
+
+
+def spelt(process: PlannedProcess) -> str:
+    """`process` on a few lines, as ``advisor validate --dry-run`` prints it."""
+    cores = ",".join(map(str, process.cores)) or "any"
+    lines = [process.role, f"  cores: {cores}"]
+    lines += [f"  {name}={value}" for name, value in process.environment.items()]
+    lines.append(f"  $ {join(process.command)}" if process.command else "  forked, no command")
+    return "\n".join(lines)
+
+
+_SOME_GPU = "UUID-OF-THE-GPU"
+
+
+def _uuid(device: str) -> str | None:
+    from advisor.measure.process.claimed_device import device_at_hand
+
+    try:
+        return device_at_hand(device).uuid
+    except GpuUnavailable:
+        return _SOME_GPU

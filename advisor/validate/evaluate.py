@@ -1,0 +1,136 @@
+"""How far predictions are off for model families that the model never saw.
+
+For each family F the model is fitted, tuned and calibrated on the runs without any tenant of F;
+then F's jobs are scored, once in every scored run that contains F. The panels of plans are
+predicted in the same way, so a choice from them is one by models that saw no run of those jobs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.observation import Playback
+from advisor.prediction.model_file import Model
+from advisor.validate.folds import Folds, Tell, compared_by, held_out
+from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.selection import Selection, families_of, select
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """How far solo runs between the shared ones lie from the profiles, as shares.
+
+    Attributes:
+        n: Solo runs.
+        median: Median absolute difference.
+        worst: Largest absolute difference.
+        worst_job: Whose it is.
+    """
+
+    n: int
+    median: float
+    worst: float
+    worst_job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Every scored run, each of its jobs predicted without that job's family.
+
+    Attributes:
+        gpu: Catalogue key.
+        families: Of the scored jobs; left out one after another.
+        runs: In the order of the files.
+        repeats: Pairs of a scored run and its repeat with fresh workers.
+        unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
+        drift: None where no solo run lies between the shared ones.
+        advice: Runs of advice, predicted in the same way; never scored, but chosen from.
+        alone: Runs of one tenant.
+        profiles: Of all tenants, by name.
+        intervals: Whether the predictions have intervals.
+        models: By family: the one that never saw it; none where somebody else made the predictions.
+    """
+
+    gpu: str
+    families: tuple[str, ...]
+    runs: tuple[RunComparison, ...]
+    repeats: tuple[tuple[Run, Run], ...]
+    unusable: tuple[str, ...]
+    drift: Drift | None
+    advice: tuple[RunComparison, ...] = ()
+    alone: tuple[Run, ...] = ()
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    intervals: bool = True
+    models: Mapping[str, Model] = field(default_factory=dict)
+
+
+def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
+    profiles: Mapping[str, Profile],
+    runs: Sequence[Run],
+    gpu: Gpu,
+    processes: int = 1,
+    playback: Playback | None = None,
+    tell: Tell | None = None,
+) -> Evaluation:
+    """Score each family's jobs with a model that was fitted without that family.
+
+    Args:
+        profiles: Solo profiles by name.
+        runs: Every run on `gpu`.
+        gpu: The GPU that all of them ran on.
+        processes: How many to spread the fits over; the answer is the same.
+        playback: Replays already made, where others ask for the same ones.
+        tell: Told how many families of how many are done.
+
+    Raises:
+        InvalidInput: No run can be scored.
+    """
+    chosen = select(profiles, runs, gpu)
+    wanted = (*chosen.scored, *chosen.advice)
+    held, models = held_out(
+        Folds(profiles, runs, wanted, gpu, playback or Playback(gpu)), processes, tell
+    )
+    found = evaluation_of(
+        chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)
+    )
+    return replace(found, models=models)
+
+
+def evaluation_of(
+    chosen: Selection,
+    profiles: Mapping[str, Profile],
+    scored: tuple[RunComparison, ...],
+    advice: tuple[RunComparison, ...],
+    intervals: bool = True,
+) -> Evaluation:
+    """Whoever made the predictions in `scored` and `advice`, with all that is told of them."""
+    return Evaluation(
+        gpu=chosen.scored[0].gpu,
+        families=families_of(chosen.scored),
+        runs=scored,
+        repeats=chosen.repeats,
+        unusable=chosen.unusable,
+        drift=_drift(profiles, chosen.alone),
+        advice=advice,
+        alone=chosen.alone,
+        profiles=profiles,
+        intervals=intervals,
+    )
+
+
+def _drift(profiles: Mapping[str, Profile], alone: Sequence[Run]) -> Drift | None:
+    """How much pace alone moved between profiling and the runs."""
+    apart = [
+        (abs(tenant.step_s / profiles[tenant.workload.name].step_s - 1), tenant.workload.name)
+        for run in alone
+        if run.purpose == "solo"
+        for tenant in run.tenants
+    ]
+    if not apart:
+        return None
+    worst, worst_job = max(apart)
+    middle = median(difference for difference, _ in apart)
+    return Drift(n=len(apart), median=middle, worst=worst, worst_job=worst_job)

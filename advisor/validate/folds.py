@@ -1,0 +1,127 @@
+"""Fits the data again and again with one family left out, on as many cores as there are."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.fit_model import fit
+from advisor.prediction.fit.observation import Playback
+from advisor.prediction.fit.surrogate_fit import distilled_without
+from advisor.prediction.model_file import Model
+from advisor.prediction.parallel import done_apart, fitting_in_one_thread
+from advisor.prediction.predictor import Predictor
+from advisor.validate.baselines import baselines
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
+from advisor.validate.selection import families_of
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+# With fewer runs than this, processes take longer to start than they save.
+_WORTH_SPREADING = 100
+
+# By run and place in it: a job predicted without its family.
+Held = dict[tuple[str, int], JobComparison]
+
+# By family: the model that never saw it.
+Models = dict[str, Model]
+
+_Part = tuple[Held, Models]
+
+Tell = Callable[[int, int], None]
+"""Told how many parts of how many are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """The data, to be seen with one family left out.
+
+    Attributes:
+        profiles: Solo profiles by name.
+        runs: All that may be fitted to.
+        wanted: Those whose jobs are predicted.
+        playback: Replays already made: what they say of a run is the same in each fold.
+    """
+
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+    wanted: Sequence[Run]
+    gpu: Gpu
+    playback: Playback
+
+    def without(self, family: str) -> tuple[Held, Models]:
+        """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
+        model = self.model_without(family)
+        predictor = Predictor(self.gpu, model, play=self.playback.play)
+        rivals = baselines(model.physics)
+        held = {
+            (run.id, place): job
+            for run in self.wanted
+            if family in families_of([run])
+            for place, job in enumerate(
+                compare(run, self.profiles, predictor, self.gpu, rivals).jobs
+            )
+            if job.family == family
+        }
+        return held, {family: model}
+
+    def model_without(self, family: str) -> Model:
+        """The model that runs without any job of `family` support."""
+        seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
+        runs = [run for run in self.runs if family not in families_of([run])]
+        everyone, replays = list(self.profiles.values()), self.playback
+        model = fit(seen, runs, self.gpu, replays)
+        return distilled_without(family, model, everyone, self.gpu, replays.play)
+
+
+def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tuple[Held, Models]:
+    """Every job of the wanted runs, predicted without its family; and the models that did so.
+
+    Args:
+        folds: The data.
+        processes: How many to spread the families over; the answer is the same.
+        tell: Told how many families of how many are done.
+    """
+    families = families_of(folds.wanted)
+    if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
+        return _merged(_told(map(folds.without, families), len(families), tell))
+    with done_apart(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
+        return _merged(_told(parts, len(families), tell))
+
+
+def _told(parts: Iterable[_Part], total: int, tell: Tell | None) -> Iterator[_Part]:
+    """`parts`; how far they are is told before the first and after each."""
+    if tell is not None:
+        tell(0, total)
+    for done, part in enumerate(parts, start=1):
+        if tell is not None:
+            tell(done, total)
+        yield part
+
+
+def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:
+    """`runs` with the answers of `held` for each job."""
+    return tuple(
+        RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
+        for run in runs
+    )
+
+
+_here: list[Folds] = []  # of a worker process: the data, sent once and not with each family
+
+
+def _begin(folds: Folds) -> None:
+    fitting_in_one_thread()  # one process a core; threads of its own would wait for each other
+    _here.append(folds)
+
+
+def _without(family: str) -> tuple[Held, Models]:
+    return _here[0].without(family)
+
+
+def _merged(parts: Iterable[_Part]) -> tuple[Held, Models]:
+    held: Held = {}
+    models: Models = {}
+    for jobs, model in parts:
+        held |= jobs
+        models |= model
+    return held, models

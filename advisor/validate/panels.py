@@ -1,0 +1,198 @@
+"""Plans of one job set that were run beside each other: which was best, and was it chosen?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os.path import commonprefix
+from statistics import mean
+
+from advisor.sharing import Serial, Sharing
+from advisor.validate.predicted_and_measured import RunComparison, sharing_of
+from advisor.validate.score_words import percent
+from advisor.workload.run import Run
+
+HEADINGS = (
+    "jobs", "sharing", "throughput predicted", "measured", "error", "largest step error", "inside"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One way in which a job set was run; throughput is the sum of solo over shared steps.
+
+    Attributes:
+        measured: Mean over all times it was run, so that no single lucky run sets the mark.
+        times: How often that was.
+        predicted: By the evaluated model.
+        baselines: By each baseline; None where it is not defined.
+    """
+
+    sharing: Sharing
+    measured: float
+    times: int
+    predicted: float
+    baselines: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The ways in which one job set was run, one after another the first of them.
+
+    Attributes:
+        jobs: Names with counts, as the command line takes them; limits follow this order.
+        names: Of the jobs, in order.
+    """
+
+    jobs: str
+    names: tuple[str, ...]
+    options: tuple[Option, ...]
+
+    @property
+    def best_measured(self) -> float:
+        """The highest measured throughput, one after another included."""
+        return max(option.measured for option in self.options)
+
+    @property
+    def regret(self) -> float:
+        """Share of the best measured throughput that the model's choice gives away, 0..1."""
+        return self._given_away([option.predicted for option in self.options])
+
+    def regret_by(self, baseline: str) -> float | None:
+        """The same for the choice by a baseline's steps; None where it is not defined for all."""
+        predicted = [option.baselines[baseline] for option in self.options]
+        known = [each for each in predicted if each is not None]
+        return self._given_away(known) if len(known) == len(predicted) else None
+
+    def regret_of(self, sharing: Sharing) -> float:
+        """The same had `sharing` been chosen, which is one of the options."""
+        chosen = next(option for option in self.options if option.sharing == sharing)
+        return 1 - chosen.measured / self.best_measured
+
+    def _given_away(self, predicted: Sequence[float]) -> float:
+        """Of several options predicted alike any may be chosen: the mean over them."""
+        tied = [
+            option.measured
+            for option, each in zip(self.options, predicted, strict=True)
+            if each == max(predicted)
+        ]
+        return 1 - mean(tied) / self.best_measured
+
+
+def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> tuple[Panel, ...]:
+    """Shared runs by job set, in the order in which the sets were first run.
+
+    Args:
+        comparisons: Runs of advice; one sharing may have been run several times.
+        alone: Runs of one tenant. Those of advice whose id begins as the ids of a set's runs do
+            are how the set ran one after another, and so are the solo runs of its campaign: alone,
+            a job runs alike for every set. A job without either ran as in its profile.
+    """
+    sets: dict[tuple[str, ...], list[RunComparison]] = {}
+    for comparison in comparisons:
+        if len(comparison.jobs) > 1:
+            sets.setdefault(tuple(job.job for job in comparison.jobs), []).append(comparison)
+    return tuple(
+        Panel(_words(names), names, (_serial(runs, alone), *_options(runs)))
+        for names, runs in sets.items()
+    )
+
+
+def _options(runs: Sequence[RunComparison]) -> list[Option]:
+    by_sharing: dict[Sharing, list[RunComparison]] = {}
+    for run in runs:
+        by_sharing.setdefault(sharing_of(run.run), []).append(run)
+    return [
+        Option(
+            sharing=sharing,
+            measured=mean(run.measured_speedup for run in same),
+            times=len(same),
+            predicted=same[0].predicted_speedup,
+            baselines={
+                name: same[0].baseline_speedup(name) for name in same[0].jobs[0].baselines_s
+            },
+        )
+        for sharing, same in by_sharing.items()
+    ]
+
+
+def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
+    prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
+    own, campaign = ("validation", "repeat"), prefix.partition("-")[0]
+    steps: dict[str, list[float]] = {}
+    for run in alone:
+        of_campaign = run.purpose == "solo" and run.id.startswith(f"{campaign}-solo-")
+        if of_campaign or (run.purpose in own and run.id.startswith(prefix)):
+            (tenant,) = run.tenants
+            steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
+    jobs = runs[0].jobs
+    return Option(
+        sharing=Serial(),
+        measured=mean(job.alone_s / mean(steps.get(job.job, [job.alone_s])) for job in jobs),
+        times=1,
+        predicted=1.0,
+        baselines=dict.fromkeys(jobs[0].baselines_s, 1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One run of one way to run a job set; throughput is the sum of solo over shared steps.
+
+    Attributes:
+        jobs: Names with counts, as the command line takes them.
+        sharing: As the run has it.
+        predicted: Throughput.
+        measured: Likewise.
+        worst_error: The largest error of a step: predicted over measured, less 1.
+        n: Steps, one of each job.
+        inside: Those that lie inside their 90 % intervals.
+    """
+
+    jobs: str
+    sharing: str
+    predicted: float
+    measured: float
+    worst_error: float
+    n: int
+    inside: int
+
+
+def tried(comparisons: Iterable[RunComparison]) -> tuple[Tried, ...]:
+    """Every shared run, those of one job set together."""
+    sets: dict[str, list[RunComparison]] = {}
+    for each in comparisons:
+        if len(each.jobs) > 1:
+            sets.setdefault(_words([job.job for job in each.jobs]), []).append(each)
+    return tuple(_tried(jobs, run) for jobs, runs in sets.items() for run in runs)
+
+
+def panel_rows(found: Iterable[Tried]) -> list[tuple[str, ...]]:
+    """A line under `HEADINGS` for each of `found`."""
+    return [
+        (
+            each.jobs,
+            each.sharing,
+            f"{each.predicted:.2f}x",
+            f"{each.measured:.2f}x",
+            percent(each.predicted / each.measured - 1),
+            percent(each.worst_error),
+            f"{each.inside} of {each.n}",
+        )
+        for each in found
+    ]
+
+
+def _words(names: Sequence[str]) -> str:
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
+
+
+def _tried(jobs: str, comparison: RunComparison) -> Tried:
+    return Tried(
+        jobs=jobs,
+        sharing=comparison.run.sharing,
+        predicted=comparison.predicted_speedup,
+        measured=comparison.measured_speedup,
+        worst_error=max((job.error for job in comparison.jobs), key=abs),
+        n=len(comparison.jobs),
+        inside=sum(job.inside for job in comparison.jobs),
+    )

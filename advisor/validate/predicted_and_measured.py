@@ -1,0 +1,184 @@
+"""One real run, predicted beside measured."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.recommendation import Predicts
+from advisor.prediction.host_scaling import profiles_on_host
+from advisor.prediction.mix_prediction import Interval
+from advisor.sharing import Arrangement, Naive, Phases, Serial, Sharing, parse_sharing
+from advisor.validate.baselines import Baseline
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run, Tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobComparison:
+    """One tenant of a run.
+
+    Attributes:
+        family: Of its workload.
+        busy_share: Share of its solo step in which the GPU worked; None where not measured.
+        alone_s: Its solo step, from its profile.
+        memory_mib: Predicted device memory of the process; None where nobody predicted it.
+        measured_memory_mib: None where the driver would not say.
+        baselines_s: Each baseline's step, by name; None where it is not defined.
+    """
+
+    job: str
+    family: str
+    busy_share: float | None
+    alone_s: float
+    measured_s: float
+    predicted_s: Interval
+    memory_mib: float | None
+    measured_memory_mib: float | None
+    baselines_s: Mapping[str, float | None]
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured step, less 1."""
+        return self.predicted_s.p50 / self.measured_s - 1
+
+    @property
+    def inside(self) -> bool:
+        """Whether the measured step lies in the predicted interval."""
+        return self.predicted_s.contains(self.measured_s)
+
+    def baseline_error(self, name: str) -> float | None:
+        """The named baseline's step over the measured one, less 1; None where not defined."""
+        step_s = self.baselines_s[name]
+        return None if step_s is None else step_s / self.measured_s - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """All tenants of one run, in its order."""
+
+    run: Run
+    jobs: tuple[JobComparison, ...]
+
+    @property
+    def measured_speedup(self) -> float:
+        """Sum over jobs of solo step over measured step."""
+        return sum(job.alone_s / job.measured_s for job in self.jobs)
+
+    @property
+    def predicted_speedup(self) -> float:
+        """Sum over jobs of solo step over predicted step."""
+        return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
+
+    def baseline_speedup(self, name: str) -> float | None:
+        """The same by the named baseline; None where it is not defined."""
+        steps_s = [job.baselines_s[name] for job in self.jobs]
+        if any(step_s is None for step_s in steps_s):
+            return None
+        return sum(job.alone_s / (s or 0.0) for job, s in zip(self.jobs, steps_s, strict=True))
+
+    @property
+    def memory_total_mib(self) -> float | None:
+        """None where nobody predicted it."""
+        return _sum([job.memory_mib for job in self.jobs])
+
+    @property
+    def measured_memory_total_mib(self) -> float | None:
+        """None where the driver would not say for each process."""
+        return _sum([job.measured_memory_mib for job in self.jobs])
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def sharing_of(run: Run) -> Arrangement:
+    """How the tenants of `run` shared; a tenant alone on the GPU without MPS is serial.
+
+    Raises:
+        InvalidInput: It says that they ran in phases: those are several runs.
+    """
+    sharing = parse_sharing(run.sharing)
+    if isinstance(sharing, Phases):
+        raise InvalidInput(f"{run.id}: {sharing} is several runs. Record each group as one.")
+    return Serial() if len(run.tenants) == 1 and isinstance(sharing, Naive) else sharing
+
+
+def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
+    """The solo profile of each tenant of `run`, as on the core that it had, in its order.
+
+    Raises:
+        UnknownName: A tenant has none.
+    """
+    names = [tenant.workload.name for tenant in run.tenants]
+    for name in names:
+        if name not in profiles:
+            remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
+            raise UnknownName("profile", name, profiles, remedy)
+    return profiles_on_host(run, profiles)
+
+
+def compare(
+    run: Run,
+    profiles: Mapping[str, Profile],
+    predictor: Predicts,
+    gpu: Gpu,
+    baselines: Mapping[str, Baseline],
+) -> RunComparison:
+    """Predict `run` from its tenants' profiles alone and set what was measured beside it.
+
+    Args:
+        run: One in which every tenant ran to the end.
+        profiles: Solo profiles by name.
+        predictor: Makes the prediction.
+        gpu: The GPU that `run` ran on.
+        baselines: What to predict with besides, by name.
+
+    Raises:
+        UnknownName: A tenant has no profile.
+    """
+    alone, sharing = profiles_of(run, profiles), sharing_of(run)
+    prediction = predictor.predict(alone, sharing)
+    rivals = baseline_steps(baselines, alone, sharing, gpu)
+    return RunComparison(
+        run,
+        tuple(
+            beside(tenant, profile, predicted.step_s, steps, predicted.memory_mib)
+            for tenant, profile, predicted, steps in zip(
+                run.tenants, alone, prediction.jobs, rivals, strict=True
+            )
+        ),
+    )
+
+
+def baseline_steps(
+    baselines: Mapping[str, Baseline], profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
+) -> list[dict[str, float | None]]:
+    """Each baseline's step of each job, by name; None where it is not defined for the mix."""
+    steps = {name: baseline(profiles, sharing, gpu) for name, baseline in baselines.items()}
+    return [
+        {name: None if s is None else float(s[place]) for name, s in steps.items()}
+        for place in range(len(profiles))
+    ]
+
+
+def beside(
+    tenant: Tenant,
+    alone: Profile,
+    step_s: Interval,
+    baselines_s: Mapping[str, float | None],
+    memory_mib: float | None = None,
+) -> JobComparison:
+    """What `tenant` did beside what was predicted of it."""
+    return JobComparison(
+        job=tenant.workload.name,
+        family=tenant.workload.family,
+        busy_share=alone.busy_share,
+        alone_s=alone.step_s,
+        measured_s=tenant.step_s,
+        predicted_s=step_s,
+        memory_mib=memory_mib,
+        measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
+        baselines_s=baselines_s,
+    )

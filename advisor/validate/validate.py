@@ -1,0 +1,181 @@
+"""Whether advice came true: real runs of it, predicted again from profiles alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import InvalidInput, OutsideInterval
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.recommendation import Predicts
+from advisor.prediction.mix_prediction import Interval
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
+from advisor.validate.score_words import percent
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HEADINGS = (
+    "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Real runs of advice.
+
+    Attributes:
+        runs: All of them, those in which a tenant ended early included.
+        comparisons: Of those that ran to the end.
+        left_out: Plans that nothing here can run, in words.
+    """
+
+    gpu: Gpu
+    runs: tuple[Run, ...]
+    comparisons: tuple[RunComparison, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def compared(
+    runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
+) -> tuple[RunComparison, ...]:
+    """Each of `runs` predicted from its tenants' profiles, beside what was measured.
+
+    A run in which a tenant ended early has nothing to compare and is passed over; `check` names
+    it. So is one that shows no pace.
+
+    Raises:
+        InvalidInput: A run is of another GPU, or a tenant has no profile.
+    """
+    if strangers := sorted({run.gpu for run in runs} - {gpu.key}):
+        raise InvalidInput(
+            f"the runs are of {', '.join(strangers)}, but {gpu.key} was asked for. "
+            f"Use --gpu {strangers[0]}."
+        )
+    return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.shows_pace)
+
+
+def check(validation: Validation) -> None:
+    """Refuse advice that did not come true.
+
+    Raises:
+        OutsideInterval: A measured step lies outside its interval, or a tenant ended early;
+            the message lists all.
+    """
+    outside = [
+        f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, "
+        f"not in {_interval_ms(job.predicted_s)} ms"
+        for comparison in validation.comparisons
+        for job in comparison.jobs
+        if not job.inside
+    ]
+    ended = [
+        f"{run.id}: {tenant.workload.name}: {tenant.outcome}, predicted to run"
+        for run in validation.runs
+        for tenant in run.tenants
+        if tenant.outcome != "ok"
+    ]
+    if outside or ended:
+        listed = "\n  ".join(outside + ended)
+        raise OutsideInterval(
+            f"{len(outside) + len(ended)} outside what was predicted:\n  {listed}\n"
+            f"The next `advisor fit --gpu {validation.gpu.key}` learns from these runs."
+        )
+
+
+def validation_table(validation: Validation) -> "Table":
+    """What ``advisor validate`` prints: for each run its throughput, then each job's step."""
+    from rich.box import SIMPLE
+
+    from advisor.terminal.terminal_tables import FittedTable
+
+    left_out = "\n".join(f"Left out: {each}." for each in validation.left_out)
+    table = FittedTable(
+        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=left_out or None
+    )
+    for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    for each in validation.comparisons:
+        table.add_row(*_throughput_cells(each), style="bold")
+        for job in each.jobs:
+            _, _, name, predicted, interval, measured, error, _ = cells(each, job)
+            mark = "" if job.inside else "outside"
+            table.add_row(f"  {name}", predicted, interval, f"{measured} ms", error, mark)
+        table.add_section()
+    return table
+
+
+def _throughput_cells(run: RunComparison) -> tuple[str, ...]:
+    if len(run.jobs) == 1:
+        return ("serial",)
+    predicted, measured = run.predicted_speedup, run.measured_speedup
+    error = percent(predicted / measured - 1)
+    return (run.run.sharing, f"{predicted:.2f}x", "", f"{measured:.2f}x", error)
+
+
+def cells(comparison: RunComparison, job: JobComparison) -> tuple[str, ...]:
+    """One job under `HEADINGS`."""
+    return (
+        comparison.run.id,
+        sharing_word(comparison),
+        job.job,
+        *step_cells(job.predicted_s, job.measured_s),
+        "yes" if job.inside else "no",
+    )
+
+
+def step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, ...]:
+    """A predicted step, its interval, the measured one and the error between them."""
+    return (
+        _ms(predicted_s.p50),
+        _interval_ms(predicted_s),
+        _ms(measured_s),
+        percent(predicted_s.p50 / measured_s - 1),
+    )
+
+
+def sharing_word(comparison: RunComparison) -> str:
+    """How the run shared; a job alone is how a serial plan runs."""
+    return "serial" if len(comparison.jobs) == 1 else comparison.run.sharing
+
+
+def validation_document(validation: Validation) -> dict[str, Any]:
+    """What ``advisor validate --json`` prints."""
+    return {
+        "schema": 1,
+        "gpu": validation.gpu.key,
+        "runs": [
+            {
+                "id": each.run.id,
+                "sharing": sharing_word(each),
+                "weighted_speedup": {
+                    "predicted": each.predicted_speedup,
+                    "measured": each.measured_speedup,
+                },
+                "jobs": [_job_document(job) for job in each.jobs],
+            }
+            for each in validation.comparisons
+        ],
+        "left_out": list(validation.left_out),
+    }
+
+
+def _job_document(job: JobComparison) -> dict[str, Any]:
+    return {
+        "job": job.job,
+        "step_s": asdict(job.predicted_s),
+        "measured_step_s": job.measured_s,
+        "error": job.error,
+        "inside": job.inside,
+        "memory_mib": job.memory_mib,
+        "measured_memory_mib": job.measured_memory_mib,
+    }
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f}"
+
+
+def _interval_ms(step_s: Interval) -> str:
+    return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"

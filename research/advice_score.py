@@ -1,0 +1,91 @@
+"""How close runs of advice came to their predictions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from advisor.prediction.mix_prediction import Interval
+from advisor.validate.panels import HEADINGS as PANEL_HEADINGS
+from advisor.validate.panels import Tried, panel_rows, tried
+from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.score_words import markdown, percent
+from advisor.validate.validate import HEADINGS as RUN_HEADINGS
+from advisor.validate.validate import sharing_word, step_cells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """A job of advice whose step, in seconds, its 90 % interval did not hold.
+
+    Attributes:
+        run: The run's id.
+        sharing: As the run has it; ``"serial"`` for a job alone.
+    """
+
+    run: str
+    sharing: str
+    job: str
+    predicted_s: Interval
+    measured_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """All runs of advice.
+
+    Attributes:
+        plans: Those of several jobs, those of one job set together.
+        steps: One of each job in all runs, jobs alone included.
+        outside: Those that lie outside their intervals.
+    """
+
+    plans: tuple[Tried, ...]
+    steps: int
+    outside: tuple[Outside, ...]
+
+
+def advice_of(runs: Sequence[RunComparison]) -> Advice:
+    """The figures of `runs`, predicted and measured."""
+    return Advice(
+        plans=tried(runs),
+        steps=sum(len(run.jobs) for run in runs),
+        outside=tuple(
+            Outside(
+                run=run.run.id,
+                sharing=sharing_word(run),
+                job=job.job,
+                predicted_s=job.predicted_s,
+                measured_s=job.measured_s,
+            )
+            for run in runs
+            for job in run.jobs
+            if not job.inside
+        ),
+    )
+
+
+def came_true(found: Advice) -> str:
+    """How far off throughput was, and how many steps lie inside their intervals."""
+    if not found.plans:
+        return "No advice has been run yet."
+    off = mean(abs(plan.predicted / plan.measured - 1) for plan in found.plans)
+    inside = found.steps - len(found.outside)
+    return (
+        f"{len(found.plans)} runs of job sets under several plans: {percent(off)} mean error of "
+        f"the throughput; {inside} of {found.steps} measured steps "
+        f"({percent(inside / found.steps)}) lie inside their 90 % intervals."
+    )
+
+
+def section(found: Advice) -> str:
+    """Of profiles/REPORT.md: one line a plan, then one for each job outside its interval."""
+    said = ["## Job sets run under several plans", came_true(found)]
+    if found.plans:
+        said += [markdown(PANEL_HEADINGS, panel_rows(found.plans))]
+    if found.outside:
+        rows = [
+            (each.run, each.sharing, each.job, *step_cells(each.predicted_s, each.measured_s), "no")
+            for each in found.outside
+        ]
+        said += ["## Jobs of it outside their 90 % intervals", markdown(RUN_HEADINGS, rows)]
+    return "\n\n".join(said)

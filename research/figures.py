@@ -1,0 +1,114 @@
+"""Every figure that README.md, profiles/REPORT.md, the data card and the plots say of one GPU."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.validate.noise import Noise, Steadiness, steadiness
+from advisor.validate.scores import Scores, scores_of
+from advisor.workload.spec import STRICT
+from research.ablation import Ablated
+from research.advice_score import Advice, advice_of
+from research.breakdown import Group, by_busy_share, by_family, noise_by_mode
+from research.campaign_pace import Sitting, sittings
+from research.causes import Worst, worst
+from research.completion_score import WholeJobs, whole_jobs
+from research.cross_talk import CrossTalk, cross_talk
+from research.data_figures import DataFigures, data_figures
+from research.error_budget import Budget
+from research.fewer_counters import Seen, seen
+from research.findings import Findings
+from research.memory_score import MemoryScore
+from research.plot_figures import Points, points
+from research.power_score import PowerRow
+from research.profiling_time import ProfilingTime, profiling_time
+from research.recommended import Recommended, recommended
+from research.shortfall import budgets_of
+from research.targets import Target, targets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What ``profiles/<gpu>/evaluation.json`` holds.
+
+    Units are in the names: ``_s`` seconds, ``_mib`` MiB. Errors and all that is called a share are
+    0..1, throughput is the sum of solo over shared steps, and None means not measured. Each part
+    says at its own type what it means.
+
+    Attributes:
+        schema: Version of this form.
+        data: What was measured, on what, how often.
+        scores: Errors of steps, each family predicted without it.
+        targets: What was asked, beside what was reached.
+        families: Errors of steps by family.
+        busy: Likewise, by how busy a job alone keeps the GPU.
+        noise: By mode: how far two runs of the same jobs lie apart.
+        steadiness: How many workloads repeat well.
+        budgets: By mode: what the squared error consists of.
+        seen: How good answers are from whole profiles, and from what nvidia-smi shows.
+        ablations: Errors without each part of the model.
+        profiling: What profiling takes; None where no profile recorded it.
+        cross_talk: What the other GPUs of a host do to a run.
+        worst: The jobs predicted worst, the worst first.
+        recommended: What became of recommendations written down beforehand; None without any.
+        whole_jobs: Of jobs run from the first step to the last; None without any.
+        memory: How far memory is off, and how often mixes run out of it.
+        power: How far power and activity are off.
+        advice: Runs of advice.
+        campaigns: How fast campaigns went.
+        points: By mode: every scored job.
+        recommendation: What ``advisor recommend`` prints on 100 columns, line by line.
+    """
+
+    __pydantic_config__ = STRICT
+
+    schema: Literal[1] = 1
+    data: DataFigures
+    scores: Scores
+    targets: tuple[Target, ...]
+    families: tuple[Group, ...]
+    busy: tuple[Group, ...]
+    noise: Mapping[str, Noise]
+    steadiness: Steadiness
+    budgets: Mapping[str, Budget]
+    seen: tuple[Seen, ...]
+    ablations: tuple[Ablated, ...]
+    profiling: ProfilingTime | None
+    cross_talk: tuple[CrossTalk, ...]
+    worst: tuple[Worst, ...]
+    recommended: Recommended | None
+    whole_jobs: WholeJobs | None
+    memory: MemoryScore
+    power: tuple[PowerRow, ...]
+    advice: Advice
+    campaigns: tuple[Sitting, ...]
+    points: Mapping[str, Points]
+    recommendation: tuple[str, ...]
+
+
+def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures:
+    """The figures of `found`, beside what a newcomer is shown."""
+    evaluation = found.evaluation
+    return Figures(
+        data=data_figures(found),
+        scores=scores_of(evaluation),
+        targets=targets(found),
+        families=by_family(evaluation),
+        busy=by_busy_share(evaluation),
+        noise=noise_by_mode(evaluation),
+        steadiness=steadiness(evaluation.repeats),
+        budgets=budgets_of(evaluation),
+        seen=seen(evaluation.runs, found.bare),
+        ablations=found.ablations,
+        profiling=profiling_time(found.profiles.values()),
+        cross_talk=cross_talk(found.runs, found.profiles),
+        worst=worst(evaluation),
+        recommended=recommended(evaluation),
+        whole_jobs=whole_jobs(found.completions, found.unseen_completions, found.profiles),
+        memory=found.memory,
+        power=found.power,
+        advice=advice_of(found.validation),
+        campaigns=sittings(found.runs),
+        points=points(evaluation),
+        recommendation=recommendation,
+    )

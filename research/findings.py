@@ -1,0 +1,115 @@
+"""All that the committed data of one GPU say, found once for all who tell of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.fit_model import fit
+from advisor.prediction.fit.observation import Playback
+from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.predictor import Predictor
+from advisor.validate.evaluate import Evaluation, evaluate
+from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.selection import Selection, of_pace, select
+from advisor.validate.validate import compared
+from advisor.workload.data_folders import profile_files
+from advisor.workload.profile import Profile
+from advisor.workload.reading import read_profile, read_runs
+from advisor.workload.run import Run
+from research.ablation import Ablated, ablations
+from research.completion import CompletionComparison, Unseen, compared_completions, panels
+from research.fewer_counters import seen_by_driver_alone
+from research.memory_score import MemoryScore, evaluate_memory
+from research.power_score import PowerData, PowerRow, power_scores
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """All that the committed data of one GPU say.
+
+    Attributes:
+        profiles: Solo profiles by name.
+        runs: Every run, in the order of files and lines.
+        selection: What evaluation does with each of them.
+        evaluation: Each family predicted without it.
+        validation: Runs of advice, predicted by a model fitted to runs of other job sets.
+        power: How far power and activity are off, each family predicted without it.
+        memory: How far memory is off, likewise, and how often mixes run out of it.
+        ablations: How far the pace is off without each part of the model.
+        bare: The scored runs, predicted from what nvidia-smi shows of each job.
+        completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
+        unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
+            job by the model that never saw its family.
+    """
+
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+    selection: Selection
+    evaluation: Evaluation
+    validation: tuple[RunComparison, ...]
+    power: tuple[PowerRow, ...]
+    memory: MemoryScore
+    ablations: tuple[Ablated, ...]
+    bare: tuple[RunComparison, ...]
+    completions: tuple[CompletionComparison, ...] = ()
+    unseen_completions: tuple[CompletionComparison, ...] = ()
+
+
+def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
+    """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
+    profiles, runs = measured(folder)
+    others = of_other_sets(runs)
+    advice = [run for run in of_pace(runs) if run.purpose == "validation"]
+    playback = Playback(gpu)
+    model = fit(profiles, others, gpu, playback)
+    model = distilled(model, list(profiles.values()), gpu, processes=processes)
+    evaluation = evaluate(profiles, runs, gpu, processes, playback)
+    power = PowerData(
+        profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
+        repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
+        playback=playback,
+    )  # fmt: skip
+    selection = select(profiles, runs, gpu)
+    predictor = Predictor(gpu, model, play=playback.play)
+    whole = compared_completions(runs, profiles, predictor)
+    return Findings(
+        profiles=profiles,
+        runs=runs,
+        selection=selection,
+        evaluation=evaluation,
+        validation=compared(advice, profiles, predictor, gpu),
+        power=power_scores(power),
+        memory=evaluate_memory(profiles, runs, gpu),
+        ablations=ablations(profiles, others, selection.scored, model, playback),
+        bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
+        completions=whole,
+        unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),
+    )
+
+
+def of_other_sets(runs: Sequence[Run]) -> list[Run]:
+    """Those of `runs` that are no advice, repeat none, and share none of its job sets."""
+    advice = [run for run in runs if run.purpose == "validation"]
+    ids, sets = {run.id for run in advice}, {_jobs(run) for run in advice if len(run.tenants) > 1}
+    return [run for run in runs if not {run.id, run.repeats} & ids and _jobs(run) not in sets]
+
+
+def _jobs(run: Run) -> tuple[str, ...]:
+    return tuple(sorted(tenant.workload.name for tenant in run.tenants))
+
+
+def _unseen(
+    whole: Sequence[CompletionComparison], profiles: Mapping[str, Profile], predictor: Unseen
+) -> tuple[CompletionComparison, ...]:
+    """Sets that were run in many ways would take many times as long as all others."""
+    chosen_from = {id(each) for panel in panels(whole) for each in panel}
+    runs = [each.run for each in whole if id(each) not in chosen_from and predictor.knows(each.run)]
+    return compared_completions(runs, profiles, predictor)
+
+
+def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:
+    """The profiles in `folder` by name, and the runs below it in the order of files and lines."""
+    profiles = {path.stem: read_profile(path) for path in profile_files(folder)}
+    files = sorted((folder / "runs").glob("*.jsonl"))
+    return profiles, [run for file in files for run in read_runs(file)]

@@ -1,0 +1,16 @@
+import pynvml
+import pytest
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Puts a `FakeLibrary` under pynvml, and its clock under the sampler; returns it."""
+
+    def put(library):
+        monkeypatch.setattr(pynvml, "nvmlLib", library)
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        monkeypatch.setattr("advisor.hardware.counters.perf_counter", lambda: library.now_s)
+        monkeypatch.setattr("advisor.hardware.counters.time_ns", lambda: int(library.now_s * 1e9))
+        return library
+
+    return put

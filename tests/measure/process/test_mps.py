@@ -1,0 +1,147 @@
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pytest
+
+from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.hardware.mps_processes import mps_processes
+from advisor.measure.process.claimed_device import Device
+from advisor.measure.process.mps_daemon import MpsDaemon, refuse_strangers
+from advisor.measure.process.mps_session import stage_on, tenant_environments
+from advisor.measure.process.scratch_folder import end_mps_within, mps_within
+from advisor.sharing import Mps, Naive
+from tests.measure.process import mps_stand_in
+from tests.measure.process.disguise import stranger
+
+# Nobody else's, whatever runs on this machine at the same time.
+UUID = f"GPU-{uuid4()}"
+GPU = Device("cuda", UUID, "h200-141gb", "NVIDIA H200", "580.0")
+
+
+@pytest.fixture
+def folder():
+    with TemporaryDirectory(dir="/tmp") as path:  # sockets need a short path
+        yield Path(path)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+@pytest.fixture
+def daemon(folder, programs):
+    mps_stand_in.install(programs)
+    daemon = MpsDaemon(folder, UUID)
+    yield daemon
+    daemon.stop()
+    assert not mps_within(folder)
+
+
+def fail_with(programs, words):
+    program = programs / "nvidia-cuda-mps-control"
+    program.write_text(f"#!/bin/sh\necho {words}\nexit 1\n")
+    program.chmod(0o755)
+
+
+def test_a_daemon_that_runs_serves_nobody_until_a_client_comes(daemon):
+    daemon.start()
+    assert daemon.running
+    assert daemon.clients() == frozenset()
+
+
+def test_the_clients_are_those_whom_the_server_lists(daemon):
+    daemon.start()
+    mps_stand_in.become_clients(daemon.pipes, [101, 102])
+    assert daemon.clients() == {101, 102}
+
+
+def test_a_daemon_that_was_stopped_leaves_no_process(daemon, folder):
+    daemon.start()
+    mps_stand_in.become_clients(daemon.pipes, [101])
+    daemon.clients()
+    assert {each.role for each in mps_processes() if each.pid in mps_within(folder)} == {
+        "control", "server"
+    }  # fmt: skip
+    daemon.stop()
+    assert not daemon.running
+    assert not mps_within(folder)
+
+
+def test_a_daemon_can_be_started_again(daemon):
+    daemon.start()
+    daemon.stop()
+    daemon.start()
+    assert daemon.running
+
+
+def test_a_daemon_that_cannot_start_says_its_last_words(programs, folder):
+    fail_with(programs, "'cannot lock the pipes'")
+    with pytest.raises(GpuUnavailable, match="cannot lock the pipes"):
+        MpsDaemon(folder, UUID).start()
+
+
+def test_a_machine_without_mps_says_what_to_install(monkeypatch, folder):
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(GpuUnavailable, match="not installed"):
+        MpsDaemon(folder, UUID).start()
+
+
+@pytest.mark.parametrize("name", ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server"])
+def test_somebody_elses_mps_is_refused_by_pid_owner_and_pipes(name):
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": "/somewhere/pipes", "CUDA_VISIBLE_DEVICES": UUID}
+    with (
+        stranger(name, environment) as pid,
+        pytest.raises(GpuUnavailable, match=rf"process {pid}, pipes in /somewhere/pipes"),
+    ):
+        refuse_strangers(UUID)
+
+
+def test_a_daemon_of_another_gpu_is_let_be():
+    with stranger("nvidia-cuda-mps-control", {"CUDA_VISIBLE_DEVICES": f"GPU-{uuid4()}"}):
+        refuse_strangers(UUID)
+
+
+def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
+    with stranger("nvidia-cuda-mps-server", {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}):
+        assert mps_within(folder)
+        end_mps_within(folder)
+        assert not mps_within(folder)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
+    with stage_on(GPU, folder) as stage:
+        stage.set_for(Mps())
+        pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+        mps_stand_in.become_clients(pipes, [101, 102])
+        assert stage.proved_clients(Mps(), [101, 102]) == 2
+        stage.set_for(Naive())
+        assert not any(each.serves(UUID) for each in mps_processes())
+        assert stage.proved_clients(Naive(), [101, 102]) == 0
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_tenant_whom_mps_does_not_serve_stops_the_run(folder):
+    with stage_on(GPU, folder) as stage:
+        stage.set_for(Mps())
+        pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+        mps_stand_in.become_clients(pipes, [101])
+        with pytest.raises(AdvisorError, match="102"):
+            stage.proved_clients(Mps(), [101, 102])
+
+
+def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
+    first, second = tenant_environments(Mps((43, 57.5)), 2, folder, UUID)
+    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
+    assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "57.5"
+    assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == UUID
+
+
+def test_a_naive_tenant_is_pointed_away_from_every_daemon(folder):
+    (environment,) = tenant_environments(Naive(), 1, folder, UUID)
+    assert environment["CUDA_MPS_PIPE_DIRECTORY"] != str(MpsDaemon(folder, UUID).pipes)
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in environment

@@ -1,0 +1,61 @@
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.measure.process.windows import Schedule, Timing, schedule, step_s_of, windows_of
+
+steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)
+
+
+def ends_of(steps_s):
+    return list(accumulate(steps_s))
+
+
+@given(steps, st.floats(0.05, 0.5), st.integers(1, 4))
+def test_windows_hold_all_steps_between_their_ends_and_no_step_twice(steps_s, first_share, windows):
+    ends = ends_of(steps_s)
+    first, last = first_share * ends[-1], ends[-1]
+    bounds = tuple(first + (last - first) * n / windows for n in range(windows + 1))
+    found = windows_of(Schedule(0.0, bounds), ends)
+    begun = sum(end <= first for end in ends)
+    assert sum(window.steps for window in found) <= len(ends) - begun + 1e-6
+    assert sum(window.steps for window in found) >= len(ends) - begun - 1 - 1e-6
+    assert sum(window.seconds for window in found) == pytest.approx(last - first)
+
+
+@given(st.floats(0.001, 0.3), st.floats(0, 1e9))
+def test_equal_steps_give_their_pace_wherever_windows_cut_them(step_s, start_at):
+    plan = schedule(start_at, Timing(), step_s)
+    count = round((plan.stop_at - start_at) / step_s) + 2
+    ends = [start_at + step_s * number for number in range(1, count + 1)]
+    for window in windows_of(plan, ends):
+        assert window.step_s == pytest.approx(step_s, rel=1e-3, abs=1e-6)
+
+
+def test_a_stall_counts_where_it_happened():
+    plan = Schedule(100.0, (1.0, 2.0, 3.0))
+    ends = [100 + 0.1 * n for n in range(1, 21)] + [102.5] + [102.5 + 0.1 * n for n in range(1, 9)]
+    calm, stalled = windows_of(plan, ends)
+    assert calm.steps == pytest.approx(10)
+    assert stalled.steps == pytest.approx(6)
+
+
+@given(st.floats(0, 100))
+def test_one_looks_longer_at_slow_steps_but_never_for_ever(slowest_s):
+    plan = schedule(0.0, Timing(window_s=1.0, windows=3), slowest_s)
+    length_s = plan.end_at - plan.begin_at
+    assert 3.0 - 1e-9 <= length_s <= 8.0 + 1e-9
+    assert length_s >= min(6 * slowest_s, 8.0) - 1e-9
+    assert plan.start_at < plan.begin_at < plan.end_at < plan.stop_at
+    assert plan.begin_at <= 2.0
+
+
+def test_windows_asked_for_longer_than_that_are_as_long_as_asked():
+    plan = schedule(0.0, Timing(window_s=10.0, windows=2), 0.1)
+    assert [later - earlier for earlier, later in pairwise(plan.bounds_s)] == [10.0, 10.0]
+
+
+def test_the_pace_of_a_rehearsal_counts_from_the_start():
+    assert step_s_of(10.0, [10.5, 11.0, 11.5]) == 0.5

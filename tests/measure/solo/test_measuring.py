@@ -1,0 +1,140 @@
+"""What a profiled tenant tells, and what is made of it."""
+
+from dataclasses import replace
+from time import time
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.measure.process.claimed_device import Device
+from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.provenance import Origin
+from advisor.measure.process.tenants import Ended
+from advisor.measure.process.worker import Desk
+from advisor.measure.solo.limit_probe import mps_probe
+from advisor.measure.solo.profiling_verbs import issue, train
+from advisor.measure.solo.solo_pace import is_steady
+from advisor.measure.solo.solo_run import Setting, _inside
+from advisor.measure.solo.stopwatch import Stopwatch
+from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
+from advisor.workload.named_workloads import workload
+from advisor.zoo.task import build
+
+H200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580.0")
+
+
+@pytest.fixture
+def desk():
+    """Makes a tenant's desk in this process, with a workload loaded."""
+    made = []
+
+    def make(name):
+        made.append(Desk("cpu", build(workload(name), "cpu")))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.step.close()
+
+
+def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
+    assert not is_steady([])
+    assert not is_steady([1.0])
+    assert not is_steady([1.0, 1.04])
+    assert is_steady([2.0, 1.0, 1.02])
+    assert not is_steady([1.0, 1.0, 1.1])
+
+
+def test_the_host_path_is_told_for_each_part_of_a_step(desk):
+    told = issue(desk("mlp-toy-bs2"), seconds=0.0)
+    assert len(told["phases_s"]) == 4
+    assert all(seconds > 0 for seconds in told["phases_s"])
+    assert told["loader_s"] is None
+
+
+def test_a_loader_is_timed_on_its_own(desk):
+    assert issue(desk("cnn-cifar10-bs2-loader1"), seconds=0.0)["loader_s"] > 0
+
+
+def test_training_tells_what_the_process_and_its_loader_computed(desk):
+    loaded = desk("cnn-cifar10-bs32-loader1")
+    told = train(loaded, time(), time() + 0.3)
+    assert told["completed_at"]
+    assert told["cpu_s"] > 0
+
+
+def test_a_desk_without_a_workload_is_not_profiled():
+    with pytest.raises(AdvisorError, match="loaded a workload"):
+        issue(Desk("cpu"), seconds=0.0)
+
+
+class Replayed:
+    """A tenant that answers what one on a GPU might have answered."""
+
+    def __init__(self, **answers):
+        self._answers = answers
+
+    def ask(self, verb, **_arguments):
+        return self._answers[verb]
+
+
+def setting(folder):
+    return Setting(
+        stage=Stage(H200, folder),
+        origin=Origin(H200, "advisor profile", 16),
+        host_cores=(0, 1),
+        cores=(0, 1),
+        probe=False,
+        idle_power_w=75.0,
+    )
+
+
+STEP = TracedStep(
+    work=(
+        GpuWork(
+            kind="gemm", phase=1, launch_us=10.0, start_us=0.0, duration_us=50.0,
+            blocks=80, threads=256, resident_blocks=8,
+        ),
+        GpuWork(
+            kind="reduce", phase=3, launch_us=5.0, start_us=100.0, duration_us=30.0,
+            blocks=1, threads=512, resident_blocks=4,
+        ),
+    ),
+    phases=(Phase(0.0, 0), Phase(200.0, 1), Phase(400.0, 0), Phase(100.0, 1)),
+)  # fmt: skip
+ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
+
+
+def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
+    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), setting(tmp_path), Stopwatch())
+    assert inside.host_s == pytest.approx(3.5e-4)
+    assert inside.gpu_s == pytest.approx(8e-5)
+    assert inside.trace is not None
+    assert inside.trace.launch_us == (5.0, 302.5)
+
+
+def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
+    slow = ISSUED | {"loader_s": 0.01}
+    tenant = Replayed(issue=slow, trace={"step": STEP})
+    assert _inside(tenant, setting(tmp_path), Stopwatch()).host_s == 0.01
+
+
+@pytest.mark.parametrize("answer", [Ended("died", "no CUPTI"), {"step": replace(STEP, work=())}])
+def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
+    watch = Stopwatch()
+    for part in ("start_s", "settle_s", "windows_s"):
+        watch.lap(part)
+    inside = _inside(Replayed(issue=ISSUED, trace=answer), setting(tmp_path), watch)
+    assert inside.host_s == pytest.approx(3.5e-4)
+    assert (inside.gpu_s, inside.trace) == (None, None)
+    assert "no kernel trace" in capsys.readouterr().err
+    assert watch.took(0.0).trace_s is not None, "trying took time too"
+
+
+def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("PATH", "")
+    task, stage = workload("mlp-toy-bs32"), Stage(H200, tmp_path)
+    assert mps_probe(task, stage, (0,), 0.01, Stopwatch()) is None
+    assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err

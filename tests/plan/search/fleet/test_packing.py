@@ -1,0 +1,102 @@
+"""Packing beside a program that looks at every plan."""
+
+from collections import Counter
+from itertools import combinations_with_replacement, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.plan.search.fleet.columns import Column, dealt
+from advisor.plan.search.fleet.cp_packing import packed
+from advisor.plan.search.fleet.fleet_bounds import bound
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.sharing import Mps, Naive, Serial
+from tests.plan.search.fleet.twin import least_cost
+
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
+
+
+@st.composite
+def puzzles(draw):
+    """A problem of up to four jobs, and columns of which each plan of it consists."""
+    counts = draw(st.sampled_from([(1,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (4,), (1, 1, 2)]))
+    seconds = st.integers(500, 10_000).map(float)  # long beside what setting a GPU up takes
+    alone_s = tuple(draw(seconds) for _ in counts)
+    columns = [column((kind,), Serial(), [alone], 2 * alone) for kind, alone in enumerate(alone_s)]
+    teams = [
+        team
+        for size in (2, 3)
+        for team in combinations_with_replacement(range(len(counts)), size)
+        if all(needed <= counts[kind] for kind, needed in Counter(team).items())
+    ]
+    for team in draw(st.lists(st.sampled_from(teams), unique=True, max_size=3)) if teams else ():
+        ends_s = [alone_s[kind] * draw(st.floats(1, 2)) for kind in team]
+        sharing = draw(st.sampled_from([Naive(), Mps()]))
+        columns.append(column(team, sharing, ends_s, draw(seconds) * len(team)))
+    deadlines_s = tuple(draw(st.none() | seconds) for _ in counts)
+    problem = Problem(
+        aim=draw(st.sampled_from(AIMS)), gpus=draw(st.integers(1, 3)), counts=counts,
+        alone_s=alone_s, least_s=alone_s, deadlines_s=deadlines_s,
+        idle_power_w=draw(st.floats(1, 100)),
+    )  # fmt: skip
+    return problem, columns
+
+
+def column(team, sharing, ends_s, energy_j=100.0):
+    return Column(
+        team=tuple(team), sharing=sharing, ends_s=tuple(ends_s), energy_j=energy_j, foretold=True
+    )
+
+
+def solved(problem, columns, limit_s=0.5):
+    alone = [columns[kind] for kind, count in enumerate(problem.counts) for _ in range(count)]
+    return packed(columns, problem, limit_s, dealt(alone, problem.gpus))
+
+
+@given(puzzles())
+def test_no_plan_is_better_than_the_one_found(puzzle):
+    problem, columns = puzzle
+    found = solved(problem, columns)
+    least = least_cost(columns, problem)
+    assert found.cost == pytest.approx(least, rel=1e-3)
+    assert found.bound <= least * (1 + 1e-9)
+
+
+@given(puzzles(), st.sampled_from([1e-3, 0.5]))
+def test_each_job_runs_once_and_no_gpu_more_is_taken_than_given(puzzle, limit_s):
+    problem, columns = puzzle
+    plan = solved(problem, columns, limit_s).plan
+    ran = Counter(kind for each in plan for kind in each.column.team)
+    assert ran == Counter(dict(enumerate(problem.counts)))
+    for gpu in {each.gpu for each in plan}:
+        assert gpu in range(problem.gpus)
+        own = sorted((each for each in plan if each.gpu == gpu), key=lambda each: each.start_s)
+        for before, after in pairwise(own):
+            ended_s = before.start_s + before.column.runs_s
+            assert after.start_s >= ended_s + after.column.after_s(before.column) - 1e-9
+
+
+def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
+    jobs = 20
+    columns = [column((kind,), Serial(), [10.0 + kind]) for kind in range(jobs)]
+    columns += [
+        column((one, other), Naive(), [14.0 + one + other] * 2)
+        for one in range(jobs) for other in range(one)
+    ]  # fmt: skip
+    problem = Problem(
+        aim="mean-completion", gpus=3, counts=(1,) * jobs,
+        alone_s=tuple(10.0 + kind for kind in range(jobs)),
+        least_s=tuple(10.0 + kind for kind in range(jobs)), deadlines_s=(None,) * jobs,
+        idle_power_w=None,
+    )  # fmt: skip
+    found = solved(problem, columns, limit_s=1e-3)
+    assert not found.in_time
+    assert found.bound < found.cost
+    assert found.cost <= problem.cost(dealt(columns[:jobs], 3))
+
+
+@given(puzzles())
+def test_no_plan_falls_below_the_bound_that_looks_at_none(puzzle):
+    problem, columns = puzzle
+    assert bound(columns, problem, 1.0) <= least_cost(columns, problem) * (1 + 1e-9)

@@ -1,0 +1,132 @@
+"""Whatever the solver proposes can be: hardware, memory and rules allow it."""
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.hardware.catalogue import gpu
+from advisor.hardware.mig_layouts import place
+from advisor.plan.recommendation import Forecast
+from advisor.plan.rules import Conditions, first_broken, rules
+from advisor.plan.search.best_plans import Solver
+from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.one_gpu_search import OneGpu
+from advisor.plan.search.outcomes import Judge
+from advisor.plan.search.proposals import affordable, proposed
+from advisor.sharing import Hybrid, Mig, Phases
+from advisor.sharing.parts import check_count, hybrids, memories
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.search.cases import OBJECTIVES
+from tests.plan.search.toy import Toy
+
+NAMES = ("resnet26-cifar10-bs128", "resnet50-imagenet64-bs128", "bert-base-finetune-bs16")
+
+kinds = st.builds(
+    lambda name, gpu_s, mib, epochs, user, isolated, parallel: Job(
+        synthetic.profile(name, gpu_s=gpu_s, memory_mib=mib), epochs=epochs, user=user,
+        isolated=isolated, data_parallel=parallel, deadline_s=600.0,
+    ),
+    st.sampled_from(NAMES), st.floats(0.001, 0.05), st.sampled_from([500, 3000, 9000, 20000]),
+    st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([None, "ada", "ben"]),
+    st.sampled_from([False, False, True]), st.sampled_from([False, False, True]),
+)  # fmt: skip
+job_sets = st.lists(kinds, min_size=1, max_size=3).flatmap(
+    lambda made: st.lists(st.sampled_from(made), min_size=2, max_size=6)
+)
+
+
+def proposals(jobs, question):
+    solver, everyone = Solver(jobs, question), range(len(jobs))
+    yield from solver.whole(everyone)
+    yield from islice(solver.on_instances(everyone), 5)
+    yield from solver.in_phases(everyone, 5)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(job_sets, st.sampled_from(["a30-24gb", "a100-40gb", "l40s-48gb"]),
+       st.sampled_from(OBJECTIVES), st.booleans())  # fmt: skip
+def test_what_is_proposed_breaks_no_rule_and_fits_the_hardware(jobs, key, objective, root):
+    model = gpu(key)
+    conditions = Conditions(root=root, memory_margin=0.1)
+    question = Question(gpu=model, predictor=Toy(model), objective=objective, conditions=conditions)
+    judge = Judge(jobs, question)
+    for each in proposals(jobs, question):
+        sharing = each.setup.sharing
+        check_count(sharing, len(jobs))
+        assert first_broken(rules(model, conditions), jobs, sharing) is None
+        for hybrid in hybrids(sharing):
+            assert place(model, hybrid.instances) == hybrid.instances
+        for mates in memories(sharing, len(jobs)):
+            assert sum(jobs[job].profile.memory.device_mib for job in mates) <= model.memory_mib
+        assert isinstance(judge.foreseen(each.setup), Forecast)
+
+
+def asked(model="a100-40gb", objective="makespan", **conditions):
+    known = gpu(model)
+    return Question(
+        gpu=known, predictor=Toy(known), objective=objective, conditions=Conditions(**conditions)
+    )
+
+
+def test_plans_on_instances_come_cheapest_first_and_each_once():
+    jobs = [Job(synthetic.profile(name, gpu_s=0.01, memory_mib=2000)) for name in NAMES]
+    found = list(islice(Solver(jobs, asked()).on_instances(range(3)), 200))
+    costs = [each.cost for each in found]
+    assert costs == sorted(costs)
+    assert len({str(each.setup.sharing) for each in found}) == len(found)
+
+
+def test_without_root_nothing_lies_on_instances():
+    jobs = [Job(synthetic.profile(name)) for name in NAMES]
+    for each in proposed(jobs, asked(root=False)).setups:
+        assert not isinstance(each.sharing, Mig | Hybrid)
+        assert not hybrids(each.sharing)
+
+
+def test_another_batch_size_is_chosen_where_it_ends_sooner():
+    name = "bert-base-finetune-bs16"
+    slow = synthetic.profile(name, host_s=0.01, gpu_s=0.02)
+    larger = replace(slow.workload, name="bert-base-finetune-bs32", batch=32)
+    quick = replace(synthetic.profile(name, host_s=0.01, gpu_s=0.02), workload=larger)
+    jobs = [Job(slow, choices=(quick,)), Job(synthetic.profile(NAMES[0], gpu_s=0.005))]
+    best = OneGpu(jobs, asked()).best((0, 1))
+    assert best.setup.batches == (32, 128)
+    assert best.forecast.prediction.jobs[0].job == "bert-base-finetune-bs32"
+
+
+def test_the_shortest_job_runs_first_where_all_wait_for_each_other():
+    class Hurting(Toy):
+        def _steps(self, profiles, sharing):
+            steps, fits = super()._steps(profiles, sharing)
+            return [step * (1 if len(profiles) == 1 else 9) for step in steps], fits
+
+    model = gpu("l40s-48gb")
+    jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.02), epochs=epochs) for epochs in (3, 1, 2)]
+    question = Question(gpu=model, predictor=Hurting(model), objective="mean-completion")
+    best = OneGpu(jobs, question).best((0, 1, 2))
+    assert str(best.setup.sharing) == "serial[2,3];serial[1]"
+
+
+def test_jobs_are_numbered_by_their_place_among_all():
+    jobs = [Job(synthetic.profile(name, gpu_s=0.001)) for name in NAMES]
+    best = OneGpu(jobs, asked()).best((0, 2))
+    assert best.setup.jobs == (1, 3)
+    check_count(best.setup.sharing, 2)
+
+
+@pytest.mark.parametrize(("equal", "fine"), [(48, True), (8, True), (9, False)])
+def test_every_set_of_eight_different_jobs_is_looked_at_or_of_any_equal_ones(equal, fine):
+    profiles = [synthetic.profile(NAMES[0], gpu_s=0.001 * (n + 1)) for n in range(equal)]
+    jobs = [Job(profiles[0]) if equal == 48 else Job(each) for each in profiles]
+    assert affordable(jobs) is fine
+
+
+def test_what_is_too_much_to_look_at_is_said():
+    jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.001 * (n + 1))) for n in range(9)]
+    (left_out,) = proposed(jobs, asked()).left_out
+    assert "9 jobs make too many sets" in left_out.why
+    assert not any(isinstance(each.sharing, Phases) for each in proposed(jobs, asked()).setups)

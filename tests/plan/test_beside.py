@@ -1,0 +1,127 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.plan.admission import Limits, Running, additions
+from advisor.sharing import Hybrid, Mig, Mps, Naive, parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
+
+HOST_BOUND = Job(
+    synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, memory_mib=2_000)
+)
+GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+LARGE = Job(synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.001, memory_mib=90_000))
+
+
+class OnInstances(StandIn):
+    """As it, and a hybrid of one job an instance is what MIG is."""
+
+    def predict(self, profiles, sharing):
+        if isinstance(sharing, Hybrid):
+            sharing = Mig(sharing.instances)
+        return super().predict(profiles, sharing)
+
+
+def added(running, offered, sharing="naive", hurt=0.05, free_mib=None):
+    there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
+    return additions(there, offered, H200, OnInstances(), Limits(most_hurt=hurt))
+
+
+def test_jobs_are_added_until_those_that_run_would_feel_it():
+    found = added([HOST_BOUND], [HOST_BOUND] * 6)
+    # 7 ms of host work hide 2 ms of the GPU's: three fit into a step, the fourth makes it 8 ms.
+    assert max(len(each.jobs) for each in found.found) == 2
+    assert found.found[0].hurt == 0
+    assert (
+        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, hurt=0.15).found) == 3
+    )
+
+
+@given(
+    st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=2),
+    st.lists(st.sampled_from([HOST_BOUND, GPU_BOUND, LARGE]), min_size=1, max_size=4),
+    st.sampled_from(["naive", "mps"]),
+    st.sampled_from([0.0, 0.1, 0.5, 3.0]),
+)
+def test_nobody_is_hurt_by_more_than_allowed_and_nobody_is_added_who_was_not_offered(
+    running, offered, sharing, hurt
+):
+    try:
+        found = added(running, offered, sharing, hurt)
+    except NothingFits:
+        return
+    for each in found.found:
+        assert each.hurt <= hurt
+        assert all(each.jobs.count(job) <= offered.count(job) for job in each.jobs)
+        before = [job.step_s.p50 for job in found.before.jobs]
+        after = [job.step_s.p50 for job in each.prediction.jobs[: len(running)]]
+        assert all(new <= (1 + hurt) * old for new, old in zip(after, before, strict=True))
+    assert [each.added for each in found.found] == sorted(
+        (each.added for each in found.found), reverse=True
+    )
+
+
+def test_who_runs_without_mps_is_joined_without_it():
+    assert isinstance(added([HOST_BOUND], [HOST_BOUND]).found[0].prediction.sharing, Naive)
+
+
+def test_limits_of_those_that_run_are_kept_and_who_joins_may_have_its_own():
+    found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", hurt=0.2)
+    limits = found.found[0].prediction.sharing.limits
+    assert limits[:2] == (30, 70)
+    assert len(limits) == 3
+
+
+class LimitsGuard(OnInstances):
+    """Who has no limit takes the time of all others; who has one takes none."""
+
+    def _steps(self, profiles, sharing):
+        steps = super()._steps(profiles, sharing)
+        greedy = isinstance(sharing, Mps) and len(profiles) > 1
+        greedy = greedy and (not sharing.limits or sharing.limits[-1] == 100)
+        return [2 * each for each in steps] if greedy else steps
+
+
+def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
+    there = Running(jobs=(HOST_BOUND,), sharing=Mps())
+    found = additions(there, [HOST_BOUND], H200, LimitsGuard(), Limits())
+    assert found.found[0].prediction.sharing.limits[0] == 100
+    assert found.found[0].prediction.sharing.limits[1] < 100
+
+
+def test_on_mig_whoever_joins_takes_what_is_free_and_hurts_nobody():
+    found = added([GPU_BOUND], [HOST_BOUND, HOST_BOUND], "mig=4g.71gb@0", hurt=0.0)
+    sharing = found.found[0].prediction.sharing
+    assert sharing.instances[0].profile == "4g.71gb"
+    assert len(found.found[0].jobs) == 2
+    with pytest.raises(NothingFits, match="no room left"):
+        added([GPU_BOUND], [HOST_BOUND], "mig=7g.141gb@0")
+
+
+def test_memory_that_others_hold_now_is_not_given_out_again():
+    assert added([HOST_BOUND], [LARGE]).found
+    with pytest.raises(NothingFits, match="50,000 MiB are free now"):
+        added([HOST_BOUND], [LARGE], free_mib=50_000)
+
+
+def test_where_nobody_may_be_added_each_is_named_with_its_reason():
+    with pytest.raises(NothingFits, match=r"resnet152.*slows resnet26-cifar10-bs128 by .*--hurt"):
+        added([HOST_BOUND], [GPU_BOUND])
+
+
+@pytest.mark.parametrize(
+    ("sharing", "said"),
+    [("serial", "run naive, mps or on mig"), ("mps=50", "1 limit for 2 jobs")],
+)
+def test_what_cannot_run_is_refused(sharing, said):
+    with pytest.raises(InvalidInput, match=said):
+        added([HOST_BOUND] * 2, [HOST_BOUND], sharing)
+
+
+@pytest.mark.parametrize("hurt", [-0.1, float("nan"), float("inf")])
+def test_a_share_that_is_none_is_refused(hurt):
+    with pytest.raises(InvalidInput, match="--hurt is a share"):
+        Limits(most_hurt=hurt)

@@ -1,0 +1,222 @@
+"""Shell lines: run by a shell, among stand-ins that write down what they were asked to do."""
+
+import re
+import subprocess
+
+import pytest
+
+from advisor.errors import NothingFits
+from advisor.hardware.catalogue import catalogue
+from advisor.hardware.mig_layouts import layouts, profile_of
+from advisor.launch.commands import commands
+from advisor.launch.devices import commands_at_once, side_by_side
+from advisor.launch.exports import EXPORTS
+from advisor.launch.launch_plan import hand_over
+from advisor.sharing import Mig
+from tests.handed import JOBS, RESNET, handed, predicted
+
+_NOTE = """\
+#!/usr/bin/env bash
+echo "${0##*/} $*" "device=${CUDA_VISIBLE_DEVICES:-}" "pipes=${CUDA_MPS_PIPE_DIRECTORY:+set}" \\
+  "limit=${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" "cap=${CUDA_MPS_PINNED_DEVICE_MEM_LIMIT:-}" >> %s
+"""
+_PASS_ON = '#!/usr/bin/env bash\necho "cores $2" >> %s\nshift 2\nexec "$@"\n'
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs a script where every tool and every job only writes a line, and returns the lines."""
+    log = tmp_path / "log"
+    tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
+    texts = dict.fromkeys(tools, _NOTE % log)
+    texts["taskset"] = _PASS_ON % log
+    texts["mktemp"] = '#!/bin/sh\nmkdir -p pipes\necho "$PWD/pipes"\n'
+    texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(text, *words, **variables):
+        where = {"PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+        log.unlink(missing_ok=True)
+        ended = subprocess.run(
+            ["bash", "-c", text, "plan.sh", *words], cwd=tmp_path, env=where | variables,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return ended, log.read_text().splitlines() if log.exists() else []
+
+    return run
+
+
+def script(plan):
+    return "\n".join(commands(plan))
+
+
+def job_lines(lines):
+    return sorted(line for line in lines if ".sh " in line)
+
+
+def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
+    plan = handed("mps=43,57.5", held_mib=90_000, least_mib=60_000)
+    cap = plan.starts[0].memory_cap_mib
+    ended, lines = shell(script(plan))
+    assert ended.returncode == 0
+    assert job_lines(lines) == [
+        f"bert-base-finetune-bs16-loader2.sh  device=0 pipes=set limit=57.5 cap=0={cap}M",
+        f"resnet50-imagenet64-bs128.sh  device=0 pipes=set limit=43 cap=0={cap}M",
+    ]
+    assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
+    assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
+    assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
+    assert {"cores 0", "cores 1-3"} < set(lines)
+
+
+def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
+    _, lines = shell(script(handed("serial")))
+    assert [line.split()[0] for line in lines] == [
+        "cores", "resnet50-imagenet64-bs128.sh", "cores", "bert-base-finetune-bs16-loader2.sh",
+    ]  # fmt: skip
+    assert lines[2] == "cores 0-2"
+
+
+def test_on_mig_each_job_sees_its_instance_and_what_was_made_is_taken_apart(shell):
+    plan = handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps=60,80", JOBS)
+    ended, lines = shell(script(plan), MIG_1="MIG-a", MIG_2="MIG-b")
+    assert ended.returncode == 0
+    assert [line.split()[1] for line in job_lines(lines)] == [
+        "device=MIG-b", "device=MIG-b", "device=MIG-a",
+    ]  # fmt: skip
+    asked = [line.partition(" device=")[0] for line in lines if line.startswith("nvidia-")]
+    assert asked == [
+        "nvidia-smi -i 0 -mig 1",
+        "nvidia-smi mig -i 0 -cgi 5:0,9:4 -C",
+        "nvidia-smi -L",
+        "nvidia-cuda-mps-control -d",
+        *["nvidia-cuda-mps-control "] * 3,  # asked, asked again, told to quit
+        "nvidia-smi mig -i 0 -dci",
+        "nvidia-smi mig -i 0 -dgi",
+        "nvidia-smi -i 0 -mig 0",
+    ]
+
+
+def test_a_script_stops_before_any_job_where_no_uuid_was_filled_in(shell):
+    ended, lines = shell(script(handed("mig=3g.71gb,4g.71gb")))
+    assert ended.returncode != 0
+    assert "MIG_1: set it to the UUID of 3g.71gb@4, for job 1" in ended.stderr
+    assert not job_lines(lines)
+
+
+def test_compute_instances_are_made_largest_first_without_a_default_one():
+    lines = [line.strip() for line in commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))]
+    assert "sudo nvidia-smi mig -i 0 -cgi 0:0" in lines
+    assert 'sudo nvidia-smi mig -i 0 -cci 4c.7g.141gb,3c.7g.141gb -gi "$GI_1"' in lines
+
+
+def test_the_mps_script_gives_a_command_the_limits_and_cores_of_a_job(shell):
+    text = EXPORTS["mps"](handed("mps=43,57.5"))
+    _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
+    assert lines[1:] == [
+        "cores 1-3",
+        "gpt2-small-pretrain-bs8.sh two words device=0 pipes=set limit=57.5 cap=",
+    ]
+
+
+@pytest.mark.parametrize("words", [(), ("begin",), ("run",), ("run", "1"), ("run", "7", "true")])
+def test_the_mps_script_refuses_other_words(shell, words):
+    ended, lines = shell(EXPORTS["mps"](handed("mps")), *words)
+    assert (ended.returncode, lines) == (2, [])
+    assert ended.stderr
+
+
+def test_a_power_cap_is_set_first_and_taken_back_last(shell):
+    ended, lines = shell(script(handed("naive", cap_w=350.0)))
+    assert ended.returncode == 0
+    assert lines[0].startswith("nvidia-smi -i 0 --power-limit=350 ")
+    assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=700 ")
+
+
+def test_no_job_runs_where_the_power_cap_cannot_be_set(shell, tmp_path):
+    plan = script(handed("naive", cap_w=350.0))
+    (tmp_path / "sudo").write_text("#!/bin/sh\nexit 4\n")
+    ended, lines = shell(plan)
+    assert (ended.returncode, lines) == (4, [])
+
+
+def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
+    for gpu in catalogue().values():
+        for layout in layouts(gpu):
+            jobs = [RESNET] * len(layout)
+            mix = predicted(str(Mig(layout)), jobs)
+            (line,) = (each for each in commands(hand_over(jobs, gpu, mix)) if "-cgi" in each)
+            said = re.search(r"-cgi (\S+) -C", line)[1].split(",")
+            planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
+            assert sorted(said) == sorted(planned)
+
+
+def test_cores_of_jobs_at_once_are_never_shared():
+    for sharing in ("naive", "mps=20,30,50", "mig=1g.18gb,1g.18gb,2g.35gb", "naive[3,1];mps[2]"):
+        for stage in handed(sharing, JOBS).stages:
+            taken = [core for s in stage.starts for core in range(s.cores[0], s.cores[1] + 1)]
+            assert len(taken) == len(set(taken)) == sum(
+                start.job.profile.workload.cores for start in stage.starts
+            )  # fmt: skip
+
+
+SEVERAL = {
+    0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
+    1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
+    3: (handed("naive", JOBS[:1]), (3,)),
+}
+
+
+def beside():
+    plans, jobs = ({at: pair[which] for at, pair in SEVERAL.items()} for which in (0, 1))
+    return side_by_side(plans, jobs)
+
+
+def test_on_several_gpus_each_job_sees_its_own_and_all_are_waited_for(shell):
+    text = "\n".join(commands_at_once(beside()))
+    ended, lines = shell(text, MIG_2="MIG-a", MIG_3="MIG-b")
+    assert ended.returncode == 0
+    # To clients of a daemon that sees GPU 0 alone, and to others of GPU 3, by its number.
+    assert sorted(line.split()[1] for line in job_lines(lines)) == [
+        "device=0", "device=0", "device=3", "device=MIG-a", "device=MIG-b", "device=MIG-b",
+    ]  # fmt: skip
+    assert sorted({line.split(" device=")[0] for line in lines if "smi" in line}) == [
+        "nvidia-smi -L",
+        "nvidia-smi -i 0 --power-limit=350",
+        "nvidia-smi -i 0 --power-limit=700",
+        "nvidia-smi -i 1 -mig 0",
+        "nvidia-smi -i 1 -mig 1",
+        "nvidia-smi mig -i 1 -cgi 5:0,9:4 -C",
+        "nvidia-smi mig -i 1 -dci",
+        "nvidia-smi mig -i 1 -dgi",
+    ]
+
+
+def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
+    (plan,) = side_by_side({2: handed("mps")}, {2: (1, 2)})
+    _, lines = shell(script(plan))
+    assert lines[0].startswith("nvidia-cuda-mps-control -d device=2 ")
+    assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
+
+
+def test_a_gpu_without_its_uuids_stops_alone(shell):
+    ended, lines = shell("\n".join(commands_at_once(beside())))
+    assert "MIG_2: set it to the UUID" in ended.stderr
+    assert len(job_lines(lines)) == 3
+
+
+def test_several_gpus_share_neither_cores_nor_numbers():
+    plans = beside()
+    taken = [core for plan in plans for s in plan.starts for core in range(*s.cores)]
+    ends = [start.cores[1] for plan in plans for start in plan.starts]
+    assert len(taken) + len(ends) == len({*taken, *ends})
+    assert sorted(s.number for plan in plans for s in plan.starts) == [1, 2, 3, 4, 5, 6]
+    rooms = [room.number for plan in plans for room in plan.rooms]
+    assert rooms == list(range(1, len(rooms) + 1))
+
+
+def test_an_impossible_cut_is_refused():
+    with pytest.raises(NothingFits, match="cannot hold"):
+        handed("mig=7g.141gb/ci=4c[1]+4c[2]")

@@ -1,0 +1,230 @@
+"""Rank 1 is the best by the rules that are written down, whatever was predicted."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.plan.forecast import forecast
+from advisor.plan.objectives import cost, tied
+from advisor.plan.power_caps import ENERGIES
+from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
+from advisor.plan.prediction_cache import Mixes
+from advisor.plan.ranking import ranked
+from advisor.plan.search.candidate_space import Question
+from advisor.prediction.mix_prediction import Interval
+from advisor.report.documents import recommendation_document
+from advisor.report.headline import answer
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
+
+BERT = Job(synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05))
+RESNET = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
+FROM_SIMPLE = (
+    "serial", "naive", "mps", "mps=43,57", "naive[1];mps[2]", "mig=3g.71gb,3g.71gb",
+    "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+)  # fmt: skip
+SHARINGS = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(text)) for text in FROM_SIMPLE]
+LEVELS = ("p50", "p95")
+
+
+def asked(level="p50", objective="makespan"):
+    return Question(gpu=H200, predictor=StandIn(), objective=objective, level=level)
+
+
+def plan(sharing, price, *, slowed=1.0):
+    """The forecast of `sharing`, as if it cost `price` and slowed one job so many times."""
+    found = SHARINGS[FROM_SIMPLE.index(sharing)]
+    first, *others = found.prediction.jobs
+    jobs = (replace(first, slowdown=slowed), *others)
+    return Priced(replace(found, prediction=replace(found.prediction, jobs=jobs)), price)
+
+
+prices = st.builds(
+    lambda median, below, above: Interval(median * (1 - below), median, median * (1 + above)),
+    st.sampled_from([1.0, 1.001, 1.004, 1.02, 1.1, 1.3]) | st.floats(0.5, 2.0),
+    st.floats(0.0, 0.5),
+    st.floats(0.0, 0.5),
+)
+plans = st.builds(
+    lambda sharing, price, slowed: plan(sharing, price, slowed=slowed),
+    st.sampled_from(FROM_SIMPLE), prices, st.sampled_from([1.0, 5.0, 20.0]),
+)  # fmt: skip
+
+
+def spares(each, level):
+    return not starved(each.forecast, level)
+
+
+def confirmed(each):
+    return each.forecast.prediction.confirmed_on_hardware
+
+
+def level_cost(each, level):
+    return getattr(each.price, level)
+
+
+def excused(first, other, level):
+    """Why a plan that costs less than the first one stands behind it; None where nothing says."""
+    if level_cost(other, level) * (1 + CLOSE) >= level_cost(first, level):
+        return "close"
+    if confirmed(first) and not confirmed(other):
+        return "confirmed"
+    if spares(first, level) and not spares(other, level):
+        return "fairness"
+    return None
+
+
+@given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
+def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(drawn, level):
+    first, *others = by_rule(drawn, asked(level))
+    assert len(others) == len(drawn) - 1
+    for each in others:
+        assert excused(first, each, level) is not None
+
+
+@given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
+def test_whoever_comes_first_without_being_cheapest_equals_the_cheapest(drawn, level):
+    first, *_ = by_rule(drawn, asked(level))
+    best = min(drawn, key=lambda each: level_cost(each, level))
+    sure = [each for each in drawn if confirmed(each)]
+    if sure and not confirmed(best):
+        least = min(sure, key=lambda each: level_cost(each, level))
+        best = least if tied(least.price, best.price) else best
+    spared = COMPARED if spares(first, level) else 0.0
+    assert level_cost(first, level) <= (1 + CLOSE) * (1 + spared) * level_cost(best, level)
+
+
+@given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
+def test_a_plan_that_starves_a_job_comes_first_only_where_no_fair_one_equals_it(drawn, level):
+    first, *_ = by_rule(drawn, asked(level))
+    fair = [each for each in drawn if spares(each, level) and confirmed(each)]
+    if not spares(first, level) and fair:
+        best = min(drawn, key=lambda each: level_cost(each, level))
+        least = min(fair, key=lambda each: level_cost(each, level))
+        assert level_cost(least, level) > (1 + COMPARED) * level_cost(best, level)
+
+
+@given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
+def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level):
+    ordered = by_rule(drawn, asked(level))
+    assert ordered[-1].precedes_by is None
+    for rank, (each, after) in enumerate(pairwise(ordered), start=1):
+        match each.precedes_by:
+            case "cost":
+                assert level_cost(each, level) <= level_cost(after, level)
+            case "simplicity":
+                assert simplicity(each.forecast) < simplicity(after.forecast)
+                assert level_cost(each, level) <= (1 + CLOSE) * level_cost(after, level)
+            case "confirmed":
+                assert rank == 1
+                assert confirmed(each) > confirmed(after)
+            case "fairness":
+                assert spares(each, level)
+                assert not spares(after, level) or confirmed(each) > confirmed(after)
+            case other:
+                raise AssertionError(other)
+
+
+@given(st.lists(plans, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
+    unlike = list({each.price.p50: each for each in drawn}.values())
+    mixed = random.sample(unlike, len(unlike))
+    there, back = (by_rule(those, asked()) for those in (unlike, mixed))
+    assert [each.forecast for each in there] == [each.forecast for each in back]
+
+
+def test_of_plans_that_cost_the_same_the_simplest_comes_first():
+    same = [plan(sharing, Interval(0.9, 1.0, 1.1)) for sharing in reversed(FROM_SIMPLE)]
+    sure = [each for each in by_rule(same, asked()) if confirmed(each)]
+    assert [str(each.forecast.sharing) for each in sure] == list(FROM_SIMPLE[:5])
+    assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(7)]
+    assert {each.precedes_by for each in by_rule(same, asked())} == {"simplicity", None}
+
+
+def test_simplicity_is_not_worth_what_lies_within_wide_intervals():
+    simple = plan("mps", Interval(0.9, 1.03, 1.2))
+    quick = plan("mps=43,57", Interval(0.8, 1.0, 1.2))
+    assert tied(simple.price, quick.price)
+    assert [each.price.p50 for each in by_rule([simple, quick], asked())] == [1.0, 1.03]
+
+
+def test_by_upper_ends_the_first_may_have_the_greater_median():
+    sure, unsure = (
+        plan("mps=43,57", Interval(1.0, 1.1, 1.2)),
+        plan("mps", Interval(0.9, 1.0, 1.4)),
+    )
+    assert by_rule([sure, unsure], asked("p50"))[0].forecast is unsure.forecast
+    assert by_rule([sure, unsure], asked("p95"))[0].forecast is sure.forecast
+
+
+class Drawn(StandIn):
+    """What sharing comes to is drawn, by what shares how."""
+
+    def __init__(self, seed, wide):
+        super().__init__(wide=wide)
+        self.seed = seed
+
+    def _steps(self, profiles, sharing):
+        plain = super()._steps(profiles, sharing)
+        random = Random(f"{self.seed} {sharing} {[each.name for each in profiles]}")
+        worst = random.choice([1.0, 1.5, 30.0])
+        if str(sharing) == "serial" or len(profiles) == 1:
+            return plain
+        return [
+            max(each.step_s, step * random.uniform(0.4, worst))
+            for each, step in zip(profiles, plain, strict=True)
+        ]
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([0.0, 0.01, 0.1, 0.4]), st.sampled_from(LEVELS),
+    st.sampled_from(["makespan", "throughput", "energy", "mean-completion", "fairness"]),
+)  # fmt: skip
+def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
+    advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
+    shown = [Priced(each, cost(each, objective)) for each in advised.plans]
+    assert by_rule(shown, asked(level, objective))[0].forecast is advised.best
+    for each in shown[1:]:
+        assert objective in ENERGIES or excused(shown[0], each, level) is not None
+    assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"
+
+
+def test_the_words_name_the_job_that_is_slowed_and_the_rule():
+    class Starving(StandIn):
+        """MPS does the most and slows one job twentyfold, naive sharing does nearly as much."""
+
+        def _steps(self, profiles, sharing):
+            if len(profiles) == 1:
+                return [each.step_s for each in profiles]
+            if sharing == Mps():
+                return [20 * each.step_s if each.name == BERT.name else each.step_s
+                        for each in profiles]  # fmt: skip
+            times = 2 / 1.04 if sharing == Naive() else 3.0
+            return [times * each.step_s for each in profiles]
+
+    jobs = [replace(BERT, epochs=1), replace(RESNET, epochs=300)]
+    advised = ranked(jobs, H200, Starving(wide=0.2), "throughput")
+    by_name = {str(each.sharing): each for each in advised.plans}
+    assert "bert-base-finetune-bs16 is slowed 20x" in by_name["mps"].why
+    assert "is slowed" not in by_name["naive"].why
+    assert by_name["mps"].prediction.weighted_speedup > by_name["naive"].prediction.weighted_speedup
+    assert by_name["naive"].rank < by_name["mps"].rank
+    assert advised.best is by_name["naive"]
+    assert "before 2 as the best of those within 3.7% that slow no job over 10x" in advised.best.why
+
+
+def test_the_sentence_and_the_document_say_by_what_rule_the_first_precedes():
+    advised = ranked([RESNET] * 3, H200, StandIn(), "makespan")
+    best, following = advised.plans[:2]
+    assert best.makespan_s == pytest.approx(following.makespan_s)
+    assert best.precedes_by == "simplicity"
+    assert "before 2 as the simplest of those within 0.25%" in best.why
+    assert "1 is first as the simplest of those within 0.25%" in answer(advised)
+    rules = [each["precedes_by"] for each in recommendation_document(advised)["plans"]]
+    assert rules == [each.precedes_by for each in advised.plans]

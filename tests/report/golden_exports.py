@@ -1,0 +1,53 @@
+"""The plans of which golden files tell what each format makes of them.
+
+``python -m tests.report.golden_exports`` writes the files anew; look at what changed.
+"""
+
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.launch.exports import EXPORTS, SUFFIXES
+from tests.handed import JOBS, handed
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "exports"
+
+PLANS = {
+    "serial": handed("serial"),
+    "naive": handed("naive"),
+    "mps": handed("mps"),
+    "limits": handed("mps=43,57.5"),
+    "limits-above-100": handed("mps=80,70"),
+    "capped-memory": handed("mps=50,50", held_mib=90_000, least_mib=60_000),
+    "power-cap": handed("naive", cap_w=350.0),
+    "mig": handed("mig=3g.71gb,4g.71gb@0"),
+    "equal-instances": handed("mig=1g.18gb,1g.18gb,1g.35gb@4", JOBS),
+    "several-on-an-instance": handed(
+        "mig=4g.71gb[1]+3g.71gb[2,3]/mps=60,80", JOBS, held_mib=40_000, least_mib=30_000
+    ),
+    "compute-instances": handed("mig=7g.141gb/ci=3c[1]+4c[2]"),
+    "compute-beside-whole": handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS),
+    "phases": handed("mps=43,57[2,1];naive[3]", JOBS),
+    "phases-of-mig": handed(
+        "mig=4g.71gb[1]+3g.71gb[2];mig=7g.141gb[3];serial[4]", (*JOBS, JOBS[0])
+    ),
+}
+
+
+def written() -> dict[str, str]:
+    """The text of each golden file, by its name; a format that cannot say a plan has none."""
+    found = {}
+    for name, plan in PLANS.items():
+        for form, suffix in SUFFIXES.items():
+            try:
+                found[f"{name}.{suffix}"] = EXPORTS[form](plan)
+            except InvalidInput:
+                continue
+    return found
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    for stale in GOLDEN.iterdir():
+        stale.unlink()
+    for name, text in written().items():
+        (GOLDEN / name).write_text(text)

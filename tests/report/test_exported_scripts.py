@@ -1,0 +1,267 @@
+"""Exported scripts, run among stand-ins for MPS and Slurm: what they start, wait for and end."""
+
+import os
+import re
+import signal
+import subprocess
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from advisor.launch.commands import commands
+from advisor.launch.devices import commands_at_once, side_by_side
+from advisor.launch.exports import EXPORTS
+from advisor.measure.process.scratch_folder import end_mps_within, mps_within, wait_until
+from advisor.workload.job import Job
+from tests.handed import BERT, JOBS, RESNET, handed
+from tests.measure.process import mps_stand_in
+
+PLAN = handed("mps=43,57.5")
+
+# Writes down whether MPS answers where it was told to look, then does what the test asks of it.
+_JOB = """\
+#!/usr/bin/env bash
+name=${0##*/}
+echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1 && on=on || on=off
+echo "$on device=$CUDA_VISIBLE_DEVICES limit=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" > "$name.told"
+[ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
+[ "$name" != "$FAILS" ] || exit 3
+"""
+_BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"
+# Gives the third GPU of its node to each job, which it runs at once and whole.
+_SBATCH = """\
+#!/usr/bin/env bash
+while [ $# -gt 0 ] && [ "$1" != --wrap ]; do shift; done
+export CUDA_VISIBLE_DEVICES=2
+if [ "$1" = --wrap ]; then sh -c "$2"; else bash; fi
+echo $? >> submitted
+"""
+
+
+def put(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def sockets():
+    """Where daemons have their pipes: a short path, since they are sockets, with a space."""
+    with TemporaryDirectory(dir="/tmp", prefix="mps ") as path:
+        yield Path(path)
+        end_mps_within(Path(path))
+
+
+@pytest.fixture
+def node(tmp_path, sockets, monkeypatch):
+    """A folder with a space in its name, where jobs and tools lie."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    mps_stand_in.install(folder)
+    put(folder / "sbatch", _SBATCH)
+    put(folder / "taskset", '#!/usr/bin/env bash\nshift 2\nexec "$@"\n')
+    put(folder / "mktemp", f'#!/bin/sh\nexec /usr/bin/mktemp -d "{sockets}/XXXXXX"\n')
+    for job in JOBS:
+        put(folder / f"{job.name}.sh", _JOB)
+    environment = {
+        "PATH": f"{folder}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(sockets), "ENDLESS": "",
+        "FAILS": "", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "7",
+    }  # fmt: skip
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def tools_without_mps(folder):
+    """What this machine has, but for MPS, if it has that."""
+    folder.mkdir()
+    for tool in Path("/usr/bin").iterdir():
+        if not tool.name.startswith("nvidia-"):
+            (folder / tool.name).symlink_to(tool)
+    return folder
+
+
+def script(form, plan):
+    put(Path("plan.sh"), EXPORTS[form](plan))
+    return ["bash", "./plan.sh"]
+
+
+def ended(form, plan, *words, **variables):
+    return subprocess.run(
+        [*script(form, plan), *words], env=os.environ | variables,
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def told(job):
+    """What the job was told, and saw of MPS; None where it never ran."""
+    file = Path(f"{job.name}.sh.told")
+    return file.read_text().strip() if file.exists() else None
+
+
+def gone(sockets):
+    """Whether no daemon is left."""
+    return wait_until(lambda: not mps_within(sockets), 10)
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("form", ["commands", "slurm"])
+def test_mps_is_on_while_jobs_run_and_off_afterwards(sockets, form):
+    done = ended(form, PLAN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told(RESNET) == "on device=0 limit=43"
+    assert told(BERT) == "on device=0 limit=57.5"
+    assert any(sockets.iterdir())
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_jobs_without_limits_take_none_from_the_callers_environment():
+    ended("commands", handed("mps"))
+    assert told(RESNET) == "on device=0 limit="
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_that_fails_fails_the_script_but_not_its_mates(sockets):
+    done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
+    assert done.returncode == 3
+    assert told(BERT) == "on device=0 limit=57.5"
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_that_fails_fails_the_job_of_slurm(sockets):
+    ended("slurm", PLAN, FAILS=f"{RESNET.name}.sh")
+    assert Path("submitted").read_text() == "3\n"
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_that_fails_among_jobs_one_by_one_is_not_forgotten():
+    done = ended("commands", handed("serial"), FAILS=f"{RESNET.name}.sh")
+    assert done.returncode == 3
+    assert told(BERT)
+
+
+@pytest.mark.parametrize("form", ["commands", "slurm"])
+@pytest.mark.parametrize("broken", [True, False])
+def test_no_job_runs_where_mps_does_not_start(node, form, broken, monkeypatch):
+    (node / "nvidia-cuda-mps-control").unlink()
+    if broken:
+        put(node / "nvidia-cuda-mps-control", _BROKEN)
+    else:
+        monkeypatch.setenv("PATH", f"{node}:{tools_without_mps(node.parent / 'tools')}")
+    done = ended(form, PLAN)
+    assert done.returncode == 1 if form == "commands" else Path("submitted").read_text() == "1\n"
+    assert "MPS does not start" in done.stderr
+    assert not told(RESNET)
+
+
+def test_where_the_daemon_starts_and_keeps_silent_no_job_runs_either(node):
+    put(node / "nvidia-cuda-mps-control", '#!/bin/sh\n[ "$1" = -d ]\n')
+    put(node / "sleep", "#!/bin/sh\n")
+    assert ended("commands", PLAN).returncode == 1
+    assert not told(RESNET)
+
+
+def interrupted(words, send, how):
+    """The status of a script whose jobs never end, when it got a signal; all of them are gone."""
+    # A shell cannot trap what its caller ignores, and who runs tests in the background does.
+    heeding = ["env", f"--default-signal={how}"]
+    running = subprocess.Popen(
+        [*heeding, *words], env=os.environ | {"ENDLESS": "yes"}, start_new_session=True
+    )
+    files = [Path(f"{job.name}.sh.pid") for job in (RESNET, BERT)]
+    try:
+        assert wait_until(lambda: all(file.exists() and file.read_text() for file in files), 30)
+        send(running.pid, how)
+        status = running.wait(30)
+    finally:
+        running.kill()
+        running.wait()
+    for file in files:
+        assert wait_until(lambda file=file: not alive(int(file.read_text())), 10)
+    return status
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(sockets, how, status):
+    assert interrupted(script("commands", PLAN), os.kill, how) == status
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_commands_on_a_terminal_leave_nothing_behind_either(sockets):
+    put(Path("plan.sh"), "\n".join(commands(PLAN)))
+    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_commands_for_several_gpus_end_with_all_of_their_jobs(sockets):
+    plans = side_by_side({0: handed("mps", [RESNET]), 1: handed("naive", [BERT])}, {0: [1], 1: [2]})
+    put(Path("plan.sh"), "\n".join(commands_at_once(plans)))
+    assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
+    assert gone(sockets)
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+@pytest.mark.usefixtures("node")
+def test_the_mps_script_starts_serves_and_stops(sockets):
+    assert ended("mps", PLAN, "start").returncode == 0
+    again = ended("mps", PLAN, "start")
+    assert again.returncode == 1
+    assert "MPS runs already" in again.stderr
+    done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh", FAILS=f"{RESNET.name}.sh")
+    assert done.returncode == 3
+    assert told(RESNET) == "on device=0 limit=43"
+    assert ended("mps", PLAN, "stop").returncode == 0
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+def test_the_mps_script_runs_no_job_without_mps():
+    done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh")
+    assert done.returncode == 1
+    assert "MPS is off: bash ./plan.sh start" in done.stderr
+    assert not told(RESNET)
+
+
+def test_the_mps_script_starts_all_daemons_or_none(node, sockets):
+    real = (node / "nvidia-cuda-mps-control").read_text()
+    refuses = '[ "$1 $CUDA_VISIBLE_DEVICES" != "-d MIG-b" ] || exit 1\n'
+    put(node / "nvidia-cuda-mps-control", real.replace("\n", "\n" + refuses, 1))
+    plan = handed("mig=4g.71gb[1]/mps+3g.71gb[2,3]/mps", JOBS)
+    done = ended("mps", plan, "start", MIG_1="MIG-a", MIG_2="MIG-b")
+    assert done.returncode == 1
+    assert gone(sockets)
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("form", ["commands", "slurm"])
+@pytest.mark.parametrize("sharing", ["naive", "mps"])
+def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
+    # No profile can have such a name today; quoting does not lean on that.
+    workload = copy(RESNET.profile.workload)
+    object.__setattr__(workload, "name", "a'; touch harm; echo 'b")
+    hostile = Job(replace(RESNET.profile, workload=workload))
+    ended(form, handed(sharing, [hostile, BERT]))
+    assert told(BERT)
+    assert not Path("harm").exists()
+
+
+def test_slurm_gives_jobs_under_mps_one_gpu_and_all_their_cores():
+    text = EXPORTS["slurm"](PLAN)
+    assert "mps:" not in text
+    assert re.findall(r"--gres=(\S+) --cpus-per-task=(\S+)", text) == [("gpu:1", "4")]

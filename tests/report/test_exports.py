@@ -1,0 +1,206 @@
+"""Plans as files for other tools: as the golden files have them, and read back by their readers."""
+
+import csv
+import json
+import re
+import subprocess
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.catalogue import catalogue, gpu
+from advisor.launch.exports import EXPORTS, SUFFIXES
+from advisor.launch.exports.slurm import other_type, slurm_type
+from advisor.launch.launch_plan import NOT_RUN, check_memory, hand_over
+from advisor.measure.shared.run_list_file import read_plans
+from advisor.workload.job import Job
+from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
+from tests.report.golden_exports import GOLDEN, PLANS, written
+
+WRITTEN = written()
+
+
+def of(form):
+    return [name for name in WRITTEN if name.endswith("." + SUFFIXES[form])]
+
+
+def test_every_file_is_as_its_golden_one_and_none_is_missing():
+    assert sorted(WRITTEN) == sorted(path.name for path in GOLDEN.iterdir())
+    for name, text in WRITTEN.items():
+        assert text == (GOLDEN / name).read_text(), name
+
+
+def test_there_is_a_golden_file_of_every_format():
+    assert EXPORTS.keys() == SUFFIXES.keys()
+    assert all(map(of, EXPORTS))
+
+
+@pytest.mark.parametrize("name", [*of("commands"), *of("mps"), *of("slurm")])
+def test_a_shell_reads_every_script(name):
+    subprocess.run(["bash", "-n", GOLDEN / name], check=True)
+
+
+@pytest.mark.parametrize("name", [each for each in WRITTEN if not each.endswith(".csv")])
+def test_a_file_that_cuts_up_a_gpu_says_that_no_mig_hardware_ran_it(name):
+    text = WRITTEN[name]
+    assert (NOT_RUN in text) == bool(re.search(r"-cgi|MIG_\d|mig-enabled: true|\"mig=", text))
+
+
+@pytest.mark.parametrize("name", of("mig-parted"))
+def test_mig_parted_finds_each_instance_of_each_group(name):
+    document = yaml.safe_load(WRITTEN[name])
+    assert document["version"] == "v1"
+    stages = PLANS[name.partition(".")[0]].stages
+    for (entry,), stage in zip(document["mig-configs"].values(), stages, strict=True):
+        assert entry["devices"] == [0]
+        assert entry["mig-enabled"] == stage.on_mig
+        assert sum(entry.get("mig-devices", {}).values()) == len(stage.rooms) * stage.on_mig
+
+
+@pytest.mark.parametrize("name", of("radt"))
+def test_radt_finds_a_row_for_each_job_and_a_workload_for_what_runs_at_once(name):
+    rows = list(csv.DictReader(WRITTEN[name].splitlines()))
+    plan = PLANS[name.partition(".")[0]]
+    assert sorted(row["File"] for row in rows) == sorted(f"{s.job.name}.py" for s in plan.starts)
+    workloads = [int(row["Workload"]) for row in rows]
+    assert workloads == sorted(workloads)
+    assert all(row["Status"] == row["Run"] == "" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("form", "plan", "said"),
+    [
+        ("mps", handed("naive"), "no job of it shares by MPS"),
+        ("mps", handed("mig=3g.71gb,4g.71gb"), "Export it as commands"),
+        ("radt", handed("mps=50,50"), "radT has no MPS limits"),
+        ("radt", handed("mps", held_mib=90_000), "radT has no memory caps"),
+        ("radt", handed("naive", cap_w=300.0), "radT has no power cap"),
+        ("radt", handed("mig=7g.141gb/ci=3c[1]+4c[2]"), "radT has no compute instances"),
+        ("radt", handed("mig=7g.141gb[1,2]"), "radT has no several jobs"),
+        ("slurm", handed("mig=7g.141gb[1];naive[2]"), "Slurm does not cut up a GPU between jobs"),
+    ],
+)
+def test_what_a_format_cannot_say_is_refused(form, plan, said):
+    with pytest.raises(InvalidInput, match=said):
+        EXPORTS[form](plan)
+
+
+def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
+    names = {profile.name: slurm_type(H200, profile.name) for profile in H200.mig}
+    assert names == {
+        "1g.18gb": "1g.16gb", "1g.18gb+me": "1g.16gb", "1g.35gb": "1g.32gb", "2g.35gb": "2g.32gb",
+        "3g.71gb": "3g.70gb", "4g.71gb": "4g.70gb", "7g.141gb": "7g.140gb",
+    }  # fmt: skip
+    assert slurm_type(gpu("a100-80gb"), "3g.40gb") == "3g.39gb"
+    assert (other_type(H200, "2g.35gb"), other_type(H200, "3g.71gb")) == ("2g.33gb", None)
+
+
+def test_slurm_is_asked_for_no_part_of_an_instance_that_differs_in_media_engines_only():
+    a30 = gpu("a30-24gb")
+    mix = predicted("mig=2g.12gb/ci=1c[1]+1c[2]+2g.12gb+me[3]", JOBS)
+    with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for all"):
+        EXPORTS["slurm"](hand_over(JOBS, a30, mix))
+
+
+def test_a_slurm_type_is_within_half_a_gib_of_the_memory_or_not_known():
+    for known in catalogue().values():
+        for profile in known.mig:
+            name = slurm_type(known, profile.name)
+            assert (name is None) == profile.memory_estimated
+            if name is not None:
+                slices, memory_gib = re.fullmatch(r"(\d)g\.(\d+)gb", name).groups()
+                assert int(slices) == profile.compute_slices
+                assert abs(int(memory_gib) - profile.memory_mib / 1024) <= 0.5
+
+
+@pytest.mark.parametrize("name", of("slurm"))
+def test_every_instance_that_a_job_of_slurm_asks_for_is_on_the_node(name):
+    (node,) = re.findall(r"NodeName=NODE Gres=(\S+)", WRITTEN[name])
+    offered = dict(each.rsplit(":", 1) for each in node.split(","))
+    asked = Counter(re.findall(r"--gres=(\S+):1 ", WRITTEN[name]))
+    assert asked.keys() <= offered.keys()
+    if PLANS[name.partition(".")[0]].on_mig:
+        assert asked == {each: int(count) for each, count in offered.items()}
+
+
+def test_a_type_that_nobody_knows_is_asked_for_before_anything_is_submitted():
+    b200 = gpu("b200-180gb")
+    text = EXPORTS["slurm"](hand_over(JOBS[:2], b200, predicted("mig=3g.90gb,4g.90gb", JOBS[:2])))
+    assert "--gres=gpu:$TYPE_3g_90gb:1 " in text
+    done = subprocess.run(["bash"], input=text, text=True, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert "TYPE_3g_90gb: set it to the type of 3g.90gb that slurmd -G lists" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    [
+        "mig=7g.141gb/ci=3c[1]+4c[2]",
+        "mig=3g.71gb/ci=1c[1]+1c[2]+3g.71gb/ci=1c[3]",
+        "mig=3g.71gb/ci=2c[1]+1c[2]+3g.71gb[3]",
+    ],
+)
+def test_slurm_is_asked_for_no_compute_instance_that_it_cannot_tell_from_another(sharing):
+    jobs = JOBS[: 2 + ("[3]" in sharing)]
+    with pytest.raises(InvalidInput, match="cannot tell these apart"):
+        EXPORTS["slurm"](handed(sharing, jobs))
+
+
+UNKNOWN = Job(replace(RESNET.profile, cores=()))
+WIDE = Job(replace(RESNET.profile, cores=(4, 5, 6, 7)))
+
+
+def test_a_job_has_as_many_cores_as_its_profile_used_whatever_its_workload_says():
+    for form in ("commands", "mps"):
+        text = EXPORTS[form](handed("mps", [WIDE, BERT]))
+        assert re.findall(r"taskset -c (\S+)", text) == ["0-3", "4-6"]
+    assert "--cpus-per-task=4 " in EXPORTS["slurm"](handed("naive", [WIDE, BERT]))
+
+
+def test_a_job_whose_cores_nobody_knows_is_pinned_to_none():
+    for form in ("commands", "mps"):
+        text = EXPORTS[form](handed("mps", [UNKNOWN, BERT]))
+        assert re.findall(r"taskset -c (\S+)", text) == ["0-2"]
+    text = EXPORTS["slurm"](handed("mps", [UNKNOWN, BERT]))
+    assert "--cpus-per-task=$((3 + CORES_1)) " in text
+    assert ': "${CORES_1:?set it to the cores that job 1 uses' in text
+    (plan,) = json.loads(EXPORTS["json"](handed("mps", [UNKNOWN, BERT])))["plans"]
+    assert [job["cores"] for job in plan["jobs"]] == [None, [0, 2]]
+
+
+def test_the_next_group_waits_in_slurm_for_every_job_of_the_one_before():
+    lines = WRITTEN["phases.slurm.sh"].splitlines()
+    assert "--dependency=afterany:$job_2_1 " in lines[-1]
+    assert sum("--dependency" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("name", ["serial", "naive", "mps", "limits"])
+def test_the_command_that_runs_mixes_reads_a_plan_of_the_whole_gpu(name):
+    (plan,) = read_plans(GOLDEN / f"{name}.json", "h200-141gb")
+    assert plan.sharing == str(PLANS[name].sharing)
+    assert plan.workloads == (RESNET.profile.workload, BERT.profile.workload)
+
+
+@pytest.mark.parametrize("name", ["mig", "phases", "power-cap"])
+def test_the_command_that_runs_mixes_refuses_what_it_cannot_run(name):
+    with pytest.raises(InvalidInput, match="on MIG, in phases or under a power cap"):
+        read_plans(GOLDEN / f"{name}.json", "h200-141gb")
+
+
+def test_a_plan_that_runs_out_of_memory_is_refused_but_not_where_caps_hold():
+    risky = predicted("naive", JOBS[:2], risk=0.4)
+    with pytest.raises(NothingFits, match="with a chance of 40%"):
+        check_memory(handed("naive"), risky)
+    capped = handed("mps", held_mib=90_000, least_mib=60_000)
+    check_memory(capped, predicted("mps", JOBS[:2], risk=0.4))
+
+
+def test_the_json_says_cores_limits_and_caps_of_each_job():
+    (plan,) = json.loads(WRITTEN["capped-memory.json"])["plans"]
+    assert [job["cores"] for job in plan["jobs"]] == [[0, 0], [1, 3]]
+    assert [job["mps_limit_percent"] for job in plan["jobs"]] == [50, 50]
+    caps = [job["memory_cap_mib"] for job in plan["jobs"]]
+    assert 60_000 <= caps[0] == caps[1] < 90_000

@@ -1,0 +1,50 @@
+"""What the page's tables say of plans that nothing was measured for."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import get_args
+
+import pytest
+
+from advisor.plan.verdict import Answer, Verdict
+from advisor.report.headline import basis
+from advisor.report.page_text import caution, headline, job_rows
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.report.test_drawing import mix
+
+
+def test_a_plan_with_real_runs_behind_it_needs_no_caution():
+    assert caution(mix("naive", 1024, 1024)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"confirmed_on_hardware": False}, "Estimated, not confirmed on hardware"),
+        ({"estimated_from": "h200-141gb"}, "Measured on h200-141gb and translated"),
+        ({"power_cap_w": 300.0}, "power cap of 300 W: not measured on this GPU: translated from"),
+    ],
+)
+def test_a_plan_without_real_runs_says_so(change, said):
+    assert said in caution(replace(mix("mig=3g.71gb", 1024), **change))
+
+
+def test_another_gpus_figures_are_labelled_with_its_name():
+    plan = replace(mix("naive", 1024), estimated_from="a100-40gb")
+    assert basis(plan) == "estimated from a100-40gb"
+    assert basis(mix("naive", 1024)) == "predicted, from real runs of this kind"
+
+
+def test_a_job_of_unknown_length_has_a_pace_but_no_epoch():
+    (row,) = job_rows([Job(synthetic.profile(host_s=0.06))], mix("naive", 1024))
+    assert row["an epoch"] == "length unknown"
+    assert row["a step alone, measured"] == "60.0 ms"
+    assert "(" in row["a step"]
+
+
+@pytest.mark.parametrize("answers", [*permutations(get_args(Answer), 2)])
+def test_the_headline_begins_with_what_to_act_on(answers):
+    found = Verdict(answers=answers, binding=None, runner_up=None, host_bound=())
+    first, second = (replace(found, answers=(each,)) for each in answers)
+    assert headline(found) == f"{headline(first)} {headline(second)}"

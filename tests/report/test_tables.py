@@ -1,0 +1,111 @@
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from advisor.errors import InvalidInput
+from advisor.plan.forecast import forecast
+from advisor.plan.prediction_cache import Mixes
+from advisor.plan.ranking import ranked
+from advisor.report.plan_tables import forecast_report, plan_commands, plans_report
+from advisor.sharing import Mps, parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
+
+SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002), epochs=150)
+LARGE = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+BIG = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+
+
+def printed(report, columns=80):
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report)
+    return console.file.getvalue()
+
+
+def advised(*jobs):
+    return ranked(jobs, H200, StandIn(), "makespan")
+
+
+def test_a_wide_range_is_said_to_be_wide_and_why():
+    found = forecast(Mixes([SMALL, LARGE], StandIn()), Mps())
+    assert "wide" not in printed(forecast_report(found))
+    unsure = replace(found.prediction, wide_because="ranges are wide, for x has no kernel trace")
+    assert "x has no kernel trace" in printed(forecast_report(replace(found, prediction=unsure)))
+
+
+def test_the_answer_comes_first():
+    text = printed(plans_report(advised(SMALL, LARGE), 5))
+    assert text.startswith(("Run both at once ", "Don't share: "))
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_the_table_fits_the_columns_there_are(columns):
+    text = printed(plans_report(advised(*[SMALL] * 6, LARGE), 9), columns)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "gain over serial" in text
+
+
+def test_equal_copies_are_one_line_and_are_counted():
+    text = printed(plans_report(advised(SMALL, SMALL, SMALL, LARGE), 1))
+    assert re.search(r"A x3  [\d.]+ \w+ \([\d.]+-[\d.]+\)", text)
+    assert "A  resnet26-cifar10-bs128, 150 epochs" in text
+    assert "B  resnet152-imagenet-bs128\n" in text
+
+
+def test_serial_is_always_shown_and_the_rest_is_counted():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found, 1))
+    assert re.search(rf"^{found.serial.rank} +serial ", text, re.M)
+    left = len(found.plans) - len({1, found.serial.rank})
+    assert f"{left} more plans: --top {len(found.plans)}." in text
+
+
+def test_every_number_that_is_predicted_has_its_interval():
+    text = printed(plans_report(advised(SMALL, LARGE), 99), 100)
+    rows = [line for line in text.splitlines() if re.match(r"\d+ {2}", line)]
+    for row in rows:
+        assert re.search(r"A +[\d.]+ \w+ \([\d.,]+-[\d.,]+\)", row)
+
+
+def test_what_was_left_out_is_said_with_its_reason():
+    text = printed(plans_report(advised(BIG, BIG), 5), 200)
+    assert "Left out: mps: does not fit: the jobs take 200,000 MiB of 143,771 MiB." in text
+
+
+def test_mig_is_marked_wherever_it_is_shown():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found, len(found.plans)), 200)
+    shown = sum(str(plan.sharing).startswith("mig") for plan in found.plans)
+    assert text.count("not confirmed on hardware;") == shown > 0
+    alone = forecast(Mixes([SMALL, LARGE], StandIn()), parse_sharing("mig=3g.71gb,3g.71gb"))
+    assert "estimated, not confirmed on hardware" in printed(forecast_report(alone), 200)
+
+
+def test_a_forecast_shows_each_kind_of_job_once():
+    text = printed(forecast_report(forecast(Mixes([SMALL, SMALL, LARGE], StandIn()), Mps())))
+    assert text.startswith("3 jobs under mps on h200-141gb\n")
+    assert "resnet26-cifar10-bs128 x2\n    step " in text
+    assert "SMs busy not measured" in text
+
+
+def test_the_commands_of_a_plan_are_its_lines():
+    found = advised(SMALL, LARGE)
+    assert plan_commands(found, 1) == "\n".join(found.best.commands)
+    with pytest.raises(InvalidInput, match=f"there are {len(found.plans)}"):
+        plan_commands(found, 99)
+
+
+class Jittery(StandIn):
+    """Copies differ in the last digits, as replayed ones do."""
+
+    def _steps(self, profiles, sharing):
+        return [s * (1 + 1e-6 * i) for i, s in enumerate(super()._steps(profiles, sharing))]
+
+
+def test_copies_that_differ_less_than_is_shown_are_one_line():
+    found = ranked([SMALL] * 3, H200, Jittery(), "makespan")
+    assert "A x3  " in printed(plans_report(found, 1))
