@@ -14,7 +14,7 @@ A100 = ("--gpu", "a100-40gb", "--profiles", FIVE)
 @pytest.fixture(autouse=True)
 def _no_gpu_at_hand(monkeypatch):
     """The catalogue's table, on a machine with a GPU as well."""
-    monkeypatch.setattr("advisor.hardware.mig_rules.live_gpus", lambda: ())
+    monkeypatch.setattr("advisor.hardware.mig_offer.live_gpus", lambda: ())
 
 
 def test_the_document_counts_valid_sets_and_places_the_full_ones(advisor):
@@ -108,7 +108,7 @@ def test_a_driver_at_hand_is_asked_unless_another_is_named(advisor, monkeypatch)
         return replace(gpu, mig=gpu.mig[-1:]), 580
 
     assert as_offered_here(catalogue()["h200-141gb"])[1] is None
-    monkeypatch.setattr("advisor.hardware.mig_rules.as_offered_here", narrow)
+    monkeypatch.setattr("advisor.hardware.mig_offer.as_offered_here", narrow)
     assert json.loads(advisor("layouts", "--json").out)["profiles"] == ["7g.141gb"]
     named = json.loads(advisor("layouts", "--driver", "580", "--json").out)["profiles"]
     assert len(named) == 7

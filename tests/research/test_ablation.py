@@ -8,7 +8,7 @@ from advisor.validate.selection import select
 from research.ablation import HEADINGS, ablation_rows, ablations
 from tests.fitted import fit
 from tests.validate import campaign
-from tests.validate.test_profiling_time import took
+from tests.research.test_profiling_time import took
 
 H200 = gpu("h200-141gb")
 
