@@ -7,8 +7,8 @@ from advisor.prediction.fit.observation import Playback
 from advisor.validate.selection import select
 from research.ablation import HEADINGS, ablation_rows, ablations
 from tests.fitted import fit
-from tests.validate import campaign
 from tests.research.test_profiling_time import took
+from tests.validate import campaign
 
 H200 = gpu("h200-141gb")
 
