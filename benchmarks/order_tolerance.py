@@ -20,7 +20,7 @@ from advisor.measure.process.cores import allowed_cores
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED, how_simple
 from advisor.sharing import Serial
 from advisor.validate.evaluate import Evaluation, evaluate
-from advisor.validate.panels import Option, Panel
+from advisor.validate.panels import Panel, PanelOption
 from advisor.validate.predicted_and_measured import sharing_of
 from advisor.validate.regret import choices
 from research.findings import measured
@@ -29,7 +29,7 @@ GPU = "h200-141gb"
 TOLERANCES = (0.0, CLOSE, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2)
 
 
-def chosen(options: Sequence[Option], tolerance: float) -> Option:
+def chosen(options: Sequence[PanelOption], tolerance: float) -> PanelOption:
     """The simplest of those that cost no more than `tolerance` more than the best."""
     most = max(option.predicted for option in options)
     near = [option for option in options if option.predicted * (1 + tolerance) >= most]
@@ -45,7 +45,9 @@ def starving(found: Evaluation) -> set[tuple[tuple[str, ...], str]]:
     }
 
 
-def spared(panel: Panel, starves: set[tuple[tuple[str, ...], str]], tolerance: float) -> Option:
+def spared(
+    panel: Panel, starves: set[tuple[tuple[str, ...], str]], tolerance: float
+) -> PanelOption:
     """The best under which nobody starves, where it costs no more than `tolerance` more."""
     best = chosen(panel.options, 0.0)
     fair = [each for each in panel.options if (panel.names, str(each.sharing)) not in starves]
@@ -53,7 +55,7 @@ def spared(panel: Panel, starves: set[tuple[tuple[str, ...], str]], tolerance: f
     return kind if kind.predicted * (1 + tolerance) >= best.predicted else best
 
 
-def told(what: str, panels: Sequence[Panel], picked: Sequence[Option]) -> None:
+def told(what: str, panels: Sequence[Panel], picked: Sequence[PanelOption]) -> None:
     lost = [panel.regret_of(each.sharing) for panel, each in zip(panels, picked, strict=True)]
     best = [chosen(panel.options, 0.0) for panel in panels]
     other = sum(one is not two for one, two in zip(picked, best, strict=True))

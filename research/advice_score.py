@@ -6,7 +6,7 @@ from statistics import mean
 
 from advisor.prediction.mix_prediction import Interval
 from advisor.validate.panels import HEADINGS as PANEL_HEADINGS
-from advisor.validate.panels import Tried, panel_rows, tried
+from advisor.validate.panels import PanelRun, panel_rows, tried
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.score_words import markdown, percent
 from advisor.validate.validate import HEADINGS as RUN_HEADINGS
@@ -39,7 +39,7 @@ class Advice:
         outside: Those that lie outside their intervals.
     """
 
-    plans: tuple[Tried, ...]
+    plans: tuple[PanelRun, ...]
     steps: int
     outside: tuple[Outside, ...]
 

@@ -9,7 +9,7 @@ from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise import Noise, noise_of
 from advisor.validate.predicted_and_measured import JobComparison
 from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import MODES, Row, runs_of_mode
+from advisor.validate.scoreboard import MODES, ScoreRow, runs_of_mode
 
 _BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 
@@ -25,7 +25,7 @@ COVERAGE_HEADINGS = ("sharing", "jobs", "n", "in 90 % interval", "95 % range of 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ScoredGroup:
     """Scored jobs that have something in common; errors are shares of the measured step.
 
     Attributes:
@@ -45,7 +45,7 @@ class Group:
     mape_by_mode: Mapping[str, float]
 
 
-def by_family(evaluation: Evaluation) -> tuple[Group, ...]:
+def by_family(evaluation: Evaluation) -> tuple[ScoredGroup, ...]:
     """The jobs of each family that was left out."""
     return tuple(
         _group(family, evaluation, [job for job in _jobs(evaluation) if job.family == family])
@@ -53,7 +53,7 @@ def by_family(evaluation: Evaluation) -> tuple[Group, ...]:
     )
 
 
-def by_busy_share(evaluation: Evaluation) -> tuple[Group, ...]:
+def by_busy_share(evaluation: Evaluation) -> tuple[ScoredGroup, ...]:
     """The jobs in each stretch of the GPU-busy share that has any."""
     found = []
     for low, high in _BINS:
@@ -72,7 +72,7 @@ def noise_by_mode(evaluation: Evaluation) -> Mapping[str, Noise]:
     }
 
 
-def group_rows(groups: Iterable[Group]) -> list[tuple[str, ...]]:
+def group_rows(groups: Iterable[ScoredGroup]) -> list[tuple[str, ...]]:
     """A line under `FAMILY_HEADINGS` or `BUSY_HEADINGS` for each of `groups`."""
     return [
         (
@@ -95,7 +95,7 @@ def noise_rows(found: Mapping[str, Noise]) -> list[tuple[str, ...]]:
     return lines
 
 
-def coverage_rows(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+def coverage_rows(rows: Iterable[ScoreRow]) -> list[tuple[str, ...]]:
     """A line under `COVERAGE_HEADINGS` for each mode, then for each degree."""
     return [
         (
@@ -111,13 +111,13 @@ def coverage_rows(rows: Iterable[Row]) -> list[tuple[str, ...]]:
     ]
 
 
-def _range(row: Row) -> str:
+def _range(row: ScoreRow) -> str:
     if row.coverage90_low is None:
         return "-"
     return f"{percent(row.coverage90_low)} to {percent(row.coverage90_high)}"
 
 
-def _verdict(row: Row) -> str:
+def _verdict(row: ScoreRow) -> str:
     if row.coverage90_low is None or row.coverage90_high is None:
         return "-"
     return "yes" if row.coverage90_low <= 0.9 <= row.coverage90_high else "no"
@@ -127,7 +127,7 @@ def _jobs(evaluation: Evaluation) -> Iterable[JobComparison]:
     return (job for run in evaluation.runs for job in run.jobs)
 
 
-def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> Group:
+def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> ScoredGroup:
     errors = np.abs([job.error for job in jobs])
     chosen = {id(job) for job in jobs}
     by_mode = {
@@ -135,7 +135,7 @@ def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> 
                if id(job) in chosen]
         for mode in MODES
     }  # fmt: skip
-    return Group(
+    return ScoredGroup(
         name=name,
         n=len(jobs),
         mape=float(errors.mean()),

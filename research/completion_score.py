@@ -9,7 +9,7 @@ from statistics import mean, median
 
 import numpy as np
 
-from advisor.measure.shared.planned_run import FullRun
+from advisor.measure.shared.planned_run import CompletionRun
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.sharing import Group, Mps, Naive
 from advisor.timeline.waiting_jobs import repartition_s
@@ -170,7 +170,7 @@ def _pauses(runs: Iterable[CompletionComparison]) -> Pauses | None:
 def _changes_s(run: CompletionComparison) -> list[float]:
     """Seconds of each pause of `run` in which MPS was started or stopped."""
     workloads = tuple(tenant.workload for tenant in run.run.tenants)
-    full = FullRun(id=run.run.id, sharing=run.sharing, purpose=run.run.purpose,
+    full = CompletionRun(id=run.run.id, sharing=run.sharing, purpose=run.run.purpose,
                    workloads=workloads, steps=run.done.steps)  # fmt: skip
     with_mps = [isinstance(heat.mix.sharing, Mps) for heat in full.heats]
     return [

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.validate.noise import Noise, Steadiness, steadiness
+from advisor.validate.noise import Noise, RepeatSummary, steadiness
 from advisor.validate.scores import Scores, scores_of
 from advisor.workload.spec import STRICT
 from research.ablation import Ablated
 from research.advice_score import Advice, advice_of
-from research.breakdown import Group, by_busy_share, by_family, noise_by_mode
+from research.breakdown import ScoredGroup, by_busy_share, by_family, noise_by_mode
 from research.campaign_pace import Sitting, sittings
 from research.causes import Worst, worst
 from research.completion_score import WholeJobs, whole_jobs
@@ -66,10 +66,10 @@ class Figures:
     data: DataFigures
     scores: Scores
     targets: tuple[Target, ...]
-    families: tuple[Group, ...]
-    busy: tuple[Group, ...]
+    families: tuple[ScoredGroup, ...]
+    busy: tuple[ScoredGroup, ...]
     noise: Mapping[str, Noise]
-    steadiness: Steadiness
+    steadiness: RepeatSummary
     budgets: Mapping[str, Budget]
     seen: tuple[Seen, ...]
     ablations: tuple[Ablated, ...]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from advisor.validate.score_words import MODE_WORDS
-from advisor.validate.scoreboard import MODES, Row
+from advisor.validate.scoreboard import MODES, ScoreRow
 from research.plot_figures import Points
 from research.svg import Axis, Chart, Point, Series, picture
 
@@ -14,7 +14,7 @@ _ERRORS = ((0.001, "0.1 %"), (0.01, "1 %"), (0.1, "10 %"), (1.0, "100 %"))
 _MS = ((1.0, "1"), (10.0, "10"), (100.0, "100"), (1000.0, "1000"))
 
 
-def plots(points: Mapping[str, Points], rows: Sequence[Row]) -> Mapping[str, str]:
+def plots(points: Mapping[str, Points], rows: Sequence[ScoreRow]) -> Mapping[str, str]:
     """SVG documents by file name, of the jobs of each mode and of the scoreboard."""
     drawn = {
         "predicted-against-measured.svg": _predicted(points),
@@ -40,7 +40,7 @@ def _predicted(points: Mapping[str, Points]) -> str:
     return picture("Predicted against measured step times, families never seen", charts)
 
 
-def _by_degree(scoreboard: Sequence[Row]) -> str:
+def _by_degree(scoreboard: Sequence[ScoreRow]) -> str:
     rows = [row for row in scoreboard if row.degree is not None and row.jobs == "all"]
     degrees = sorted({row.degree or 0 for row in rows})
     x = Axis(
@@ -59,7 +59,7 @@ def _by_degree(scoreboard: Sequence[Row]) -> str:
     return picture("Error by number of jobs, beside replay alone and the noise floor", charts)
 
 
-def _degree_lines(rows: Sequence[Row], mode: str) -> tuple[Series, ...]:
+def _degree_lines(rows: Sequence[ScoreRow], mode: str) -> tuple[Series, ...]:
     of_mode = [row for row in rows if row.mode == mode]
     model = _by_row(of_mode, lambda row: row.mape)
     replay = _by_row(of_mode, lambda row: row.baselines.get("replay"))
@@ -71,7 +71,7 @@ def _degree_lines(rows: Sequence[Row], mode: str) -> tuple[Series, ...]:
     )
 
 
-def _by_row(rows: Sequence[Row], error_of: Callable[[Row], float | None]) -> list[Point]:
+def _by_row(rows: Sequence[ScoreRow], error_of: Callable[[ScoreRow], float | None]) -> list[Point]:
     pairs = [(float(row.degree or 0), error_of(row)) for row in rows]
     return [(degree, error) for degree, error in pairs if error is not None]
 

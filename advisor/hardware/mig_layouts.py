@@ -101,7 +101,7 @@ def placement_sets(
     if in_use:
         place(gpu, in_use, driver_branch)
     named = [(profile_of(gpu, each.profile), each.start) for each in in_use]
-    fixed = tuple(_piece(profile, start) for profile, start in named if start is not None)
+    fixed = tuple(_placed_profile(profile, start) for profile, start in named if start is not None)
     movable = tuple(profile for profile, start in named if start is None)
     return _placement_sets(tuple(profiles), fixed, movable, driver_branch)
 
@@ -116,25 +116,25 @@ def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
     return placement_sets(gpu, profiles).maximal
 
 
-class _Piece(NamedTuple):
+class _PlacedProfile(NamedTuple):
     profile: MigProfile
     start: int
     slices: int  # a bit for each memory slice that it covers
 
 
-def _piece(profile: MigProfile, start: int) -> _Piece:
-    return _Piece(profile, start, covered(start, profile.memory_slices))
+def _placed_profile(profile: MigProfile, start: int) -> _PlacedProfile:
+    return _PlacedProfile(profile, start, covered(start, profile.memory_slices))
 
 
 @cache
 def _placement_sets(
     profiles: tuple[MigProfile, ...],
-    fixed: tuple[_Piece, ...],
+    fixed: tuple[_PlacedProfile, ...],
     movable: tuple[MigProfile, ...],
     branch: int | None,
 ) -> PlacementSets:
     kinds = dict.fromkeys((*profiles, *movable))
-    pieces = [_piece(profile, start) for profile in kinds for start in profile.starts]
+    pieces = [_placed_profile(profile, start) for profile in kinds for start in profile.starts]
     addable = [piece for piece in pieces if piece.profile in profiles]
     free = [piece for piece in pieces if not piece.slices & _taken(fixed)]
     found = [
@@ -153,8 +153,8 @@ def _placement_sets(
 
 
 def _grown(
-    held: tuple[_Piece, ...], more: Sequence[_Piece], branch: int | None
-) -> Iterator[tuple[_Piece, ...]]:
+    held: tuple[_PlacedProfile, ...], more: Sequence[_PlacedProfile], branch: int | None
+) -> Iterator[tuple[_PlacedProfile, ...]]:
     """`held`, and every valid set of it and some of `more`; none of `more` overlaps it."""
     yield held
     for number, piece in enumerate(more, start=1):
@@ -164,7 +164,7 @@ def _grown(
 
 
 def _holds(
-    added: Sequence[_Piece], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
+    added: Sequence[_PlacedProfile], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
 ) -> bool:
     """Whether `movable` are among what was added, and none of them twice unless it may be."""
     counts = Counter(piece.profile for piece in added)
@@ -174,7 +174,9 @@ def _holds(
     )
 
 
-def _has_room(held: Sequence[_Piece], more: Sequence[_Piece], branch: int | None) -> bool:
+def _has_room(
+    held: Sequence[_PlacedProfile], more: Sequence[_PlacedProfile], branch: int | None
+) -> bool:
     taken = _taken(held)
     return any(
         forbidden([each.profile for each in (*held, piece)], branch) is None
@@ -183,11 +185,11 @@ def _has_room(held: Sequence[_Piece], more: Sequence[_Piece], branch: int | None
     )
 
 
-def _taken(held: Sequence[_Piece]) -> int:
+def _taken(held: Sequence[_PlacedProfile]) -> int:
     return sum(piece.slices for piece in held)
 
 
-def _by_slice(held: Sequence[_Piece]) -> list[tuple[int, int, int, str]]:
+def _by_slice(held: Sequence[_PlacedProfile]) -> list[tuple[int, int, int, str]]:
     sizes = ((each.profile.memory_slices, each.profile.compute_slices) for each in held)
     return [(-each.start, *size, each.profile.name) for each, size in zip(held, sizes, strict=True)]
 

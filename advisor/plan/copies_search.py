@@ -81,7 +81,7 @@ def copies_that_pay(
     Raises:
         NothingFits: Not even one does.
     """
-    table = _Table(job, gpu, predictor, conditions, level)
+    table = _CopiesTable(job, gpu, predictor, conditions, level)
     first = table.best(1)
     if isinstance(first, str):
         raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
@@ -102,7 +102,7 @@ def copies_that_pay(
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _CopiesTable:
     job: Job
     gpu: Gpu
     predictor: Predicts

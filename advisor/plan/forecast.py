@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.recommendation import Forecast
 from advisor.sharing import Serial, Sharing
-from advisor.timeline.event_loop import History, Seats
+from advisor.timeline.event_loop import History, PlacedJobs
 from advisor.timeline.outcome import LEVELS, Level, around, energy_j, idle_power_w
 from advisor.timeline.waiting_jobs import from_the_start
 
@@ -51,7 +51,7 @@ def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
         return None
 
     def history(level: Level) -> History:
-        def pace(seats: Seats) -> Sequence[float]:
+        def pace(seats: PlacedJobs) -> Sequence[float]:
             answers = mixes.part(sharing, _running(seats)).jobs
             return [1 / getattr(answer.step_s, level) for answer in answers]
 
@@ -60,5 +60,5 @@ def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
     return [history(level) for level in LEVELS]
 
 
-def _running(seats: Seats) -> tuple[int, ...]:
+def _running(seats: PlacedJobs) -> tuple[int, ...]:
     return tuple(seat.job for seat in seats)

@@ -14,7 +14,7 @@ from advisor.plan.prediction_cache import Mixes, Remembered
 from advisor.plan.recommendation import Forecast, Objective, Predicts, Standing
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.fleet.columns import Kinds, Placed, kinds
-from advisor.plan.search.fleet.estimates import WAYS, Foretold, Rough, Sources
+from advisor.plan.search.fleet.estimates import WAYS, ColumnSources, FleetEstimates, Foretold
 from advisor.plan.search.fleet.fleet_caps import with_caps
 from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver, Found
@@ -149,8 +149,8 @@ def spread(
     quick = asked.quick([job.profile for job in distinct.jobs])
     ordered = distinct.together
     alike = kinds(ordered)
-    sources = Sources(
-        Rough(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
+    sources = ColumnSources(
+        FleetEstimates(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
         {
             name: Foretold(alike, WholeGpu(ordered, question, way), ranked_by, terms.level)
             for name, way in WAYS.items()

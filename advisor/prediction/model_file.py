@@ -60,7 +60,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ResidualBounds:
     """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
 
     __pydantic_config__ = STRICT
@@ -99,8 +99,8 @@ class Correction:
     points: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
     kernel: Kernel
-    gpu_bound: Bounds
-    host_bound: Bounds
+    gpu_bound: ResidualBounds
+    host_bound: ResidualBounds
 
     def __post_init__(self) -> None:
         if self.features != FEATURES:

@@ -55,7 +55,7 @@ class Tenancy:
 
 
 @dataclass(frozen=True, slots=True)
-class Rough:
+class SurrogateAnswers:
     """The distilled predictor, asked about sets of jobs, wherever they run.
 
     Attributes:
@@ -182,7 +182,7 @@ class Quick:
 
     distilled: Distilled
     jobs: Summaries
-    rough: Rough
+    rough: SurrogateAnswers
 
     def knows(self, mode: str) -> bool:
         """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
@@ -242,5 +242,7 @@ def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
     return (
         None
         if jobs is None
-        else Quick(model.distilled, jobs, Rough(tuple(profiles), gpu, model, MPS_SERVER_MIB))
+        else Quick(
+            model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model, MPS_SERVER_MIB)
+        )
     )

@@ -21,7 +21,7 @@ from advisor.sharing.parts import hybrids
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class DrawnInstance:
     """One GPU instance.
 
     Attributes:
@@ -43,7 +43,7 @@ class Cut:
         return f"{self.profile.name}: {self.profile.memory_mib:,} MiB, {self.sms:.0f} SMs"
 
 
-def cuts(hybrid: Hybrid, gpu: Gpu) -> list[Cut]:
+def cuts(hybrid: Hybrid, gpu: Gpu) -> list[DrawnInstance]:
     """The instance of each place of `hybrid`.
 
     Raises:
@@ -59,12 +59,12 @@ def cuts(hybrid: Hybrid, gpu: Gpu) -> list[Cut]:
         firsts[index] = left
         left += _sms_of(profiles[index], gpu)
     return [
-        Cut(profile, start * slice_mib, firsts[index], _sms_of(profile, gpu))
+        DrawnInstance(profile, start * slice_mib, firsts[index], _sms_of(profile, gpu))
         for index, (profile, start) in enumerate(zip(profiles, starts, strict=True))
     ]
 
 
-def cuts_of_jobs(sharing: Arrangement, gpu: Gpu, jobs: int) -> Sequence[Cut | None]:
+def cuts_of_jobs(sharing: Arrangement, gpu: Gpu, jobs: int) -> Sequence[DrawnInstance | None]:
     """The instance that each of `jobs` jobs is on; None without MIG."""
     match sharing:
         case Mig(instances):
@@ -92,7 +92,7 @@ def sms_on_instances(hybrid: Hybrid, gpu: Gpu) -> list[tuple[float, float, str]]
     return [found[job] for job in sorted(found)]
 
 
-def _name(room: Slot | Compute, cut: Cut) -> str:
+def _name(room: Slot | Compute, cut: DrawnInstance) -> str:
     part = f"{room.slices}c of " if isinstance(room, Compute) else ""
     return part + cut.profile.name
 

@@ -26,14 +26,14 @@ class Task:
     arrival_s: float = 0.0
 
 
-class Seat(NamedTuple):
+class PlacedJob(NamedTuple):
     """A running job, and which of its GPU's places it has: both by number."""
 
     job: int
     place: int
 
 
-class Start(NamedTuple):
+class JobStart(NamedTuple):
     """A job that starts now, where."""
 
     job: int
@@ -41,10 +41,10 @@ class Start(NamedTuple):
     place: int
 
 
-Seats = tuple[Seat, ...]
+PlacedJobs = tuple[PlacedJob, ...]
 """All that runs on a GPU, in the jobs' order."""
 
-Pace = Callable[[Seats], Sequence[float]]
+Pace = Callable[[PlacedJobs], Sequence[float]]
 """Who runs on a GPU -> steps a second of each, in that order."""
 
 
@@ -53,7 +53,7 @@ class Queue(Protocol):
 
     def add(self, job: int) -> None: ...
 
-    def take(self, gpus: Sequence[Seats]) -> Start | None:
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         """Let one job go that can start now; None: nobody, until somebody arrives or ends."""
         ...
 
@@ -69,7 +69,7 @@ class Stretch:
     gpu: int
     start_s: float
     end_s: float
-    seats: Seats
+    seats: PlacedJobs
     speeds: tuple[float, ...]
 
     @property
@@ -102,7 +102,7 @@ class History:
 class _Gpu:
     """One GPU now: `pause_s` after `since_s` the next of its jobs ends, if none comes."""
 
-    seats: Seats = ()
+    seats: PlacedJobs = ()
     speeds: tuple[float, ...] = ()
     since_s: float = 0.0
     pause_s: float = 0.0
@@ -164,7 +164,7 @@ class _World:
                 self.advance(at, self.now_s - gpu.since_s)
             self.left[job] = self.tasks[job].work_steps
             self.starts_s[job] = self.now_s
-            gpu.seats = seats[at] = tuple(sorted((*gpu.seats, Seat(job, place))))
+            gpu.seats = seats[at] = tuple(sorted((*gpu.seats, PlacedJob(job, place))))
             joined.add(at)
         return joined
 

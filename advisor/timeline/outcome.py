@@ -8,7 +8,7 @@ from typing import Literal
 
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Sharing
-from advisor.timeline.event_loop import History, Seats
+from advisor.timeline.event_loop import History, PlacedJobs
 from advisor.timeline.queue_policies import Policy
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -175,7 +175,7 @@ def idle_power_w(profiles: Sequence[Profile]) -> float | None:
 
 def energy_j(
     histories: Sequence[History],
-    power_w: Callable[[Seats], Interval | None],
+    power_w: Callable[[PlacedJobs], Interval | None],
     idle_w: float | None,
     gpus: int = 1,
 ) -> Interval | None:

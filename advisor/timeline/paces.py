@@ -7,8 +7,8 @@ from advisor.errors import InvalidInput
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.sharing import Arrangement, Hybrid, Instance, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.sharing.parts import only
-from advisor.timeline.event_loop import Pace, Seats
-from advisor.timeline.queue_policies import Room
+from advisor.timeline.event_loop import Pace, PlacedJobs
+from advisor.timeline.queue_policies import GpuCapacity
 from advisor.workload.profile import Profile
 
 Predict = Callable[[Sequence[Profile], Arrangement], MixPrediction]
@@ -72,9 +72,9 @@ class Paces:
         self._known: dict[_Mix, Answer] = {}
 
     @property
-    def room(self) -> Room:
+    def room(self) -> GpuCapacity:
         """Of each GPU, for a queue."""
-        return Room(
+        return GpuCapacity(
             self._places,
             lambda seats: self.of(seats).fits,
             lambda seats: self.of(seats).worth,
@@ -91,7 +91,7 @@ class Paces:
         """Whether real runs stand behind every mix that was predicted so far."""
         return all(each.confirmed_on_hardware for each in self._known.values())
 
-    def of(self, seats: Seats) -> Answer:
+    def of(self, seats: PlacedJobs) -> Answer:
         """What `seats`, at least one, do together."""
         mix = self._mix(seats)
         found = self._known.get(mix)
@@ -99,10 +99,10 @@ class Paces:
             found = self._known[mix] = self._asked(mix)
         return found
 
-    def _mix(self, seats: Seats) -> _Mix:
+    def _mix(self, seats: PlacedJobs) -> _Mix:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
-    def step_s(self, seats: Seats) -> list[Interval]:
+    def step_s(self, seats: PlacedJobs) -> list[Interval]:
         """Of each of `seats`; copies of a job in equal places may swap paces."""
         if len(seats) == 1:
             return list(self.of(seats).step_s)

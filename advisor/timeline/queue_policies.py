@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal
 
-from advisor.timeline.event_loop import Queue, Seat, Seats, Start
+from advisor.timeline.event_loop import JobStart, PlacedJob, PlacedJobs, Queue
 
 Policy = Literal["first-come", "shortest-first", "best-fit"]
 
@@ -22,20 +22,20 @@ Policy = Literal["first-come", "shortest-first", "best-fit"]
 _LEAST_GAIN = 1e-6
 
 
-def _anyhow(_seats: Seats) -> bool:
+def _anyhow(_seats: PlacedJobs) -> bool:
     return True
 
 
-def _itself(seats: Seats) -> Hashable:
+def _itself(seats: PlacedJobs) -> Hashable:
     return seats
 
 
-def _nothing(_seats: Seats) -> float:
+def _nothing(_seats: PlacedJobs) -> float:
     return 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class GpuCapacity:
     """What each of some equal GPUs has room for.
 
     Attributes:
@@ -46,25 +46,25 @@ class Room:
     """
 
     places: tuple[int, ...]
-    fits: Callable[[Seats], bool] = _anyhow
-    worth: Callable[[Seats], float] = _nothing
-    mix: Callable[[Seats], Hashable] = _itself
+    fits: Callable[[PlacedJobs], bool] = _anyhow
+    worth: Callable[[PlacedJobs], float] = _nothing
+    mix: Callable[[PlacedJobs], Hashable] = _itself
 
-    def first_free(self, kind: int, seats: Seats) -> int:
+    def first_free(self, kind: int, seats: PlacedJobs) -> int:
         """The first place of `kind` that nobody of `seats` has."""
         taken = {seat.place for seat in seats}
         return next(
             place for place, each in enumerate(self.places) if each == kind and place not in taken
         )
 
-    def options(self, job: int, seats: Seats) -> Iterator[tuple[int, Seats]]:
+    def options(self, job: int, seats: PlacedJobs) -> Iterator[tuple[int, PlacedJobs]]:
         """Each place that `job` can take beside `seats`, and who runs there then."""
         taken = {seat.place for seat in seats}
         tried = set()
         for place, kind in enumerate(self.places):
             if place not in taken and kind not in tried:
                 tried.add(kind)
-                together = tuple(sorted((*seats, Seat(job, place))))
+                together = tuple(sorted((*seats, PlacedJob(job, place))))
                 if self.fits(together):
                     yield place, together
 
@@ -77,12 +77,12 @@ class InOrder:
         ranks: Lowest first, shape (jobs,); None: as they came.
     """
 
-    room: Room
+    room: GpuCapacity
     ranks: Sequence[float] | None = None
     _waiting: list[tuple[float, int, int]] = field(default_factory=list)
     _came: int = 0
     # GPUs as they were when they did not hold the first in line.
-    _refused: dict[int, Seats] = field(default_factory=dict)
+    _refused: dict[int, PlacedJobs] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
         rank = 0.0 if self.ranks is None else self.ranks[job]
@@ -91,7 +91,7 @@ class InOrder:
         if self._waiting[0][2] == job:
             self._refused.clear()
 
-    def take(self, gpus: Sequence[Seats]) -> Start | None:
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
         job = self._waiting[0][2]
@@ -103,7 +103,7 @@ class InOrder:
             for place, _ in self.room.options(job, gpus[at]):
                 heappop(self._waiting)
                 self._refused.clear()
-                return Start(job, at, place)
+                return JobStart(job, at, place)
             self._refused[at] = gpus[at]
         return None
 
@@ -119,7 +119,7 @@ class _Look:
     """The best start on a GPU while `seats` run on it; None: nobody who waits would add work."""
 
     at: int
-    seats: Seats
+    seats: PlacedJobs
     mix: Hashable
     best: _Offer | None = None
 
@@ -134,7 +134,7 @@ class BestFit:
         kinds: Jobs of one kind are alike, and start as they came; shape (jobs,).
     """
 
-    room: Room
+    room: GpuCapacity
     kinds: Sequence[int]
     _waiting: dict[int, deque[int]] = field(default_factory=dict)
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
@@ -149,7 +149,7 @@ class BestFit:
             self._new.append(kind)
         self._waiting[kind].append(job)
 
-    def take(self, gpus: Sequence[Seats]) -> Start | None:
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
         self._look_around(gpus)
@@ -160,9 +160,9 @@ class BestFit:
         job = self._waiting[kind].popleft()
         if not self._waiting[kind]:
             self._forget(kind)
-        return Start(job, at, self.room.first_free(place_kind, gpus[at]))
+        return JobStart(job, at, self.room.first_free(place_kind, gpus[at]))
 
-    def _look_around(self, gpus: Sequence[Seats]) -> None:
+    def _look_around(self, gpus: Sequence[PlacedJobs]) -> None:
         for at, seats in enumerate(gpus):
             look = self._looks.get(at)
             if look is None or look.seats is not seats:
@@ -188,7 +188,7 @@ class BestFit:
                 offer = gain[0], -len(look.seats), -look.at, -kind, -gain[1]
                 look.best = offer if look.best is None else max(offer, look.best)
 
-    def _gain(self, seats: Seats, job: int) -> tuple[float, int] | None:
+    def _gain(self, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
         before = self.room.worth(seats) if seats else 0.0
         gains = [
             (self.room.worth(together) - before, -self.room.places[place])
@@ -198,7 +198,9 @@ class BestFit:
         return (gain, -place_kind) if gain > _LEAST_GAIN else None
 
 
-def queue_of(policy: Policy, room: Room, alone_s: Sequence[float], kinds: Sequence[int]) -> Queue:
+def queue_of(
+    policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
+) -> Queue:
     """An empty queue.
 
     Args:

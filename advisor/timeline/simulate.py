@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.errors import InvalidInput, NothingFits
 from advisor.sharing import Phases
 from advisor.sharing.parts import at_once
-from advisor.timeline.event_loop import History, Seat, Stretch, Task, run
+from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
 from advisor.timeline.outcome import (
     LEVELS,
     Level,
@@ -91,7 +91,7 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
     jobs = len(arrivals)
     if isinstance(paces.sharing, Phases):
         for group in at_once(paces.sharing, jobs):
-            if not paces.of(tuple(Seat(job, job) for job in sorted(group))).fits:
+            if not paces.of(tuple(PlacedJob(job, job) for job in sorted(group))).fits:
                 names = ", ".join(arrivals[job].job.name for job in group)
                 raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
         return

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from advisor.sharing import Group, Hybrid, Instance, Mps, Phases, Serial, Sharing
-from advisor.timeline.event_loop import History, Pace, Seat, Seats, Stretch, Task, run
-from advisor.timeline.queue_policies import InOrder, Room
+from advisor.timeline.event_loop import History, Pace, PlacedJob, PlacedJobs, Stretch, Task, run
+from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
 
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
@@ -20,7 +20,9 @@ def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) ->
     if isinstance(sharing, Phases):
         return in_turn(sharing, work_steps, pace)
     places = 1 if isinstance(sharing, Serial) else len(work_steps)
-    return run([Task(each) for each in work_steps], pace, InOrder(Room(tuple(range(places)))))
+    return run(
+        [Task(each) for each in work_steps], pace, InOrder(GpuCapacity(tuple(range(places))))
+    )
 
 
 def in_turn(phases: Phases, work_steps: Sequence[float], pace: Pace) -> History:
@@ -45,8 +47,8 @@ def _of_group(
 ) -> list[Stretch]:
     positions = [number - 1 for number in sorted(group.jobs)]
 
-    def of_all(seats: Seats) -> Seats:
-        return tuple(Seat(positions[seat.job], positions[seat.job]) for seat in seats)
+    def of_all(seats: PlacedJobs) -> PlacedJobs:
+        return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
     history = from_the_start(
         group if isinstance(group, Hybrid) else group.sharing,

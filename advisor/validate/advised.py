@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from advisor.api.advice import predictor_of
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.measure.shared.planned_run import Plan, mixes_of
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.process_layout import PlannedProcess, planned_processes
 from advisor.plan.recommendation import Recommendation
 from advisor.sharing import Mps, Naive, Phases, Serial
@@ -32,7 +32,7 @@ class Chosen:
         left_out: Better ones, or equally good, that nothing here can run, in words.
     """
 
-    plans: tuple[Plan, ...]
+    plans: tuple[PlannedRun, ...]
     left_out: tuple[str, ...]
 
 
@@ -48,7 +48,7 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
         NothingFits: No plan can be run.
     """
     workloads = tuple(job.profile.workload for job in recommendation.jobs)
-    plans: list[Plan] = []
+    plans: list[PlannedRun] = []
     left_out = []
     for plan in recommendation.plans:
         if len(plans) == top:
@@ -60,7 +60,9 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
             continue
         name = f"{stamp}-plan{plan.rank}"
         sharing = str(plan.sharing)
-        plans.append(Plan(id=name, sharing=sharing, purpose="validation", workloads=workloads))
+        plans.append(
+            PlannedRun(id=name, sharing=sharing, purpose="validation", workloads=workloads)
+        )
     if not plans:
         raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
     return Chosen(tuple(plans), tuple(left_out))
@@ -130,7 +132,7 @@ def store_file(gpu: str, store: Path | None = None) -> Path:
     return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
 
 
-def run_plans(gpu: str, plans: Sequence[Plan], device: str, store: Path) -> tuple[Run, ...]:
+def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -> tuple[Run, ...]:
     """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
 
     Progress and what goes wrong are said on stderr.
@@ -158,7 +160,7 @@ def run_plans(gpu: str, plans: Sequence[Plan], device: str, store: Path) -> tupl
     return tuple(run for run in read_runs(store) if run.id in wanted)
 
 
-def plans_text(gpu: str, plans: Sequence[Plan]) -> str:
+def plans_text(gpu: str, plans: Sequence[PlannedRun]) -> str:
     """`plans` as the file that ``python -m advisor.collocation`` takes."""
     return dumps({"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}, indent=1)
 
@@ -178,7 +180,7 @@ def keep(runs: Sequence[Run], store: Path) -> int:
     return len(new)
 
 
-def rehearsed(plans: Sequence[Plan], device: str) -> Iterator[PlannedProcess]:
+def rehearsed(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
     """Every process that running `plans` would start; starts nothing and needs no GPU.
 
     Where there is none, cores and the GPU's UUID stand for those of a machine that has one.

@@ -35,7 +35,7 @@ _REMEDY = "Mend the file; profiles/DATA_CARD.md shows a line."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PredictedStep:
     """The predicted step of one tenant, in seconds.
 
     Attributes:
@@ -78,7 +78,7 @@ class Entry:
     __pydantic_config__ = STRICT
 
     run: str
-    step_s: tuple[Step, ...]
+    step_s: tuple[PredictedStep, ...]
 
 
 def entries_text(evaluation: Evaluation) -> str:

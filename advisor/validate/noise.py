@@ -59,7 +59,7 @@ def noise_of(runs: Sequence[RunComparison], repeats: Repeats) -> Noise | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Steadiness:
+class RepeatSummary:
     """How many workloads repeat well.
 
     Attributes:
@@ -71,14 +71,14 @@ class Steadiness:
     steady: int
 
 
-def steadiness(repeats: Repeats) -> Steadiness:
+def steadiness(repeats: Repeats) -> RepeatSummary:
     """How many workloads of the repeated runs repeat within 5 %."""
     apart: dict[str, list[float]] = {}
     for first, again in repeats:
         for tenant, difference in zip(first.tenants, _apart(first, again), strict=True):
             apart.setdefault(tenant.workload.name, []).append(difference)
     steady = sum(float(np.median(each)) <= _STEADY for each in apart.values())
-    return Steadiness(len(apart), steady)
+    return RepeatSummary(len(apart), steady)
 
 
 def _apart(first: Run, again: Run) -> list[float]:

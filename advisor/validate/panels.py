@@ -16,7 +16,7 @@ HEADINGS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class PanelOption:
     """One way in which a job set was run; throughput is the sum of solo over shared steps.
 
     Attributes:
@@ -44,7 +44,7 @@ class Panel:
 
     jobs: str
     names: tuple[str, ...]
-    options: tuple[Option, ...]
+    options: tuple[PanelOption, ...]
 
     @property
     def best_measured(self) -> float:
@@ -96,12 +96,12 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
     )
 
 
-def _options(runs: Sequence[RunComparison]) -> list[Option]:
+def _options(runs: Sequence[RunComparison]) -> list[PanelOption]:
     by_sharing: dict[Sharing, list[RunComparison]] = {}
     for run in runs:
         by_sharing.setdefault(sharing_of(run.run), []).append(run)
     return [
-        Option(
+        PanelOption(
             sharing=sharing,
             measured=mean(run.measured_speedup for run in same),
             times=len(same),
@@ -114,7 +114,7 @@ def _options(runs: Sequence[RunComparison]) -> list[Option]:
     ]
 
 
-def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
+def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
     prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
     own, campaign = ("validation", "repeat"), prefix.partition("-")[0]
     steps: dict[str, list[float]] = {}
@@ -124,7 +124,7 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
             (tenant,) = run.tenants
             steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
     jobs = runs[0].jobs
-    return Option(
+    return PanelOption(
         sharing=Serial(),
         measured=mean(job.alone_s / mean(steps.get(job.job, [job.alone_s])) for job in jobs),
         times=1,
@@ -134,7 +134,7 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class PanelRun:
     """One run of one way to run a job set; throughput is the sum of solo over shared steps.
 
     Attributes:
@@ -156,7 +156,7 @@ class Tried:
     inside: int
 
 
-def tried(comparisons: Iterable[RunComparison]) -> tuple[Tried, ...]:
+def tried(comparisons: Iterable[RunComparison]) -> tuple[PanelRun, ...]:
     """Every shared run, those of one job set together."""
     sets: dict[str, list[RunComparison]] = {}
     for each in comparisons:
@@ -165,7 +165,7 @@ def tried(comparisons: Iterable[RunComparison]) -> tuple[Tried, ...]:
     return tuple(_tried(jobs, run) for jobs, runs in sets.items() for run in runs)
 
 
-def panel_rows(found: Iterable[Tried]) -> list[tuple[str, ...]]:
+def panel_rows(found: Iterable[PanelRun]) -> list[tuple[str, ...]]:
     """A line under `HEADINGS` for each of `found`."""
     return [
         (
@@ -186,8 +186,8 @@ def _words(names: Sequence[str]) -> str:
     return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
 
 
-def _tried(jobs: str, comparison: RunComparison) -> Tried:
-    return Tried(
+def _tried(jobs: str, comparison: RunComparison) -> PanelRun:
+    return PanelRun(
         jobs=jobs,
         sharing=comparison.run.sharing,
         predicted=comparison.predicted_speedup,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from advisor.english import counted
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.score_words import MODE_WORDS, MODEL, RULE_WORDS, percent
-from advisor.validate.scoreboard import Row
+from advisor.validate.scoreboard import ScoreRow
 from advisor.validate.scores import Scores, scores_of
 from advisor.validate.selection import SPLIT
 
@@ -39,7 +39,7 @@ _LEGEND = (
 _BASELINES = ("alone", "fair-share", "capacity", "replay")
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: ScoreRow) -> tuple[str, ...]:
     """`row` under `HEADINGS`."""
     kind = "all" if row.degree is None else f"{row.degree}, {row.jobs}"
     return (

@@ -22,7 +22,7 @@ Jobs = Literal["all", "same", "mixed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScoreRow:
     """One line of the scoreboard; errors are shares of what was measured.
 
     Attributes:
@@ -69,7 +69,7 @@ class Row:
     baselines_n: dict[str, int]
 
 
-def scoreboard(evaluation: Evaluation) -> tuple[Row, ...]:
+def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
     """For each mode one row over everything, then each degree: all, same jobs, mixed jobs."""
     return tuple(
         _row(evaluation, mode, degree, jobs, group)
@@ -135,13 +135,13 @@ def _row(
     degree: int | None,
     kind: Jobs,
     group: Sequence[RunComparison],
-) -> Row:
+) -> ScoreRow:
     jobs = [job for run in group for job in run.jobs]
     errors = np.abs([job.error for job in jobs])
     names = jobs[0].baselines_s
     covered = coverage_of(jobs) if evaluation.intervals else None
     noise = noise_of(group, evaluation.repeats)
-    return Row(
+    return ScoreRow(
         mode=mode,
         degree=degree,
         jobs=kind,

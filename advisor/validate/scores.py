@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.regret import Choices, choices, drawn_choices, judged
-from advisor.validate.scoreboard import Row, scoreboard
+from advisor.validate.scoreboard import ScoreRow, scoreboard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """The figures of one evaluation; what each means stands at `Row`, `Choices` and `Drift`.
+    """The figures of one evaluation; what each means stands at `ScoreRow`, `Choices` and `Drift`.
 
     Attributes:
         gpu: Catalogue key.
@@ -25,14 +25,14 @@ class Scores:
     gpu: str
     families: tuple[str, ...]
     runs: int
-    rows: tuple[Row, ...]
+    rows: tuple[ScoreRow, ...]
     chosen: Choices
     drawn: Choices
     drift: Drift | None
     unusable: int
 
     @property
-    def pooled(self) -> tuple[Row, ...]:
+    def pooled(self) -> tuple[ScoreRow, ...]:
         """One row a mode, over all degrees."""
         return tuple(row for row in self.rows if row.degree is None)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.timeline.event_loop import Task, run
-from advisor.timeline.queue_policies import InOrder, Room
+from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
 
 class Twin:
@@ -89,7 +89,7 @@ def slowed(table):
 def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first):
     pace_of = slowed(table)
     ranks = [task.work_steps if shortest_first else 0.0 for task in each]
-    queue = InOrder(Room((0,) * places), ranks)
+    queue = InOrder(GpuCapacity((0,) * places), ranks)
     history = run(
         each,
         lambda seats: [pace_of(seat.job, tuple(s.job for s in seats)) for seat in seats],

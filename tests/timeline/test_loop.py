@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.sharing import Naive, Serial
-from advisor.timeline.event_loop import Seat, Stretch, Task, run
-from advisor.timeline.queue_policies import InOrder, Room
+from advisor.timeline.event_loop import PlacedJob, Stretch, Task, run
+from advisor.timeline.queue_policies import GpuCapacity, InOrder
 from advisor.timeline.waiting_jobs import from_the_start
 
 steps = st.floats(1, 1e6)
@@ -29,14 +29,14 @@ def together(work, pace):
 
 
 def first_come(places):
-    return InOrder(Room(tuple(range(places))))
+    return InOrder(GpuCapacity(tuple(range(places))))
 
 
 def in_small_steps(work, pace, dt):
     """The slow, obvious twin: advance the clock by `dt` until nobody has work left."""
     left, ends, now = dict(enumerate(work)), {}, 0.0
     while left:
-        running = tuple(Seat(job, job) for job in left)
+        running = tuple(PlacedJob(job, job) for job in left)
         for (job, _), speed in zip(running, pace(running), strict=True):
             left[job] -= speed * dt
         now += dt
@@ -49,8 +49,8 @@ def in_small_steps(work, pace, dt):
 def test_the_rest_speed_up_when_a_job_ends():
     history = together([10, 5], fair([1, 1]))
     assert history.stretches == (
-        Stretch(0, 0, 10, (Seat(0, 0), Seat(1, 1)), (0.5, 0.5)),
-        Stretch(0, 10, 15, (Seat(0, 0),), (1.0,)),
+        Stretch(0, 0, 10, (PlacedJob(0, 0), PlacedJob(1, 1)), (0.5, 0.5)),
+        Stretch(0, 10, 15, (PlacedJob(0, 0),), (1.0,)),
     )
     assert history.ends_s == (15, 10)
 
@@ -72,7 +72,7 @@ def test_a_late_job_slows_only_what_is_left():
 def test_a_waiting_job_takes_the_place_that_gets_free():
     history = run([Task(10), Task(4), Task(3)], unhindered([1, 1, 1]), first_come(2))
     assert (history.starts_s[2], history.ends_s[2]) == (4, 7)
-    assert history.stretches[1].seats == (Seat(0, 0), Seat(2, 1))
+    assert history.stretches[1].seats == (PlacedJob(0, 0), PlacedJob(2, 1))
 
 
 def test_a_second_gpu_takes_who_would_have_to_share():
@@ -87,7 +87,7 @@ def test_nobody_starts_before_coming_and_a_gpu_without_jobs_is_in_no_stretch():
 
 
 def test_a_job_that_no_gpu_holds_is_said_to_wait_for_ever():
-    nowhere = InOrder(Room((0,), fits=lambda seats: seats[0].job != 1))
+    nowhere = InOrder(GpuCapacity((0,), fits=lambda seats: seats[0].job != 1))
     with pytest.raises(NothingFits, match="wait for ever"):
         run([Task(1), Task(1)], fair([1, 1]), nowhere)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.timeline.event_loop import Seat, Start, Task, run
-from advisor.timeline.queue_policies import Room, queue_of
+from advisor.timeline.event_loop import JobStart, PlacedJob, Task, run
+from advisor.timeline.queue_policies import GpuCapacity, queue_of
 
 PLACES = (0, 0)
 
@@ -18,35 +18,37 @@ def filled(policy, room, alone_s, kinds=None):
 
 
 def test_the_first_to_come_starts_first_on_the_emptiest_gpu():
-    queue = filled("first-come", Room(PLACES), [9, 1])
-    assert queue.take([(Seat(7, 0),), ()]) == Start(0, 1, 0)
-    assert queue.take([(Seat(7, 0),), (Seat(0, 0),)]) == Start(1, 0, 1)
+    queue = filled("first-come", GpuCapacity(PLACES), [9, 1])
+    assert queue.take([(PlacedJob(7, 0),), ()]) == JobStart(0, 1, 0)
+    assert queue.take([(PlacedJob(7, 0),), (PlacedJob(0, 0),)]) == JobStart(1, 0, 1)
     assert queue.take([()]) is None
 
 
 def test_the_shortest_starts_first_and_of_equals_the_first():
-    queue = filled("shortest-first", Room(PLACES), [9, 1, 1])
+    queue = filled("shortest-first", GpuCapacity(PLACES), [9, 1, 1])
     assert [queue.take([()]).job for _ in range(3)] == [1, 2, 0]
 
 
 def test_nobody_overtakes_a_job_that_waits_for_memory():
-    small_only = Room(PLACES, fits=lambda seats: len(seats) == 1 or Seat(0, 1) not in seats)
+    small_only = GpuCapacity(
+        PLACES, fits=lambda seats: len(seats) == 1 or PlacedJob(0, 1) not in seats
+    )
     queue = filled("first-come", small_only, [9, 1])
-    assert queue.take([(Seat(7, 0),)]) is None
-    assert queue.take([()]) == Start(0, 0, 0)
+    assert queue.take([(PlacedJob(7, 0),)]) is None
+    assert queue.take([()]) == JobStart(0, 0, 0)
 
 
 def test_best_fit_starts_whoever_adds_most_even_if_another_came_first():
     worth = {(0,): 1.0, (1,): 1.0, (7,): 1.0, (0, 7): 1.2, (1, 7): 1.9}
-    room = Room(PLACES, worth=lambda seats: worth[tuple(seat.job for seat in seats)])
-    assert filled("best-fit", room, [1, 1]).take([(Seat(7, 0),)]) == Start(1, 0, 1)
+    room = GpuCapacity(PLACES, worth=lambda seats: worth[tuple(seat.job for seat in seats)])
+    assert filled("best-fit", room, [1, 1]).take([(PlacedJob(7, 0),)]) == JobStart(1, 0, 1)
 
 
 def test_best_fit_lets_a_job_wait_rather_than_slow_its_mates_for_nothing():
-    room = Room(PLACES, worth=lambda _seats: 1.0)
+    room = GpuCapacity(PLACES, worth=lambda _seats: 1.0)
     queue = filled("best-fit", room, [1])
-    assert queue.take([(Seat(7, 0),)]) is None
-    assert queue.take([()]) == Start(0, 0, 0)
+    assert queue.take([(PlacedJob(7, 0),)]) is None
+    assert queue.take([()]) == JobStart(0, 0, 0)
 
 
 class LooksAtAll:
@@ -74,7 +76,7 @@ class LooksAtAll:
             for at, seats in enumerate(gpus)
             for place in range(len(self.room.places))
             if place not in {seat.place for seat in seats}
-            for together in [tuple(sorted((*seats, Seat(job, place))))]
+            for together in [tuple(sorted((*seats, PlacedJob(job, place))))]
             if self.room.fits(together)
             for worth in [self.room.worth(together) - (self.room.worth(seats) if seats else 0)]
             if worth > 1e-6
@@ -83,7 +85,7 @@ class LooksAtAll:
             return None
         _, _, at, _, _, place, came, job = max(offers)
         self.waiting.remove((-came, job))
-        return Start(job, -at, -place)
+        return JobStart(job, -at, -place)
 
 
 @given(
@@ -109,7 +111,7 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
         return [table[(sum(mix(seats)) + kinds[seat.job]) % len(table)] for seat in seats]
 
     room, tasks = (
-        Room((0, 1, 0), fits, worth, lambda seats: tuple(mix(seats))),
+        GpuCapacity((0, 1, 0), fits, worth, lambda seats: tuple(mix(seats))),
         list(map(Task, work, arrivals)),
     )
     quick = run(tasks, pace, queue_of("best-fit", room, work, kinds), gpus)
@@ -121,7 +123,7 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
 @given(jobs=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 20)), min_size=1, max_size=9))
 def test_every_job_starts_and_ends_once_under_every_policy(policy, jobs):
     work, arrivals = zip(*jobs, strict=True)
-    room = Room(PLACES, worth=lambda seats: len(seats) ** 0.5)
+    room = GpuCapacity(PLACES, worth=lambda seats: len(seats) ** 0.5)
     queue = queue_of(policy, room, work, (0,) * len(work))
     history = run(list(map(Task, work, arrivals)), lambda seats: [1.0] * len(seats), queue, 2)
     for came, start, end, todo in zip(

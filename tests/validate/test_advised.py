@@ -6,7 +6,7 @@ import pytest
 from advisor.api.advice import recommend
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.measure.shared.planned_run import Plan, mixes_of
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.report.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
@@ -115,7 +115,7 @@ def test_a_plan_under_a_power_cap_is_not_run_without_it(advised, tmp_path):
 
 
 def test_a_dry_run_names_every_process_its_environment_and_command(advised):
-    limits = Plan(
+    limits = PlannedRun(
         id="v-plan1", sharing="mps=28,72", purpose="validation",
         workloads=tuple(job.profile.workload for job in advised.jobs[:2]),
     )  # fmt: skip
@@ -129,7 +129,7 @@ def test_a_dry_run_names_every_process_its_environment_and_command(advised):
 
 
 def test_without_such_a_gpu_plans_are_not_run_and_exit_with_4(tmp_path):
-    plan = Plan(
+    plan = PlannedRun(
         id="v", sharing="naive", purpose="validation", workloads=(workload("mlp-toy-bs32"),)
     )
     with pytest.raises(GpuUnavailable):
@@ -138,7 +138,7 @@ def test_without_such_a_gpu_plans_are_not_run_and_exit_with_4(tmp_path):
 
 def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path):
     toy = workload("mlp-toy-bs32")
-    plans = [Plan(id="v1", sharing="naive", purpose="validation", workloads=(toy, toy))]
+    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(toy, toy))]
     store = store_file("cpu", tmp_path)
     runs = run_plans("cpu", plans, "cpu", store)
     assert [(run.id, run.purpose, run.ok, len(run.tenants)) for run in runs] == [

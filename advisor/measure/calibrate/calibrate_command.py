@@ -12,12 +12,12 @@ from advisor.measure.calibrate.core_speed import CORES_AT_ONCE, host_checks
 from advisor.measure.calibrate.switching import Clocks, switching
 from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
 from advisor.measure.process.cores import allowed_cores, spare_cores
-from advisor.measure.process.mps_session import Stage, stage_on
+from advisor.measure.process.mps_session import MpsSession, stage_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.scratch_folder import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import tenants_on, warm_up
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
 from advisor.workload.calibration import Calibration, Contexts, HostCheck, Switching
 from advisor.workload.data_folders import user_folder
@@ -78,10 +78,10 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
 
 
 def _host(
-    stage: Stage, cores: Sequence[int]
+    stage: MpsSession, cores: Sequence[int]
 ) -> tuple[tuple[HostCheck, ...], dict[str, str | None]]:
     stage.set_for(Naive())
-    seats = [Seat("cpu", (core,), {}) for core in cores]
+    seats = [TenantSetup("cpu", (core,), {}) for core in cores]
     with tenants_on(seats, stage.folder) as tenants:
         checks = host_checks(tenants)
         versions = tenants[0].versions
@@ -91,7 +91,7 @@ def _host(
 
 
 def _gpu(
-    stage: Stage, cores: Sequence[int]
+    stage: MpsSession, cores: Sequence[int]
 ) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
     if stage.device.kind == "cpu":
         return None, (), (None, None)

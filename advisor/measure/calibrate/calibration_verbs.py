@@ -7,7 +7,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.tenant_verbs import synchronise, training_verbs
-from advisor.measure.process.worker import Desk, Verb
+from advisor.measure.process.worker import TenantState, Verb
 
 # Square matrices of this side to begin with, and in multiples of it: whole tiles of any library.
 _TILE, _FIRST_SIDE = 128, 1024
@@ -24,7 +24,7 @@ def calibration_verbs() -> Mapping[str, Verb]:
     return {**training_verbs(), "load_kernel": load_kernel}
 
 
-def load_kernel(desk: Desk, kernel_s: float) -> dict[str, Any]:
+def load_kernel(desk: TenantState, kernel_s: float) -> dict[str, Any]:
     """From now on a step is one product of square matrices that takes about `kernel_s`.
 
     Returns:
@@ -46,7 +46,7 @@ def load_kernel(desk: Desk, kernel_s: float) -> dict[str, Any]:
     return {"kernel_s": took_s}
 
 
-def _took_s(desk: Desk, kernel: "_Repeated") -> float:
+def _took_s(desk: TenantState, kernel: "_Repeated") -> float:
     kernel()
     synchronise(desk)
     began = perf_counter()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from advisor.errors import AdvisorError
 from advisor.measure.calibrate.tenant_rpc import all_told
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_memory import memory_record
 from advisor.measure.process.tenants import tenants_on
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Mps, Naive
 from advisor.workload.calibration import Contexts, LimitedContext
 from advisor.workload.named_workloads import workload
@@ -29,7 +29,7 @@ class _Seen:
     others_mib: float
 
 
-def contexts(stage: Stage, core: int) -> Contexts:
+def contexts(stage: MpsSession, core: int) -> Contexts:
     """Sizes of contexts on the GPU of `stage`, on which no tenant lives.
 
     Args:
@@ -66,9 +66,9 @@ def contexts(stage: Stage, core: int) -> Contexts:
     )
 
 
-def _seen(stage: Stage, core: int, sharing: Naive | Mps) -> _Seen:
+def _seen(stage: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
     (environment,) = stage.environments(sharing, 1)
-    seat = Seat(stage.device.kind, (core,), environment)
+    seat = TenantSetup(stage.device.kind, (core,), environment)
     with tenants_on([seat], stage.folder) as (tenant,):
         (told,) = all_told([tenant], "load", {"workload": workload(_WORKLOAD)})
         stage.proved_clients(sharing, [tenant.pid])
@@ -80,7 +80,7 @@ def _seen(stage: Stage, core: int, sharing: Naive | Mps) -> _Seen:
     return _Seen(context_mib, told["sms"], others_mib)
 
 
-def _used_mib(stage: Stage) -> float:
+def _used_mib(stage: MpsSession) -> float:
     from advisor.hardware.live_gpu import live_gpu
 
     return live_gpu(stage.device.uuid or "").memory_used_mib

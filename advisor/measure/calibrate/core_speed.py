@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import mean, median
 
 from advisor.measure.calibrate.tenant_rpc import all_told
-from advisor.measure.process.tenants import Tenant
+from advisor.measure.process.tenants import TenantProcess
 from advisor.workload.calibration import HostCheck
 
 # As many cores at once as jobs that share a GPU have.
@@ -14,7 +14,7 @@ CORES_AT_ONCE = (1, 2, 4, 8)
 _ROUNDS = 12
 
 
-def host_checks(tenants: Sequence[Tenant]) -> tuple[HostCheck, ...]:
+def host_checks(tenants: Sequence[TenantProcess]) -> tuple[HostCheck, ...]:
     """The check on one core, then on as many at once as there are tenants.
 
     Each count takes its turn in every round, on other cores each time: the figure is the median

@@ -20,10 +20,10 @@ import numpy as np
 from advisor.measure.calibrate.calibration_verbs import calibration_verbs
 from advisor.measure.calibrate.tenant_rpc import all_told, lively
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import Stage
-from advisor.measure.process.tenants import GRACE_S, Tenant, tenants_on
+from advisor.measure.process.mps_session import MpsSession
+from advisor.measure.process.tenants import GRACE_S, TenantProcess, tenants_on
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
 from advisor.workload.calibration import Switching
 from advisor.workload.measured import median_step_s
@@ -56,7 +56,7 @@ class Spell:
         return tuple(median_step_s(windows_of(self.plan, each)) for each in self.completed_at)
 
 
-def switching(stage: Stage, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
+def switching(stage: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
     """What turns cost for each length of kernel, and the GPU's clocks under such work.
 
     Args:
@@ -69,7 +69,7 @@ def switching(stage: Stage, cores: Sequence[int]) -> tuple[tuple[Switching, ...]
     stage.set_for(Naive())
     environments = stage.environments(Naive(), 2)
     seats = [
-        Seat(stage.device.kind, (core,), environment)
+        TenantSetup(stage.device.kind, (core,), environment)
         for core, environment in zip(cores, environments, strict=True)
     ]
     meter, found = Meter(stage.device), []
@@ -84,7 +84,7 @@ def switching(stage: Stage, cores: Sequence[int]) -> tuple[tuple[Switching, ...]
     return tuple(found), clocks_mhz
 
 
-def _spell(tenants: Sequence[Tenant], meter: Meter) -> tuple[Spell, Clocks]:
+def _spell(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[Spell, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)

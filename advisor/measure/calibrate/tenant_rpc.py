@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.tenants import Answer, Ended, Tenant, ask_all
+from advisor.measure.process.tenants import Answer, Ended, TenantProcess, ask_all
 
 
 def all_told(
-    tenants: Sequence[Tenant], verb: str, arguments: Mapping[str, Any]
+    tenants: Sequence[TenantProcess], verb: str, arguments: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """Tell all `tenants` the same at once; their answers, in their order.
 

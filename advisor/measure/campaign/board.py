@@ -5,7 +5,7 @@ from threading import Condition
 
 from advisor.measure.campaign.draw import idle_twin
 from advisor.measure.campaign.runner import Task
-from advisor.measure.shared.planned_run import FullRun, Mix
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
 from advisor.sharing import Mps
 
 # Starting or stopping an MPS daemon takes about a second, so a runner gets up to so many runs that
@@ -29,7 +29,7 @@ class Board:
     def __init__(
         self,
         tasks: Sequence[Task],
-        quiet: Sequence[Mix],
+        quiet: Sequence[PlannedMix],
         homes: Mapping[str, str],
         runners: Collection[str],
     ) -> None:
@@ -89,7 +89,7 @@ class Board:
         """`runner` need not do `task` again, whether or not there is a record of it."""
         with self._changed:
             self._under_way -= 1
-            if isinstance(task, Mix) and task.purpose == "control":
+            if isinstance(task, PlannedMix) and task.purpose == "control":
                 self._homes[idle_twin(task.id)] = runner
             self._changed.notify_all()
 
@@ -126,4 +126,6 @@ class Board:
 
 def needs_mps(task: Task) -> bool:
     """Whether `task` begins with an MPS daemon running."""
-    return isinstance(task, Mix | FullRun) and isinstance(task.heats[0].mix.sharing, Mps)
+    return isinstance(task, PlannedMix | CompletionRun) and isinstance(
+        task.heats[0].mix.sharing, Mps
+    )

@@ -23,7 +23,7 @@ from advisor.measure.process.cores import allowed_cores, cores_of_each
 from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.shared.bench import cores_of_tenants
-from advisor.measure.shared.planned_run import FullRun, Mix, Plan, mixes_of
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, PlannedRun, mixes_of
 from advisor.workload.data_folders import user_folder
 from advisor.workload.spec import Workload
 from advisor.workload.writing import writable_folder
@@ -60,8 +60,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _todo(
-    campaign: Campaign, plans: Sequence[Plan], ledger: Ledger, steadiness: Steadiness
-) -> tuple[list[Workload], list[Mix | FullRun]]:
+    campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
+) -> tuple[list[Workload], list[PlannedMix | CompletionRun]]:
     """What is not measured yet: workloads to profile, and mixes."""
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     mixes = [mix for mix in wanted if mix.id not in ledger.done]
@@ -89,7 +89,7 @@ def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
 
 def _refuse_too_big(
     unprofiled: Sequence[Workload],
-    mixes: Sequence[Mix | FullRun],
+    mixes: Sequence[PlannedMix | CompletionRun],
     fewest: tuple[int, ...],
     key: str,
 ) -> None:
@@ -152,7 +152,7 @@ def _measure(
     deadline_s: float | None,
 ) -> int:
     todo = _without_controls(todo) if len(runners) == 1 else todo
-    quiet = [task for task in todo if isinstance(task, Mix) and task.id.endswith("-idle")]
+    quiet = [task for task in todo if isinstance(task, PlannedMix) and task.id.endswith("-idle")]
     busy = [task for task in todo if task not in quiet]
     names = [runner.name for runner in runners]
     board = Board(busy, quiet, ledger.homes, names)
@@ -166,7 +166,9 @@ def _measure(
 
 
 def _without_controls(todo: Sequence[Task]) -> list[Task]:
-    kept = [task for task in todo if not (isinstance(task, Mix) and task.purpose == "control")]
+    kept = [
+        task for task in todo if not (isinstance(task, PlannedMix) and task.purpose == "control")
+    ]
     if len(kept) < len(todo):
         out = len(todo) - len(kept)
         say(f"{counted(out, 'control run')} left out: these need two devices or more")

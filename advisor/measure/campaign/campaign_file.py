@@ -56,7 +56,7 @@ from advisor.hardware.catalogue import gpu_meant
 from advisor.measure.campaign.campaign_workloads import listed_workloads
 from advisor.measure.campaign.toml_table import Table
 from advisor.measure.process.windows import Timing
-from advisor.measure.shared.planned_run import Plan
+from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import plan_of
 from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
@@ -111,8 +111,8 @@ class Campaign:
     solo_every: int
     solos_of_each: int
     repeats: int
-    runs: tuple[Plan, ...]
-    controls: tuple[Plan, ...]
+    runs: tuple[PlannedRun, ...]
+    controls: tuple[PlannedRun, ...]
     profile_missing: bool
     probe: bool
     known: tuple[Path, ...]
@@ -210,7 +210,7 @@ def _equal_limits(table: Table) -> dict[int, tuple[float, ...]]:
     return {_degree(table, name): table.limits(name) for name in table.names()}
 
 
-def _runs(entries: list[Any], key: str) -> tuple[Plan, ...]:
+def _runs(entries: list[Any], key: str) -> tuple[PlannedRun, ...]:
     runs = tuple(plan_of(entry, f"runs[{number}]", key) for number, entry in enumerate(entries))
     for number, run in enumerate(runs):
         if run.purpose in ("drawn", "control"):
@@ -221,7 +221,7 @@ def _runs(entries: list[Any], key: str) -> tuple[Plan, ...]:
     return runs
 
 
-def _controls(entries: list[Any], key: str) -> tuple[Plan, ...]:
+def _controls(entries: list[Any], key: str) -> tuple[PlannedRun, ...]:
     controls = []
     for number, entry in enumerate(entries):
         where = f"control[{number}]"

@@ -8,7 +8,7 @@ from random import Random
 from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import MODES, Campaign, Count, Mode
-from advisor.measure.shared.planned_run import Plan, mixes_of
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import refuse_twins
 from advisor.workload.spec import Workload
 
@@ -18,7 +18,7 @@ BUSY, IDLE = "busy", "idle"
 _BUSY_UNTIL = 0.8
 
 
-def drawn_plans(campaign: Campaign) -> tuple[Plan, ...]:
+def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     """Everything that `campaign` measures, in the order in which it should be measured.
 
     Drawn runs come first, in random order, then those that the plan names; solo runs lie between
@@ -55,7 +55,7 @@ def _rounds(workloads: list[Workload], random: Random, most: int) -> Iterator[Wo
         done += 1
 
 
-def _drawn(campaign: Campaign, random: Random) -> list[Plan]:
+def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
     runs = [
         run
         for degree, counts in campaign.degrees.items()
@@ -64,7 +64,7 @@ def _drawn(campaign: Campaign, random: Random) -> list[Plan]:
     ]
     random.shuffle(runs)
     return [
-        Plan(
+        PlannedRun(
             id=f"{campaign.prefix}drawn-{number:03}",
             sharing=sharing,
             purpose="drawn",
@@ -108,7 +108,7 @@ def _given(limits: Sequence[float], key: str) -> Sequence[float]:
     return limits
 
 
-def _repeats(campaign: Campaign, drawn: Sequence[Plan], random: Random) -> list[Plan]:
+def _repeats(campaign: Campaign, drawn: Sequence[PlannedRun], random: Random) -> list[PlannedRun]:
     if campaign.repeats > len(drawn):
         raise InvalidInput(
             f"'repeats' is {campaign.repeats}, and only {counted(len(drawn), 'run')} "
@@ -120,13 +120,15 @@ def _repeats(campaign: Campaign, drawn: Sequence[Plan], random: Random) -> list[
     ]
 
 
-def _with_solos(plans: list[Plan], solos: Iterator[Workload], campaign: Campaign) -> list[Plan]:
+def _with_solos(
+    plans: list[PlannedRun], solos: Iterator[Workload], campaign: Campaign
+) -> list[PlannedRun]:
     mixed = []
     for number, plan in enumerate(plans):
         mixed.append(plan)
         if campaign.solo_every and number % campaign.solo_every == 0:
             mixed += [
-                Plan(
+                PlannedRun(
                     id=f"{campaign.prefix}solo-{number:03}",
                     sharing="naive",
                     purpose="solo",
@@ -137,7 +139,7 @@ def _with_solos(plans: list[Plan], solos: Iterator[Workload], campaign: Campaign
     return mixed
 
 
-def _with_controls(plans: list[Plan], campaign: Campaign) -> list[Plan]:
+def _with_controls(plans: list[PlannedRun], campaign: Campaign) -> list[PlannedRun]:
     """`plans` with the busy controls spread evenly over most of them."""
     controls = _controls(campaign, BUSY)
     mixed = list(plans)
@@ -146,7 +148,7 @@ def _with_controls(plans: list[Plan], campaign: Campaign) -> list[Plan]:
     return mixed
 
 
-def _controls(campaign: Campaign, neighbours: str) -> list[Plan]:
+def _controls(campaign: Campaign, neighbours: str) -> list[PlannedRun]:
     return [
         replace(plan, id=f"{campaign.prefix}control-{plan.id}-{number}-{neighbours}")
         for number, plan in enumerate(campaign.controls, start=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.english import counted
 from advisor.errors import InvalidInput, UnknownName
-from advisor.measure.shared.planned_run import Plan
+from advisor.measure.shared.planned_run import PlannedRun
 from advisor.sharing import Mps, Phases, parse_sharing
 from advisor.workload.files import read_json
 from advisor.workload.named_workloads import workload
@@ -17,7 +17,7 @@ from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 
 
-def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
+def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
     """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.collocation`` reads.
 
     Raises:
@@ -30,7 +30,7 @@ def write_list(path: Path, gpu: str, plans: Sequence[Plan]) -> None:
     write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
-def plan_entry(plan: Plan) -> dict[str, Any]:
+def plan_entry(plan: PlannedRun) -> dict[str, Any]:
     """`plan` as a file of plans has it; a workload of the zoo by its name."""
     smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
     whole = {} if plan.steps is None else {"steps": list(plan.steps)}
@@ -72,7 +72,7 @@ def _drawn(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in entries if each["purpose"] == "drawn"]
 
 
-def counts(plans: Iterable[Plan]) -> str:
+def counts(plans: Iterable[PlannedRun]) -> str:
     """How many runs of which purpose, mode and number of tenants; a line each."""
     found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
     lines = [
@@ -82,7 +82,7 @@ def counts(plans: Iterable[Plan]) -> str:
     return "\n".join([counted(found.total(), "run"), *lines])
 
 
-def _mode(plan: Plan) -> str:
+def _mode(plan: PlannedRun) -> str:
     sharing = parse_sharing(plan.sharing)
     if isinstance(sharing, Phases):
         return "phases"

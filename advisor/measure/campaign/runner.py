@@ -17,15 +17,15 @@ from advisor.measure.process.provenance import Origin
 from advisor.measure.process.supervisor import INTERRUPTED
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
-from advisor.measure.shared.planned_run import FullRun, Mix
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
 from advisor.measure.solo.batch import idle_power_w
-from advisor.measure.solo.solo_run import Setting, cores_for, profile_alone
+from advisor.measure.solo.solo_run import SoloRunSetup, cores_for, profile_alone
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 
 # What a runner is handed: a mix or whole jobs to run, or a workload to profile.
-Task = Mix | FullRun | Workload
+Task = PlannedMix | CompletionRun | Workload
 Record = Run | Profile
 Answer = tuple[Any, ...]
 
@@ -74,9 +74,9 @@ def _serve(connection: Connection, duty: Duty) -> None:
             connection.send(_attempt(lambda task=task: _measured(task, bench, alone)))  # type: ignore[misc]
 
 
-def _alone_on(bench: Bench, duty: Duty) -> Setting:
+def _alone_on(bench: Bench, duty: Duty) -> SoloRunSetup:
     stage = bench.setting.stage
-    return Setting(
+    return SoloRunSetup(
         stage=stage,
         origin=Origin(stage.device, duty.command, len(bench.setting.cores)),
         host_cores=bench.setting.cores,
@@ -86,8 +86,8 @@ def _alone_on(bench: Bench, duty: Duty) -> Setting:
     )
 
 
-def _measured(task: Task, bench: Bench, alone: Setting) -> Record:
-    if isinstance(task, Mix | FullRun):
+def _measured(task: Task, bench: Bench, alone: SoloRunSetup) -> Record:
+    if isinstance(task, PlannedMix | CompletionRun):
         return bench.measure(task)
     os.sched_setaffinity(0, spare_cores([cores_for(task, alone)], alone.host_cores))
     return profile_alone(task, alone)

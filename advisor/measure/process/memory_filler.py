@@ -12,10 +12,10 @@ from typing import Any
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.scratch_folder import wait_until
 from advisor.measure.process.tenants import Ended, tenants_on
-from advisor.measure.process.worker import Desk, Seat, Verb
+from advisor.measure.process.worker import TenantSetup, TenantState, Verb
 from advisor.sharing import Naive
 
 _MIB = 2**20
@@ -32,7 +32,7 @@ _MOST_BLOCKS = 4
 
 
 @contextmanager
-def ballast_on(stage: Stage, capacity_mib: int | None) -> Iterator[float | None]:
+def ballast_on(stage: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
     """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
 
     What the driver keeps for itself is taken to be the same on both. An MPS server that runs
@@ -59,7 +59,7 @@ def ballast_on(stage: Stage, capacity_mib: int | None) -> Iterator[float | None]
     served_mib = _served_mib(uuid)
     leave_mib = capacity_mib - reserve_mib(stage.device) - served_mib
     (environment,) = stage.environments(Naive(), 1)
-    seat = Seat(stage.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
+    seat = TenantSetup(stage.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
     with tenants_on([seat], stage.folder, ballast_verbs) as (ballast,):
         answer = ballast.ask("leave_free", free_mib=leave_mib)
         if isinstance(answer, Ended):
@@ -95,7 +95,7 @@ def ballast_verbs() -> Mapping[str, Verb]:
     return {"leave_free": leave_free}
 
 
-def leave_free(desk: Desk, free_mib: float) -> dict[str, Any]:
+def leave_free(desk: TenantState, free_mib: float) -> dict[str, Any]:
     """Hold so much device memory that `free_mib` remain for everybody else.
 
     Returns:

@@ -10,7 +10,7 @@ from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent
 from advisor.sharing import Mps, Naive
 
 
-class Stage:
+class MpsSession:
     """One device, and an MPS daemon that is started when first needed and stopped when in the way.
 
     Args:
@@ -65,9 +65,9 @@ class Stage:
 
 
 @contextmanager
-def stage_on(device: Device, folder: Path) -> Iterator[Stage]:
+def stage_on(device: Device, folder: Path) -> Iterator[MpsSession]:
     """A stage that is cleared when the block ends."""
-    stage = Stage(device, folder)
+    stage = MpsSession(device, folder)
     try:
         yield stage
     finally:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.host_speed import host_check_s
-from advisor.measure.process.worker import Desk, Verb
+from advisor.measure.process.worker import TenantState, Verb
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def training_verbs() -> Mapping[str, Verb]:
     return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
 
 
-def load(desk: Desk, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
+def load(desk: TenantState, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
     """Build `workload` and take its first steps, which are slower than all later ones.
 
     Returns:
@@ -53,7 +53,7 @@ def load(desk: Desk, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
     }
 
 
-def run(desk: Desk, start_at: float, stop_at: float) -> dict[str, Any]:
+def run(desk: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
     """Train without waiting for the device, from one moment to another.
 
     Args:
@@ -74,7 +74,7 @@ def run(desk: Desk, start_at: float, stop_at: float) -> dict[str, Any]:
     return {"completed_at": clock.marked_at(), "memory": memory(desk)}
 
 
-def run_steps(desk: Desk, start_at: float, steps: int) -> dict[str, Any]:
+def run_steps(desk: TenantState, start_at: float, steps: int) -> dict[str, Any]:
     """Train so many `steps` without waiting for the device; as `run` otherwise."""
     step, clock = _at_the_start(desk, start_at)
     for _ in range(steps):
@@ -83,7 +83,7 @@ def run_steps(desk: Desk, start_at: float, steps: int) -> dict[str, Any]:
     return {"completed_at": clock.marked_at(), "memory": memory(desk)}
 
 
-def _at_the_start(desk: Desk, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
+def _at_the_start(desk: TenantState, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
     """What to train and a clock for it, when it is time."""
     if desk.step is None:
         raise AdvisorError("a tenant trains only what it has loaded")
@@ -92,13 +92,13 @@ def _at_the_start(desk: Desk, start_at: float) -> "tuple[Step, _GpuClock | _Host
     return desk.step, clock
 
 
-def check_host(desk: Desk) -> dict[str, Any]:
+def check_host(desk: TenantState) -> dict[str, Any]:
     """``check_s``: how fast this tenant's core is now, its GPU work done."""
     synchronise(desk)
     return {"check_s": host_check_s()}
 
 
-def synchronise(desk: Desk) -> None:
+def synchronise(desk: TenantState) -> None:
     """Wait until the device has done all it was given."""
     if desk.device == "cuda":
         import torch
@@ -106,7 +106,7 @@ def synchronise(desk: Desk) -> None:
         torch.cuda.synchronize()
 
 
-def memory(desk: Desk) -> dict[str, float]:
+def memory(desk: TenantState) -> dict[str, float]:
     """Most memory held so far, MiB; on a CPU the process's resident memory stands for both."""
     if desk.device == "cpu":
         resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -122,7 +122,7 @@ def memory(desk: Desk) -> dict[str, float]:
 _SM_COUNT = 0  # cuda.h, CUexecAffinityType
 
 
-def context_sms(desk: Desk) -> int | None:
+def context_sms(desk: TenantState) -> int | None:
     """SMs that this process's CUDA context may use; fewer than there are under an MPS limit."""
     if desk.device == "cpu":
         return None

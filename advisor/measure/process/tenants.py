@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.tenant_verbs import training_verbs
-from advisor.measure.process.worker import Seat, Verb, serve
+from advisor.measure.process.worker import TenantSetup, Verb, serve
 
 # A big model on a busy GPU; the first tenant also waits for the imports.
 _LOAD_S = 300.0
@@ -46,7 +46,7 @@ class Ended:
 Answer = dict[str, Any] | Ended
 
 
-class Tenant:
+class TenantProcess:
     """One process, alive until it is stopped or ends by itself.
 
     Attributes:
@@ -57,7 +57,7 @@ class Tenant:
         ended: None while it lives.
     """
 
-    def __init__(self, seat: Seat, verbs: Callable[[], Mapping[str, Verb]]) -> None:
+    def __init__(self, seat: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]) -> None:
         ours, its = _context().Pipe()
         self.seat = seat
         self.ended: Ended | None = None
@@ -140,10 +140,10 @@ class Tenant:
 
 @contextmanager
 def tenants_on(
-    seats: Sequence[Seat],
+    seats: Sequence[TenantSetup],
     folder: Path,
     verbs: Callable[[], Mapping[str, Verb]] = training_verbs,
-) -> Iterator[tuple[Tenant, ...]]:
+) -> Iterator[tuple[TenantProcess, ...]]:
     """Fresh tenants, one a seat, greeted; all gone when the block ends.
 
     Args:
@@ -151,11 +151,11 @@ def tenants_on(
         folder: Where they and the fork server keep temporary files.
         verbs: An importable function that gives what they can be told.
     """
-    tenants: list[Tenant] = []
+    tenants: list[TenantProcess] = []
     try:
         warm_up(folder)
         for seat in seats:
-            tenants.append(Tenant(seat, verbs))  # noqa: PERF401 - those begun must be ended
+            tenants.append(TenantProcess(seat, verbs))  # noqa: PERF401 - those begun must be ended
         for tenant in tenants:
             tenant.greet()
         yield tuple(tenants)
@@ -164,7 +164,7 @@ def tenants_on(
 
 
 def ask_all(
-    tenants: Sequence[Tenant],
+    tenants: Sequence[TenantProcess],
     verb: str,
     arguments: Sequence[Mapping[str, Any]],
     timeout_s: float = _LOAD_S,
@@ -176,7 +176,7 @@ def ask_all(
     return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
 
 
-def end_all(tenants: Sequence[Tenant]) -> None:
+def end_all(tenants: Sequence[TenantProcess]) -> None:
     """End tenants: all are asked first, and those that do not listen are forced."""
     for tenant in tenants:
         tenant.say_stop()

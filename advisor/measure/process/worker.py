@@ -24,7 +24,7 @@ Answer = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class TenantSetup:
     """Where a tenant runs.
 
     Attributes:
@@ -39,7 +39,7 @@ class Seat:
 
 
 @dataclass(slots=True)
-class Desk:
+class TenantState:
     """What a tenant remembers between two things it is told.
 
     Attributes:
@@ -55,18 +55,20 @@ class Desk:
 Verb = Callable[..., dict[str, Any]]
 
 
-def serve(connection: Connection, seat: Seat, verbs: Callable[[], Mapping[str, Verb]]) -> None:
+def serve(
+    connection: Connection, seat: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]
+) -> None:
     """Greet, then obey until told ``"stop"`` or until something ends this tenant.
 
     Args:
         connection: To whoever started this process.
         seat: Where to sit.
-        verbs: Gives what can be asked: each takes a `Desk` and the arguments it was sent, and
-            returns plain values.
+        verbs: Gives what can be asked: each takes a `TenantState` and the arguments it was sent,
+            and returns plain values.
     """
     _sit_down(seat)
     known = verbs()
-    desk = Desk(seat.device)
+    desk = TenantState(seat.device)
     answer = _attempt(_greet, {})
     while True:
         connection.send(answer)
@@ -81,7 +83,7 @@ def serve(connection: Connection, seat: Seat, verbs: Callable[[], Mapping[str, V
         answer = _attempt(known[verb], {"desk": desk} | arguments)
 
 
-def _sit_down(seat: Seat) -> None:
+def _sit_down(seat: TenantSetup) -> None:
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)  # loader workers
     parent = parent_process()

@@ -12,9 +12,9 @@ from advisor.measure.process.mps_session import stage_on
 from advisor.measure.process.scratch_folder import scratch_folder
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.process.windows import Timing
-from advisor.measure.shared.planned_run import FullRun, Mix
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
 from advisor.measure.shared.run_to_completion import run_to_the_end
-from advisor.measure.shared.shared_run import Setting, measure
+from advisor.measure.shared.shared_run import SharedRunSetup, measure
 from advisor.workload.run import Run
 
 
@@ -22,10 +22,10 @@ from advisor.workload.run import Run
 class Bench:
     """Where a process measures: its device, and the host cores that tenants may have."""
 
-    setting: Setting
+    setting: SharedRunSetup
     allowed: tuple[int, ...]
 
-    def measure(self, mix: Mix | FullRun) -> Run:
+    def measure(self, mix: PlannedMix | CompletionRun) -> Run:
         """Run `mix` for real.
 
         Raises:
@@ -35,7 +35,7 @@ class Bench:
         cores = cores_of_tenants(mix, self.allowed, self.setting.stage.device.kind)
         # What watches must not disturb what is watched.
         os.sched_setaffinity(0, spare_cores(cores, self.setting.cores))
-        if isinstance(mix, FullRun):
+        if isinstance(mix, CompletionRun):
             return run_to_the_end(mix, cores, self.setting)
         return measure(mix, cores, self.setting)
 
@@ -59,12 +59,12 @@ def bench_on(
     with claimed(device, command), scratch_folder() as folder:
         warm_up(folder)
         with stage_on(device, folder) as stage:
-            setting = Setting(stage=stage, timing=timing, command=command, cores=ours)
+            setting = SharedRunSetup(stage=stage, timing=timing, command=command, cores=ours)
             yield Bench(setting, tuple(allowed))
 
 
 def cores_of_tenants(
-    mix: Mix | FullRun, allowed: Sequence[int], kind: str
+    mix: PlannedMix | CompletionRun, allowed: Sequence[int], kind: str
 ) -> tuple[tuple[int, ...], ...]:
     """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
 

@@ -13,7 +13,7 @@ _MOST_WORKLOADS = 48
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlannedRun:
     """Workloads to run together, as a user or a campaign asked for.
 
     Attributes:
@@ -73,7 +73,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mix:
+class PlannedMix:
     """Workloads that run at the same time: what one `Run` records."""
 
     id: str
@@ -84,13 +84,13 @@ class Mix:
     workloads: tuple[Workload, ...]
 
     @property
-    def heats(self) -> "tuple[Heat, ...]":
+    def heats(self) -> "tuple[RunGroup, ...]":
         """All at once."""
-        return (Heat(tuple(range(len(self.workloads))), self),)
+        return (RunGroup(tuple(range(len(self.workloads))), self),)
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class RunGroup:
     """Those of a run's workloads that run at the same time.
 
     Attributes:
@@ -99,11 +99,11 @@ class Heat:
     """
 
     jobs: tuple[int, ...]
-    mix: Mix
+    mix: PlannedMix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullRun:
+class CompletionRun:
     """Workloads that run until each has done its steps, in groups one after another.
 
     Attributes:
@@ -117,14 +117,14 @@ class FullRun:
     steps: tuple[int, ...]
 
     @property
-    def heats(self) -> tuple[Heat, ...]:
+    def heats(self) -> tuple[RunGroup, ...]:
         """The groups in their order; of a serial plan, each workload is one."""
         groups = at_once(self.sharing, len(self.workloads))
-        return tuple(Heat(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
+        return tuple(RunGroup(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
 
-    def _mix(self, jobs: list[int]) -> Mix:
+    def _mix(self, jobs: list[int]) -> PlannedMix:
         sharing = only(self.sharing, jobs)
-        return Mix(
+        return PlannedMix(
             id=self.id,
             sharing=sharing if isinstance(sharing, Mps) else Naive(),  # alone in turn is naive
             purpose=self.purpose,
@@ -133,14 +133,14 @@ class FullRun:
         )
 
 
-def mixes_of(plan: Plan) -> tuple[Mix | FullRun, ...]:
+def mixes_of(plan: PlannedRun) -> tuple[PlannedMix | CompletionRun, ...]:
     """What `plan` runs, one after the other: of a serial plan, each workload alone, once.
 
     With steps to do, it is all one run.
     """
     sharing = parse_sharing(plan.sharing)
     if plan.steps is not None:
-        return (FullRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
+        return (CompletionRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
                         workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
     if isinstance(sharing, Naive | Mps):
         return (_mix(plan, sharing, plan.workloads, ""),)
@@ -152,9 +152,11 @@ def mixes_of(plan: Plan) -> tuple[Mix | FullRun, ...]:
     )
 
 
-def _mix(plan: Plan, sharing: Naive | Mps, workloads: tuple[Workload, ...], suffix: str) -> Mix:
+def _mix(
+    plan: PlannedRun, sharing: Naive | Mps, workloads: tuple[Workload, ...], suffix: str
+) -> PlannedMix:
     repeats = None if plan.repeats is None else plan.repeats + suffix
-    return Mix(
+    return PlannedMix(
         id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
         capacity_mib=plan.capacity_mib, workloads=workloads,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from advisor.measure.process.cores import cores_of_each, spare_cores
 from advisor.measure.process.mps_daemon import CONTROL, MpsDaemon
 from advisor.measure.process.mps_session import tenant_environments
 from advisor.measure.process.scratch_folder import FOLDER_PREFIX, temporary_base
-from advisor.measure.shared.planned_run import Mix, Plan, mixes_of
+from advisor.measure.shared.planned_run import PlannedMix, PlannedRun, mixes_of
 from advisor.sharing import Mps
 
 
@@ -31,7 +31,7 @@ class PlannedProcess:
 
 
 def planned_processes(
-    plan: Plan, uuid: str | None, allowed: Sequence[int]
+    plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
 ) -> tuple[PlannedProcess, ...]:
     """The processes of `plan`, in the order in which they start.
 
@@ -49,7 +49,7 @@ def planned_processes(
 
 
 def _of_mix(
-    mix: Mix, uuid: str | None, allowed: Sequence[int], folder: Path
+    mix: PlannedMix, uuid: str | None, allowed: Sequence[int], folder: Path
 ) -> list[PlannedProcess]:
     cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
     environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
@@ -68,7 +68,7 @@ def _of_mix(
     return [supervisor, *_daemon(mix, uuid, folder), *tenants]
 
 
-def _daemon(mix: Mix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
+def _daemon(mix: PlannedMix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
     if uuid is None or not isinstance(mix.sharing, Mps):
         return []
     environment = MpsDaemon(folder, uuid).environment

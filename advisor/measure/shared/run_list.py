@@ -14,7 +14,7 @@ from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on, cores_of_tenants
-from advisor.measure.shared.planned_run import FullRun, Mix, mixes_of
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
@@ -52,7 +52,9 @@ class _Campaign:
         deadline_s: No run is begun that would end later than this after the start; None: all are.
     """
 
-    def __init__(self, todo: Sequence[Mix | FullRun], deadline_s: float | None) -> None:
+    def __init__(
+        self, todo: Sequence[PlannedMix | CompletionRun], deadline_s: float | None
+    ) -> None:
         self._todo = list(todo)
         self._deadline_s = deadline_s
         self._began = monotonic()
@@ -96,8 +98,8 @@ def told(run: Run) -> str:
 
 
 def _without_done(
-    wanted: Sequence[Mix | FullRun], out: Path, *, resume: bool
-) -> list[Mix | FullRun]:
+    wanted: Sequence[PlannedMix | CompletionRun], out: Path, *, resume: bool
+) -> list[PlannedMix | CompletionRun]:
     done = _ids_in(out)
     todo = [mix for mix in wanted if mix.id not in done]
     if len(todo) < len(wanted) and not resume:

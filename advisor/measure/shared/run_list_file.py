@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from advisor.errors import InvalidInput
-from advisor.measure.shared.planned_run import Plan, mixes_of
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.recommended_plans import is_advice, plans_of_advice
 from advisor.sharing import parse_sharing
 from advisor.sharing.parts import mps_servers
@@ -27,7 +27,7 @@ from advisor.workload.spec import Workload
 _Record = TypeVar("_Record")
 
 
-def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
+def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     """The plans in `path`, which must be for `gpu`.
 
     Raises:
@@ -40,7 +40,7 @@ def read_plans(path: Path, gpu: str) -> tuple[Plan, ...]:
         raise InvalidInput(f"{path}: {error}. Mend the file.") from None
 
 
-def _plans(document: Any, gpu: str) -> tuple[Plan, ...]:
+def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
     if is_advice(document):
         document = plans_of_advice(document)
     if not isinstance(document, dict) or document.keys() != {"schema", "gpu", "plans"}:
@@ -74,7 +74,7 @@ def refuse_twins(ids: list[str]) -> None:
         seen.add(each)
 
 
-def plan_of(entry: Any, where: str, gpu: str) -> Plan:
+def plan_of(entry: Any, where: str, gpu: str) -> PlannedRun:
     """The plan that `entry` of a file holds; messages call it `where`.
 
     Raises:
@@ -86,14 +86,14 @@ def plan_of(entry: Any, where: str, gpu: str) -> Plan:
             entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
         if isinstance(entry, dict) and isinstance(entry.get("steps"), list):
             entry = entry | {"steps": tuple(entry["steps"])}
-        plan = _record(Plan, entry)
+        plan = _record(PlannedRun, entry)
         _refuse_of_cpu(gpu, plan)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
     return plan
 
 
-def _refuse_of_cpu(gpu: str, plan: Plan) -> None:
+def _refuse_of_cpu(gpu: str, plan: PlannedRun) -> None:
     if gpu == "cpu" and plan.capacity_mib is not None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
     if gpu == "cpu" and mps_servers(parse_sharing(plan.sharing), len(plan.workloads)):
@@ -139,5 +139,5 @@ def _is(value: Any, hint: Any) -> bool:
     if isinstance(hint, UnionType):
         return any(_is(value, each) for each in get_args(hint))
     if get_origin(hint) is tuple:
-        return isinstance(value, tuple)  # its members were read before, or `Plan` reads them
+        return isinstance(value, tuple)  # its members were read before, or `PlannedRun` reads them
     return value is None if hint in (None, NoneType) else type(value) is hint

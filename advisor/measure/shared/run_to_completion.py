@@ -13,10 +13,10 @@ from time import monotonic, time
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.tenants import Answer, Ended, Tenant, ask_all, tenants_on
+from advisor.measure.process.tenants import Answer, Ended, TenantProcess, ask_all, tenants_on
 from advisor.measure.process.windows import Schedule, windows_of
-from advisor.measure.shared.planned_run import FullRun, Heat, Mix
-from advisor.measure.shared.shared_run import Setting
+from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, RunGroup
+from advisor.measure.shared.shared_run import SharedRunSetup
 from advisor.measure.shared.together import (
     NOTICE_S,
     all_said,
@@ -27,8 +27,7 @@ from advisor.measure.shared.together import (
     versions_of,
 )
 from advisor.workload.measured import Provenance, Window
-from advisor.workload.run import Completion, Run
-from advisor.workload.run import Tenant as Record
+from advisor.workload.run import Completion, Run, Tenant
 
 # A tenant that has not done its steps by then hangs.
 _LONGEST_S = 900.0
@@ -45,7 +44,7 @@ class _Group:
         pause_s: What it took to bring MPS into the state that it needs.
     """
 
-    tenants: tuple[Record, ...]
+    tenants: tuple[Tenant, ...]
     ended_s: tuple[float | None, ...]
     pause_s: float
     clients: int
@@ -57,7 +56,9 @@ class _Group:
         return max((each for each in self.ended_s if each is not None), default=0.0)
 
 
-def run_to_the_end(full: FullRun, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run:
+def run_to_the_end(
+    full: CompletionRun, cores: Sequence[tuple[int, ...]], setting: SharedRunSetup
+) -> Run:
     """Run `full` for real, its tenants on `cores`, each until it has done its steps.
 
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
@@ -71,7 +72,9 @@ def run_to_the_end(full: FullRun, cores: Sequence[tuple[int, ...]], setting: Set
     return _record(full, groups, setting.stage.device.key)
 
 
-def _group(full: FullRun, heat: Heat, cores: Sequence[tuple[int, ...]], setting: Setting) -> _Group:
+def _group(
+    full: CompletionRun, heat: RunGroup, cores: Sequence[tuple[int, ...]], setting: SharedRunSetup
+) -> _Group:
     stage, sharing = setting.stage, heat.mix.sharing
     began = monotonic()
     stage.set_for(sharing)
@@ -84,7 +87,9 @@ def _group(full: FullRun, heat: Heat, cores: Sequence[tuple[int, ...]], setting:
     return replace(group, pause_s=pause_s)
 
 
-def _raced(mix: Mix, steps: Sequence[int], tenants: Sequence[Tenant], setting: Setting) -> _Group:
+def _raced(
+    mix: PlannedMix, steps: Sequence[int], tenants: Sequence[TenantProcess], setting: SharedRunSetup
+) -> _Group:
     loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
     alive = [tenant.pid for tenant in tenants if tenant.ended is None]
     clients = setting.stage.proved_clients(mix.sharing, alive)
@@ -110,7 +115,7 @@ def _raced(mix: Mix, steps: Sequence[int], tenants: Sequence[Tenant], setting: S
 
 
 def _watched(
-    tenants: Sequence[Tenant], meter: Meter, start_at: float
+    tenants: Sequence[TenantProcess], meter: Meter, start_at: float
 ) -> tuple[list[Answer], Activity | None, tuple[int | None, int | None]]:
     """What tenants answer when they have done their steps, and what the device did until then."""
     sleep_until(start_at)
@@ -140,7 +145,7 @@ def _windows(
             yield windows_of(Schedule(start_at, bounds_s), answer["completed_at"])
 
 
-def _record(full: FullRun, groups: Sequence[_Group], gpu: str) -> Run:
+def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
     jobs = [job for heat in full.heats for job in heat.jobs]
     records = dict(zip(jobs, (each for group in groups for each in group.tenants), strict=True))
     activities = [group.activity for group in groups]
@@ -160,7 +165,9 @@ def _record(full: FullRun, groups: Sequence[_Group], gpu: str) -> Run:
     )
 
 
-def _completion(full: FullRun, groups: Sequence[_Group], energy_j: float | None) -> Completion:
+def _completion(
+    full: CompletionRun, groups: Sequence[_Group], energy_j: float | None
+) -> Completion:
     began_s: dict[int, float] = {}
     ended_s: dict[int, float | None] = {}
     clock_s = 0.0

@@ -7,11 +7,11 @@ from time import time
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.memory_filler import ballast_on
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.tenants import Ended, Tenant, ask_all, tenants_on
+from advisor.measure.process.tenants import Ended, TenantProcess, ask_all, tenants_on
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
-from advisor.measure.shared.planned_run import Mix
+from advisor.measure.shared.planned_run import PlannedMix
 from advisor.measure.shared.together import (
     NOTICE_S,
     Said,
@@ -24,8 +24,7 @@ from advisor.measure.shared.together import (
     tell,
     versions_of,
 )
-from advisor.workload.run import Run
-from advisor.workload.run import Tenant as Record
+from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Workload
 
 # Of a run that asks only whether its tenants fit: some steps each, so that caches have grown.
@@ -33,7 +32,7 @@ _WHETHER_IT_FITS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, lon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SharedRunSetup:
     """What is the same for all runs of a campaign.
 
     Attributes:
@@ -43,7 +42,7 @@ class Setting:
         cores: All host cores that this process may use, tenants' or not.
     """
 
-    stage: Stage
+    stage: MpsSession
     timing: Timing
     command: str
     cores: tuple[int, ...]
@@ -64,7 +63,7 @@ class _Course:
     clocks_mhz: tuple[int | None, int | None]
 
 
-def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run:
+def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], setting: SharedRunSetup) -> Run:
     """Run `mix` for real, its tenants on `cores`.
 
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
@@ -90,7 +89,7 @@ def measure(mix: Mix, cores: Sequence[tuple[int, ...]], setting: Setting) -> Run
     return run
 
 
-def _course(mix: Mix, tenants: Sequence[Tenant], setting: Setting) -> _Course:
+def _course(mix: PlannedMix, tenants: Sequence[TenantProcess], setting: SharedRunSetup) -> _Course:
     workloads = [{"workload": workload} for workload in mix.workloads]
     loaded = ask_all(tenants, "load", workloads)
     alive = [tenant.pid for tenant in tenants if tenant.ended is None]
@@ -116,10 +115,10 @@ def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | N
 
 
 def _record(
-    mix: Mix,
-    tenants: Sequence[Tenant],
+    mix: PlannedMix,
+    tenants: Sequence[TenantProcess],
     course: _Course,
-    setting: Setting,
+    setting: SharedRunSetup,
     free_mib: float | None,
 ) -> Run:
     versions = versions_of(tenants, mix.id)
@@ -144,7 +143,7 @@ def _record(
     )
 
 
-def _tenant(workload: Workload, tenant: Tenant, said: Said, plan: Schedule) -> Record:
+def _tenant(workload: Workload, tenant: TenantProcess, said: Said, plan: Schedule) -> Tenant:
     if isinstance(said.answer, Ended):
         return said.record(workload, tenant, ())
     return said.record(workload, tenant, windows_of(plan, said.answer["completed_at"]))

@@ -6,14 +6,14 @@ from time import sleep, time
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.tenant_memory import memory_record
-from advisor.measure.process.tenants import GRACE_S, Answer, Ended, Tenant, ask_all
+from advisor.measure.process.tenants import GRACE_S, Answer, Ended, TenantProcess, ask_all
 from advisor.measure.process.windows import step_s_of
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Mps, Naive
 from advisor.workload.measured import Window
-from advisor.workload.run import Tenant as Record
+from advisor.workload.run import Tenant
 from advisor.workload.spec import Workload
 
 # From telling tenants when to start to that moment: they must have heard by then.
@@ -21,17 +21,17 @@ NOTICE_S = 0.1
 
 
 def seats_for(
-    sharing: Naive | Mps, cores: Sequence[tuple[int, ...]], stage: Stage
-) -> tuple[Seat, ...]:
+    sharing: Naive | Mps, cores: Sequence[tuple[int, ...]], stage: MpsSession
+) -> tuple[TenantSetup, ...]:
     """Where tenants sit on `stage`, each on its `cores`."""
     environments = stage.environments(sharing, len(cores))
     return tuple(
-        Seat(stage.device.kind, each, environment)
+        TenantSetup(stage.device.kind, each, environment)
         for each, environment in zip(cores, environments, strict=True)
     )
 
 
-def rehearse(tenants: Sequence[Tenant], seconds: float) -> float:
+def rehearse(tenants: Sequence[TenantProcess], seconds: float) -> float:
     """Train together for `seconds`; the slowest tenant's step in that company, in seconds."""
     start_at = time() + NOTICE_S
     tell(tenants, start_at, start_at + seconds)
@@ -42,7 +42,7 @@ def rehearse(tenants: Sequence[Tenant], seconds: float) -> float:
     )
 
 
-def tell(tenants: Sequence[Tenant], start_at: float, stop_at: float) -> None:
+def tell(tenants: Sequence[TenantProcess], start_at: float, stop_at: float) -> None:
     """Have all train from one moment to another."""
     for tenant in tenants:
         tenant.send("run", start_at=start_at, stop_at=stop_at)
@@ -58,7 +58,7 @@ def sleep_until(moment: float) -> None:
     sleep(max(0.0, moment - time()))
 
 
-def check_hosts(tenants: Sequence[Tenant]) -> tuple[Answer, ...]:
+def check_hosts(tenants: Sequence[TenantProcess]) -> tuple[Answer, ...]:
     """All at once, for cores that work slow each other."""
     return ask_all(tenants, "check_host", [{} for _ in tenants])
 
@@ -79,11 +79,13 @@ class Said:
     check_s: float | None
     on_device_mib: float | None
 
-    def record(self, workload: Workload, tenant: Tenant, windows: tuple[Window, ...]) -> Record:
+    def record(
+        self, workload: Workload, tenant: TenantProcess, windows: tuple[Window, ...]
+    ) -> Tenant:
         """Of the `tenant` that said so of `workload`, with its steps in `windows`."""
         ended = self.answer if isinstance(self.answer, Ended) else None
         told = [each["memory"] for each in (self.answer, self.loaded) if isinstance(each, dict)]
-        return Record(
+        return Tenant(
             workload=workload,
             outcome=ended.outcome if ended else "ok",
             detail=ended.detail if ended else None,
@@ -96,7 +98,7 @@ class Said:
 
 
 def all_said(
-    tenants: Sequence[Tenant],
+    tenants: Sequence[TenantProcess],
     loaded: Sequence[Answer],
     checked: Sequence[Answer],
     answers: Sequence[Answer],
@@ -123,7 +125,7 @@ def _mean_check_s(before: Answer, after: Answer) -> float | None:
     return float(before["check_s"] + after["check_s"]) / 2
 
 
-def versions_of(tenants: Sequence[Tenant], run: str) -> Mapping[str, str | None]:
+def versions_of(tenants: Sequence[TenantProcess], run: str) -> Mapping[str, str | None]:
     """Versions of what measures, as the first tenant that started said.
 
     Raises:

@@ -15,8 +15,8 @@ from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.scratch_folder import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
-from advisor.measure.solo.profile_options import Request, parsed_request
-from advisor.measure.solo.solo_run import Setting, cores_for, profile_alone
+from advisor.measure.solo.profile_options import ProfileRequest, parsed_request
+from advisor.measure.solo.solo_run import SoloRunSetup, cores_for, profile_alone
 from advisor.workload.data_folders import user_folder
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
@@ -31,7 +31,7 @@ def run(argv: Sequence[str]) -> int:
     return profile_all(parsed_request(argv, command_line("advisor.profiling", argv)))
 
 
-def profile_all(request: Request) -> int:
+def profile_all(request: ProfileRequest) -> int:
     """Profile all that `request` asks for; 0 if none failed, else 1 after saying which.
 
     Raises:
@@ -49,7 +49,7 @@ def profile_all(request: Request) -> int:
 
 
 @contextmanager
-def _setting(device: Device, request: Request) -> Iterator[Setting]:
+def _setting(device: Device, request: ProfileRequest) -> Iterator[SoloRunSetup]:
     ours, allowed = allowed_cores(), allowed_cores(request.cores)
     with claimed(device, request.command), scratch_folder() as folder:
         idle_w = idle_power_w(device)
@@ -57,7 +57,7 @@ def _setting(device: Device, request: Request) -> Iterator[Setting]:
         warm_up(folder)
         with stage_on(device, folder) as stage:
             origin = Origin(device, request.command, len(ours))
-            yield Setting(
+            yield SoloRunSetup(
                 stage=stage,
                 origin=origin,
                 host_cores=ours,
@@ -92,7 +92,7 @@ class _Batch:
         todo: Those to measure, in order.
     """
 
-    def __init__(self, request: Request, out: Path) -> None:
+    def __init__(self, request: ProfileRequest, out: Path) -> None:
         self._request = request
         self._out = out
         self._failures: list[tuple[str, AdvisorError]] = []
@@ -102,7 +102,7 @@ class _Batch:
         for each in self.todo:
             writable(self._path(each))
 
-    def measure(self, setting: Setting) -> None:
+    def measure(self, setting: SoloRunSetup) -> None:
         """Measure and write each, until all are done or the deadline is near."""
         began = monotonic()
         for number, each in enumerate(self.todo):
@@ -112,7 +112,7 @@ class _Batch:
             say(f"{number + 1}/{len(self.todo)} {each.name}")
             self._measure_one(each, setting)
 
-    def _measure_one(self, each: Workload, setting: Setting) -> None:
+    def _measure_one(self, each: Workload, setting: SoloRunSetup) -> None:
         began = monotonic()
         try:
             # What watches must not disturb what is watched.

@@ -2,11 +2,11 @@
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.solo_pace import Pace, asked, measured_pace
 from advisor.measure.solo.stopwatch import Stopwatch
@@ -23,7 +23,7 @@ _SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
 
 
 def mps_probe(
-    workload: Workload, stage: Stage, cores: tuple[int, ...], step_s: float, watch: Stopwatch
+    workload: Workload, stage: MpsSession, cores: tuple[int, ...], step_s: float, watch: Stopwatch
 ) -> MpsProbe | None:
     """How fast `workload` is under MPS; None, and a line that says why, where it cannot be told.
 
@@ -50,13 +50,13 @@ def mps_probe(
 
 def _limited(
     workload: Workload,
-    stage: Stage,
+    stage: MpsSession,
     cores: tuple[int, ...],
     limit_pct: float | None,
     step_s: float,
 ) -> tuple[LimitedRun, Pace]:
     sharing = Mps() if limit_pct is None else Mps((limit_pct,))
-    seat = Seat(stage.device.kind, cores, stage.environments(sharing, 1)[0])
+    seat = TenantSetup(stage.device.kind, cores, stage.environments(sharing, 1)[0])
     warm_steps = _WARM_STEPS if step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
     with tenants_on([seat], stage.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload, warm_steps=warm_steps)

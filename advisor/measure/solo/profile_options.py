@@ -16,7 +16,7 @@ _OF_TIMM = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ProfileRequest:
     """A batch of workloads to profile.
 
     Attributes:
@@ -42,7 +42,7 @@ class Request:
     command: str = "advisor profile"
 
 
-def parsed_request(argv: Sequence[str], command: str) -> Request:
+def parsed_request(argv: Sequence[str], command: str) -> ProfileRequest:
     """What the words `argv` ask for.
 
     Raises:
@@ -50,7 +50,7 @@ def parsed_request(argv: Sequence[str], command: str) -> Request:
         SystemExit: They ask for help (0), or are not understood (2).
     """
     words = _parser().parse_args(argv)
-    return Request(
+    return ProfileRequest(
         workloads=(*words.workloads, *_timm(words)),
         device=words.device,
         out=words.out,

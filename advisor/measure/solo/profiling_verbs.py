@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
-from advisor.measure.process.worker import Desk, Verb
+from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
 from advisor.measure.solo.occupancy import sm_limits
 from advisor.measure.solo.traced_step import TracedStep
@@ -30,7 +30,7 @@ def profiling_verbs() -> Mapping[str, Verb]:
     return {**training_verbs(), "train": train, "issue": issue, "trace": trace}
 
 
-def train(desk: Desk, start_at: float, stop_at: float) -> dict[str, Any]:
+def train(desk: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
     """As `run`; also tells ``cpu_s``, what this process and its loader's workers computed."""
     before_s = _cpu_s()
     told = run(desk, start_at, stop_at)
@@ -48,7 +48,7 @@ def _cpu_s_of(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def issue(desk: Desk, seconds: float) -> dict[str, Any]:
+def issue(desk: TenantState, seconds: float) -> dict[str, Any]:
     """How long the host takes for each phase of a step, with an empty launch queue.
 
     Returns:
@@ -90,7 +90,7 @@ def _loader_s(step: "Step", wait: Callable[[], None], seconds: float) -> float |
     return (perf_counter() - began) / batches
 
 
-def trace(desk: Desk, compute_capability: str) -> dict[str, Any]:
+def trace(desk: TenantState, compute_capability: str) -> dict[str, Any]:
     """What the GPU does in a step.
 
     Returns:
@@ -131,7 +131,7 @@ def recorded(step: "Step", wait: Callable[[], None]) -> dict[str, Any]:
     return document
 
 
-def _loaded(desk: Desk) -> "Step":
+def _loaded(desk: TenantState) -> "Step":
     if desk.step is None:
         raise AdvisorError("a tenant is profiled only when it has loaded a workload")
     return desk.step

@@ -12,7 +12,7 @@ from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_memory import memory_record
-from advisor.measure.process.tenants import GRACE_S, Ended, Tenant
+from advisor.measure.process.tenants import GRACE_S, Ended, TenantProcess
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
 from advisor.workload.measured import Memory, Window
 
@@ -50,7 +50,7 @@ class Pace:
     meter_s: float
 
 
-def asked(tenant: Tenant, verb: str, **arguments: Any) -> dict[str, Any]:
+def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
     """What `tenant` answers.
 
     Raises:
@@ -59,7 +59,7 @@ def asked(tenant: Tenant, verb: str, **arguments: Any) -> dict[str, Any]:
     return _lively(tenant.ask(verb, **arguments))
 
 
-def settled_step_s(tenant: Tenant, first_step_s: float) -> float:
+def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
     """Train until the pace is steady; seconds of a step then.
 
     Args:
@@ -84,7 +84,7 @@ def is_steady(paces: Sequence[float]) -> bool:
     return abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
-def _stretch_step_s(tenant: Tenant, seconds: float) -> float:
+def _stretch_step_s(tenant: TenantProcess, seconds: float) -> float:
     start_at = time() + _NOTICE_S
     told = asked(tenant, "run", start_at=start_at, stop_at=start_at + seconds)
     ends = [start_at, *told["completed_at"]]
@@ -92,7 +92,7 @@ def _stretch_step_s(tenant: Tenant, seconds: float) -> float:
     return step_s
 
 
-def measured_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def measured_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """What `tenant` does in windows after `timing.lead_s`, while `meter` watches the device."""
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
@@ -126,7 +126,7 @@ def _metered(
     return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
 
 
-def _on_device_mib(tenant: Tenant, meter: Meter) -> float | None:
+def _on_device_mib(tenant: TenantProcess, meter: Meter) -> float | None:
     """What the driver says that `tenant` holds."""
     seen = meter.memory_mib()
     # In a container the driver may know it by another number. Nobody else is on a claimed device

@@ -7,12 +7,12 @@ from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.cores import cores_of_each
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import Tenant, tenants_on
+from advisor.measure.process.tenants import TenantProcess, tenants_on
 from advisor.measure.process.windows import Timing
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.solo_pace import Pace, asked, measured_pace, settled_step_s
@@ -40,7 +40,7 @@ _TRACE_MAY_EXCEED = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SoloRunSetup:
     """What is the same for all workloads of a batch.
 
     Attributes:
@@ -52,7 +52,7 @@ class Setting:
         idle_power_w: Of the device before anything ran; None where not metered.
     """
 
-    stage: Stage
+    stage: MpsSession
     origin: Origin
     host_cores: tuple[int, ...]
     cores: tuple[int, ...]
@@ -69,7 +69,7 @@ class _Inside:
     trace: KernelTrace | None = None
 
 
-def profile_alone(workload: Workload, setting: Setting) -> Profile:
+def profile_alone(workload: Workload, setting: SoloRunSetup) -> Profile:
     """Measure `workload`, with fresh processes.
 
     Raises:
@@ -79,7 +79,7 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
     stage, watch = setting.stage, Stopwatch()
     cores = cores_for(workload, setting)
     stage.set_for(Naive())
-    seat = Seat(stage.device.kind, cores, stage.environments(Naive(), 1)[0])
+    seat = TenantSetup(stage.device.kind, cores, stage.environments(Naive(), 1)[0])
     with tenants_on([seat], stage.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload)
         watch.lap("start_s")
@@ -116,7 +116,7 @@ def profile_alone(workload: Workload, setting: Setting) -> Profile:
     )
 
 
-def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def _calm_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """The pace, looked at again where the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s)
     for looks in range(_MORE_LOOKS):
@@ -135,7 +135,7 @@ def _calm_pace(tenant: Tenant, meter: Meter, timing: Timing, step_s: float) -> P
     return pace
 
 
-def cores_for(workload: Workload, setting: Setting) -> tuple[int, ...]:
+def cores_for(workload: Workload, setting: SoloRunSetup) -> tuple[int, ...]:
     """The cores to which the processes of `workload` are pinned.
 
     Raises:
@@ -145,7 +145,7 @@ def cores_for(workload: Workload, setting: Setting) -> tuple[int, ...]:
     return cores_of_each([workload.cores], setting.cores, share=share)[0]
 
 
-def _inside(tenant: Tenant, setting: Setting, watch: Stopwatch) -> _Inside:
+def _inside(tenant: TenantProcess, setting: SoloRunSetup, watch: Stopwatch) -> _Inside:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
     watch.lap("host_path_s")
     capability = gpu(setting.stage.device.key).compute_capability

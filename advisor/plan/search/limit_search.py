@@ -57,7 +57,7 @@ _DUST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundLimits:
     """The best limits.
 
     Attributes:
@@ -69,7 +69,7 @@ class Found:
     compared: int
 
 
-def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Found:
+def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> FoundLimits:
     """MPS with the limits that serve `objective` best, costs being at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     quick = mixes.quick()
@@ -78,8 +78,8 @@ def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Fou
         or not quick.knows("mps-limits")
         or not quick.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
     ):
-        return Found(tuple(usual), len(usual))
-    search = _Search(mixes, quick, objective)
+        return FoundLimits(tuple(usual), len(usual))
+    search = _LimitSearch(mixes, quick, objective)
     if len(mixes.jobs) <= MOST_ASKED:
         return search.tuned(usual, level)
     vectors, costs = search.compared()
@@ -88,7 +88,7 @@ def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Fou
     sharings = different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
     ordered = search.replayed(sharings)
     names = [job.name for job in mixes.jobs]
-    return Found(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
+    return FoundLimits(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
 
 
 def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
@@ -115,7 +115,7 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class _LimitSearch:
     mixes: Mixes
     quick: Quick
     objective: Objective
@@ -134,7 +134,7 @@ class _Search:
         rows = [sum(each, ()) for each in product(*kinds)]
         return np.array(rows, dtype=np.float64)[:, order]
 
-    def tuned(self, usual: Sequence[Mps], level: Level) -> Found:
+    def tuned(self, usual: Sequence[Mps], level: Level) -> FoundLimits:
         """The best of those that promise most, tried in turn."""
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
@@ -154,7 +154,7 @@ class _Search:
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, rough_s, predicted_s, cost, tries)
         unlike = different([sharings[at] for at in ordered], self.quick.rough.gpu)
-        return Found(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
+        return FoundLimits(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
 
     def compared(self) -> tuple[Floats, Floats]:
         """The vectors that are looked at, shape (vectors, jobs), and what each costs."""

@@ -12,7 +12,7 @@ from advisor.plan.recommendation import Predicts
 from advisor.plan.search.cost_table import Answers, Option
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction import mig_instances
-from advisor.prediction.surrogate_answers import Rough, Tenancy
+from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 
 
@@ -24,7 +24,7 @@ class Roughly:
         margin: Share of each memory that jobs must leave free.
     """
 
-    rough: Rough
+    rough: SurrogateAnswers
     margin: float
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from advisor.prediction.fit.observation import Bools, Rows, Shared
 from advisor.prediction.mix_features import FEATURES
-from advisor.prediction.model_file import Bounds, Correction, Kernel
+from advisor.prediction.model_file import Correction, Kernel, ResidualBounds
 from advisor.prediction.parallel import fitting_in_one_thread
 from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
@@ -50,7 +50,7 @@ def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
     )
 
 
-def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Bounds:
+def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> ResidualBounds:
     """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
 
     Each family weighs the same, however many rows it has: a new job is of a family drawn from all
@@ -63,7 +63,7 @@ def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Bounds:
     order = np.argsort(share[kept])
     weights = (1 / sizes)[family][order] / len(sizes)
     low, high = np.interp((0.05, 0.95), np.cumsum(weights) - weights / 2, share[kept][order])
-    return Bounds(low=min(0.0, float(low)), high=max(0.0, float(high)))
+    return ResidualBounds(low=min(0.0, float(low)), high=max(0.0, float(high)))
 
 
 def _target(rows: Rows) -> Floats:
@@ -103,8 +103,8 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
         points=tuple(tuple(map(float, point)) for point in points),
         weights=tuple(map(float, process.alpha_)),
         kernel=kernel,
-        gpu_bound=Bounds(low=0.0, high=0.0),
-        host_bound=Bounds(low=0.0, high=0.0),
+        gpu_bound=ResidualBounds(low=0.0, high=0.0),
+        host_bound=ResidualBounds(low=0.0, high=0.0),
     )
 
 

@@ -16,14 +16,14 @@ _LARGE_ROUND = 2 * 2**20
 
 
 @dataclass(eq=False, slots=True)
-class _Block:
+class _MemoryBlock:
     """Bytes of a segment that lie together: all in use, or all free."""
 
     at: int
     size: int
     small: bool
-    before: "_Block | None" = None
-    after: "_Block | None" = None
+    before: "_MemoryBlock | None" = None
+    after: "_MemoryBlock | None" = None
     free: bool = False
 
 
@@ -40,12 +40,12 @@ class CachingAllocator:
     allocated: int = 0
     reserved: int = 0
     allocated_peak: int = 0
-    _used: dict[int, _Block] = field(default_factory=dict)
+    _used: dict[int, _MemoryBlock] = field(default_factory=dict)
     # Free blocks in the order in which they are looked through: by size, then by address.
     _free: dict[bool, list[tuple[int, int, int]]] = field(
         default_factory=lambda: {True: [], False: []}
     )
-    _blocks: dict[int, _Block] = field(default_factory=dict)
+    _blocks: dict[int, _MemoryBlock] = field(default_factory=dict)
     _end: int = 0
 
     def allocate(self, key: int, size: int) -> None:
@@ -68,7 +68,7 @@ class CachingAllocator:
                 block = _joined(*sorted((block, neighbour), key=lambda each: each.at))
         self._remember(block)
 
-    def _best_fit(self, size: int, small: bool) -> _Block | None:
+    def _best_fit(self, size: int, small: bool) -> _MemoryBlock | None:
         pool = self._free[small]
         index = bisect_left(pool, (size, -1, -1))
         if index == len(pool):
@@ -77,40 +77,40 @@ class CachingAllocator:
         self._forget(block)
         return block
 
-    def _segment(self, size: int, small: bool) -> _Block:
+    def _segment(self, size: int, small: bool) -> _MemoryBlock:
         if small:
             whole = _SMALL_SEGMENT
         elif size < _MEDIUM_REQUEST:
             whole = _MEDIUM_SEGMENT
         else:
             whole = -(-size // _LARGE_ROUND) * _LARGE_ROUND
-        block = _Block(self._end, whole, small)
+        block = _MemoryBlock(self._end, whole, small)
         self._end += whole + _LARGE_ROUND  # segments are no neighbours
         self.reserved += whole
         return block
 
-    def _split(self, block: _Block, size: int) -> None:
+    def _split(self, block: _MemoryBlock, size: int) -> None:
         left = block.size - size
         if left < _ROUND if block.small else left <= _SMALL_REQUEST:
             return
-        rest = _Block(block.at + size, left, block.small, before=block, after=block.after)
+        rest = _MemoryBlock(block.at + size, left, block.small, before=block, after=block.after)
         if block.after is not None:
             block.after.before = rest
         block.after, block.size = rest, size
         self._remember(rest)
 
-    def _remember(self, block: _Block) -> None:
+    def _remember(self, block: _MemoryBlock) -> None:
         block.free = True
         self._blocks[block.at] = block
         insort(self._free[block.small], (block.size, block.at, block.at))
 
-    def _forget(self, block: _Block) -> None:
+    def _forget(self, block: _MemoryBlock) -> None:
         block.free = False
         pool = self._free[block.small]
         pool.pop(bisect_left(pool, (block.size, block.at, block.at)))
 
 
-def _joined(first: _Block, second: _Block) -> _Block:
+def _joined(first: _MemoryBlock, second: _MemoryBlock) -> _MemoryBlock:
     first.size += second.size
     first.after = second.after
     if second.after is not None:

@@ -34,7 +34,7 @@ _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AllocationRequest:
     """Something that a step asks the allocator for, or gives back.
 
     Attributes:
@@ -58,7 +58,7 @@ class Recording:
         convolves: Whether convolutions were there, whose workspaces are not known beforehand.
     """
 
-    requests: tuple[Request, ...]
+    requests: tuple[AllocationRequest, ...]
     products: tuple[int, ...]
     kinds: Mapping[int, Kind]
     recurrent: bool
@@ -88,7 +88,7 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.requests: list[Request] = []
+        self.requests: list[AllocationRequest] = []
         self.kinds: dict[int, Kind] = {}
         self.products: dict[str, int] = {}
         self.phase = ""
@@ -121,11 +121,11 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._keys += 1
         gone = partial(self._gone, address, self._keys)
         self._alive[address] = (self._keys, weakref.ref(storage, gone))
-        self.requests.append(Request(self._keys, storage.nbytes()))
+        self.requests.append(AllocationRequest(self._keys, storage.nbytes()))
 
     def _gone(self, address: int, key: int, _reference: object) -> None:
         self._alive.pop(address, None)
-        self.requests.append(Request(key, None))
+        self.requests.append(AllocationRequest(key, None))
 
 
 def recorded(workload: Workload) -> Recording:

@@ -66,7 +66,9 @@ class UNet(nn.Module):
         self.first = nn.Conv2d(3, _WIDTHS[0], 3, padding=1)
         self.down, kept = _down(resolution)
         deepest = _WIDTHS[-1]
-        self.middle = nn.ModuleList([_Block(deepest, deepest, True), _Block(deepest, deepest)])
+        self.middle = nn.ModuleList(
+            [_ResidualBlock(deepest, deepest, True), _ResidualBlock(deepest, deepest)]
+        )
         self.up = _up(resolution, kept)
         self.last = nn.Sequential(
             nn.GroupNorm(_GROUPS, _WIDTHS[0]), nn.SiLU(), nn.Conv2d(_WIDTHS[0], 3, 3, padding=1)
@@ -82,7 +84,7 @@ class UNet(nn.Module):
         for layer in self.middle:
             hidden = layer(hidden, time)
         for layer in self.up:
-            if isinstance(layer, _Block):
+            if isinstance(layer, _ResidualBlock):
                 hidden = torch.cat([hidden, kept.pop()], dim=1)
             hidden = layer(hidden, time)
         noise: Tensor = self.last(hidden)
@@ -99,7 +101,7 @@ def _down(resolution: int) -> tuple[nn.ModuleList, list[int]]:
             kept.append(kept[-1])
             side //= 2
         for _ in range(_BLOCKS):
-            layers.append(_Block(kept[-1], width, side == _ATTENTION_SIDE))
+            layers.append(_ResidualBlock(kept[-1], width, side == _ATTENTION_SIDE))
             kept.append(width)
     return nn.ModuleList(layers), kept
 
@@ -109,7 +111,7 @@ def _up(resolution: int, kept: list[int]) -> nn.ModuleList:
     side, before, left = resolution // _SIDE_STEP, _WIDTHS[-1], list(kept)
     for level, width in reversed(list(enumerate(_WIDTHS))):
         for _ in range(_BLOCKS + 1):
-            layers.append(_Block(before + left.pop(), width, side == _ATTENTION_SIDE))
+            layers.append(_ResidualBlock(before + left.pop(), width, side == _ATTENTION_SIDE))
             before = width
         if level:
             layers.append(_Resized(width, halve=False))
@@ -117,7 +119,7 @@ def _up(resolution: int, kept: list[int]) -> nn.ModuleList:
     return nn.ModuleList(layers)
 
 
-class _Block(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two convolutions beside a way around them, told the time; attention after them if asked."""
 
     def __init__(self, before: int, after: int, attends: bool = False) -> None:
@@ -133,7 +135,7 @@ class _Block(nn.Module):
             nn.Conv2d(after, after, 3, padding=1),
         )
         self.around = nn.Identity() if before == after else nn.Conv2d(before, after, 1)
-        self.attention = _Attention(after) if attends else nn.Identity()
+        self.attention = _PixelAttention(after) if attends else nn.Identity()
 
     def forward(self, images: Tensor, time: Tensor) -> Tensor:
         hidden = self.first(images) + self.time(time)[:, :, None, None]
@@ -141,7 +143,7 @@ class _Block(nn.Module):
         return seen
 
 
-class _Attention(nn.Module):
+class _PixelAttention(nn.Module):
     """One head over all pixels."""
 
     def __init__(self, width: int) -> None:

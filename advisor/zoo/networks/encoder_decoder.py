@@ -56,9 +56,9 @@ class _Layer(nn.Module):
     def __init__(self, decodes: bool) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(_WIDTH, eps=1e-6)
-        self.attention = _Attention()
+        self.attention = _BiasedAttention()
         self.cross_norm = nn.RMSNorm(_WIDTH, eps=1e-6) if decodes else None
-        self.cross = _Attention() if decodes else None
+        self.cross = _BiasedAttention() if decodes else None
         self.inner_norm = nn.RMSNorm(_WIDTH, eps=1e-6)
         self.inner = nn.Sequential(
             _linear(_WIDTH, _INNER), nn.ReLU(), nn.Dropout(_DROPOUT), _linear(_INNER, _WIDTH)
@@ -74,7 +74,7 @@ class _Layer(nn.Module):
         return hidden + gained
 
 
-class _Attention(nn.Module):
+class _BiasedAttention(nn.Module):
     """Of `asking` to `asked`, both (batch, length, width); the products are not scaled down."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ GPT2_MEDIUM = Shape(layers=24, width=1024, heads=16, vocabulary=50_257, position
 TOY = Shape(layers=2, width=128, heads=4, vocabulary=1000, positions=256)
 
 
-class _Attention(nn.Module):
+class _SelfAttention(nn.Module):
     def __init__(self, shape: Shape, causal: bool) -> None:
         super().__init__()
         self.heads, self.causal = shape.heads, causal
@@ -49,13 +49,13 @@ class _Attention(nn.Module):
         return merged
 
 
-class _Block(nn.Module):
+class _TransformerBlock(nn.Module):
     """Attention and a feed-forward part; GPT-2 normalises before each, BERT after."""
 
     def __init__(self, shape: Shape, causal: bool) -> None:
         super().__init__()
         self.norm_first = causal
-        self.attention = _Attention(shape, causal)
+        self.attention = _SelfAttention(shape, causal)
         self.attention_norm = nn.LayerNorm(shape.width)
         self.feed_forward = nn.Sequential(
             nn.Linear(shape.width, 4 * shape.width),
@@ -85,7 +85,9 @@ class _Trunk(nn.Module):
         # BERT normalises what it embeds; GPT-2 what its last block gives.
         self.norm = nn.Identity() if causal else nn.LayerNorm(shape.width)
         self.dropout = nn.Dropout(_DROPOUT)
-        self.blocks = nn.Sequential(*(_Block(shape, causal) for _ in range(shape.layers)))
+        self.blocks = nn.Sequential(
+            *(_TransformerBlock(shape, causal) for _ in range(shape.layers))
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[1], device=tokens.device)

@@ -19,7 +19,7 @@ from advisor.measure.calibrate.tenant_rpc import lively
 from advisor.measure.process.claimed_device import Device, refuse_other
 from advisor.measure.process.tenants import Ended, tenants_on
 from advisor.measure.process.windows import Schedule
-from advisor.measure.process.worker import Desk, Seat
+from advisor.measure.process.worker import TenantSetup, TenantState
 from advisor.workload.reading import read_calibration
 from tests.measure.shared.test_command import HIDE
 
@@ -68,7 +68,7 @@ def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slice
 
 
 def test_a_tenant_repeats_a_kernel_of_about_the_length_asked_for():
-    desk = Desk("cpu")
+    desk = TenantState("cpu")
     told = calibration_verbs()["load_kernel"](desk, kernel_s=1e-3)
     assert told["kernel_s"] > 0
     desk.step()
@@ -90,7 +90,7 @@ def test_another_gpu_than_the_one_asked_for_is_refused():
 
 def test_the_host_check_is_made_on_one_core_and_on_as_many_as_there_are_tenants(workers_folder):
     core = min(os.sched_getaffinity(0))
-    with tenants_on([Seat("cpu", (core,), {})] * 2, Path(workers_folder)) as tenants:
+    with tenants_on([TenantSetup("cpu", (core,), {})] * 2, Path(workers_folder)) as tenants:
         checks = host_checks(tenants)
     assert [each.cores for each in checks] == [1, 2]
     assert all(each.check_s > 0 for each in checks)

@@ -2,7 +2,7 @@ from threading import Thread
 
 from advisor.measure.campaign.board import Board, needs_mps
 from advisor.measure.campaign.draw import idle_twin
-from advisor.measure.shared.planned_run import Mix
+from advisor.measure.shared.planned_run import PlannedMix
 from advisor.sharing import Mps, Naive
 from advisor.workload.named_workloads import workload
 
@@ -10,7 +10,7 @@ PAIR = (workload("mlp-toy-bs32"), workload("mlp-toy-bs64"))
 
 
 def mix(name, sharing=None, purpose="drawn"):
-    return Mix(
+    return PlannedMix(
         id=name, sharing=sharing or Naive(), purpose=purpose, repeats=None, workloads=PAIR
     )  # fmt: skip
 

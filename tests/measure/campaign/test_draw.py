@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import Count, read_campaign
 from advisor.measure.campaign.draw import drawn_plans, idle_twin
 from advisor.measure.campaign.drawn_list import counts, plan_entry, write_list
-from advisor.measure.shared.planned_run import Plan
+from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.named_workloads import workload
@@ -146,7 +146,7 @@ def test_what_was_drawn_once_is_not_drawn_otherwise_into_the_same_folder(campaig
 
 def test_a_run_on_a_smaller_card_is_listed_with_its_size(tmp_path):
     file = tmp_path / "plans.json"
-    plan = Plan(
+    plan = PlannedRun(
         id="oom-1", sharing="naive", purpose="memory", capacity_mib=24576,
         workloads=(workload("mlp-toy-bs32"),),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from advisor.hardware import live_gpu
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.memory_filler import _served_mib, ballast_on, leave_free
 from advisor.measure.process.mps_session import stage_on
-from advisor.measure.process.worker import Desk
+from advisor.measure.process.worker import TenantState
 
 MIB = 2**20
 
@@ -31,14 +31,14 @@ def card(monkeypatch):
 
 
 def test_a_card_is_filled_until_it_looks_like_the_smaller_one(card):
-    answer = leave_free(Desk("cuda"), 24_000)
+    answer = leave_free(TenantState("cuda"), 24_000)
     assert answer["free_mib"] == pytest.approx(24_000, abs=20)
     assert all(asked % 2 == 0 for asked in card.asked)
 
 
 def test_a_card_cannot_look_larger_than_it_is(card):
     with pytest.raises(InvalidInput, match="smaller capacity_mib"):
-        leave_free(Desk("cuda"), 141_000)
+        leave_free(TenantState("cuda"), 141_000)
     assert card.asked == []
 
 

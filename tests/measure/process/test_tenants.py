@@ -7,12 +7,12 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.mps_daemon import without_mps
 from advisor.measure.process.tenants import Ended, ask_all, tenants_on
-from advisor.measure.process.worker import Seat
+from advisor.measure.process.worker import TenantSetup
 from advisor.workload.named_workloads import timm_workload, workload
 from tests.measure.process.odd_verbs import odd_verbs
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
-SEAT = Seat("cpu", CORES[:1], {})
+SEAT = TenantSetup("cpu", CORES[:1], {})
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_tenant_says_what_it_measures_with(sat):
 
 def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
     limit = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "43"}
-    with sat(Seat("cpu", CORES[-1:], limit), SEAT) as (limited, free):
+    with sat(TenantSetup("cpu", CORES[-1:], limit), SEAT) as (limited, free):
         assert limited.ask("seat")["cores"] == CORES[-1:]
         assert limited.ask("seat")["mps"] == limit
         assert free.ask("seat")["mps"] == {}

@@ -4,7 +4,7 @@ from dataclasses import asdict
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.shared.planned_run import Mix, mixes_of
+from advisor.measure.shared.planned_run import PlannedMix, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.sharing import Mps, Naive
 from advisor.workload.named_workloads import workload
@@ -35,7 +35,7 @@ def test_a_workload_is_named_or_written_out(read):
 def test_a_shared_plan_is_one_run(read):
     (plan,) = read(PLAN)
     assert mixes_of(plan) == (
-        Mix(
+        PlannedMix(
             id="p1", sharing=Mps((43, 57)), purpose="drawn", repeats=None, workloads=plan.workloads
         ),
     )

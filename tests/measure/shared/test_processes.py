@@ -1,7 +1,7 @@
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.shared.planned_run import Plan
+from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.process_layout import planned_processes
 from advisor.workload.named_workloads import workload
 
@@ -9,7 +9,7 @@ PAIR = (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32-loader2"))
 
 
 def plan(sharing, workloads=PAIR):
-    return Plan(id="p", sharing=sharing, purpose="validation", workloads=workloads)
+    return PlannedRun(id="p", sharing=sharing, purpose="validation", workloads=workloads)
 
 
 def test_under_mps_the_daemon_and_its_clients_meet_at_the_same_pipes():

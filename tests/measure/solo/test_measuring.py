@@ -7,14 +7,14 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.mps_session import Stage
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import Ended
-from advisor.measure.process.worker import Desk
+from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
 from advisor.measure.solo.solo_pace import is_steady
-from advisor.measure.solo.solo_run import Setting, _inside
+from advisor.measure.solo.solo_run import SoloRunSetup, _inside
 from advisor.measure.solo.stopwatch import Stopwatch
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.named_workloads import workload
@@ -29,7 +29,7 @@ def desk():
     made = []
 
     def make(name):
-        made.append(Desk("cpu", build(workload(name), "cpu")))
+        made.append(TenantState("cpu", build(workload(name), "cpu")))
         return made[-1]
 
     yield make
@@ -65,7 +65,7 @@ def test_training_tells_what_the_process_and_its_loader_computed(desk):
 
 def test_a_desk_without_a_workload_is_not_profiled():
     with pytest.raises(AdvisorError, match="loaded a workload"):
-        issue(Desk("cpu"), seconds=0.0)
+        issue(TenantState("cpu"), seconds=0.0)
 
 
 class Replayed:
@@ -79,8 +79,8 @@ class Replayed:
 
 
 def setting(folder):
-    return Setting(
-        stage=Stage(H200, folder),
+    return SoloRunSetup(
+        stage=MpsSession(H200, folder),
         origin=Origin(H200, "advisor profile", 16),
         host_cores=(0, 1),
         cores=(0, 1),
@@ -135,6 +135,6 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("PATH", "")
-    task, stage = workload("mlp-toy-bs32"), Stage(H200, tmp_path)
+    task, stage = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
     assert mps_probe(task, stage, (0,), 0.01, Stopwatch()) is None
     assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err

@@ -16,8 +16,7 @@ from advisor.plan.rules import Conditions, first_broken, rules
 from advisor.plan.search.fleet.columns import Column, Kinds, Team
 from advisor.plan.search.one_gpu_search import Solved
 from advisor.prediction.surrogate import Crowds
-from advisor.prediction.surrogate_answers import Quick, Tenancy
-from advisor.prediction.surrogate_answers import Rough as Apart
+from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
 from advisor.timeline.outcome import Level
@@ -74,7 +73,7 @@ class Foretold:
         )  # fmt: skip
 
 
-class Rough:
+class FleetEstimates:
     """Columns by the distilled predictor, time-sliced and under MPS: medians, for screening only.
 
     Args:
@@ -122,7 +121,7 @@ class Rough:
             self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
         return self._known_rules[key]
 
-    def _fit(self, rough: Apart, counts: Teams, mode: str) -> NDArray[np.bool_]:
+    def _fit(self, rough: SurrogateAnswers, counts: Teams, mode: str) -> NDArray[np.bool_]:
         tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
         return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
 
@@ -172,7 +171,7 @@ class Rough:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ColumnSources:
     """Where columns come from.
 
     Attributes:
@@ -181,6 +180,6 @@ class Sources:
         thorough: For those of the plan: the one-GPU solver.
     """
 
-    rough: Rough | None
+    rough: FleetEstimates | None
     ways: Mapping[str, Foretold]
     thorough: Foretold

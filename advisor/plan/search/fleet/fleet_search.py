@@ -16,7 +16,7 @@ from advisor.errors import NothingFits
 from advisor.plan.search.fleet.arranging import arranged, roughly_arranged
 from advisor.plan.search.fleet.columns import Column, Kinds, Placed, Team
 from advisor.plan.search.fleet.cp_packing import packed, quick_plans
-from advisor.plan.search.fleet.estimates import Sources
+from advisor.plan.search.fleet.estimates import ColumnSources
 from advisor.plan.search.fleet.fleet_bounds import bound, least_cost
 from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.greedy import drafts
@@ -81,7 +81,7 @@ class FleetSolver:
     """
 
     def __init__(
-        self, kinds: Kinds, problem: Problem, sources: Sources, limit_s: float,
+        self, kinds: Kinds, problem: Problem, sources: ColumnSources, limit_s: float,
         clock: Clock = monotonic,
     ) -> None:  # fmt: skip
         self._kinds, self._problem, self._sources = kinds, problem, sources

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 
 from advisor.plan.search.fleet.columns import Column, Kinds, Team
-from advisor.plan.search.fleet.estimates import WAYS, Sources
+from advisor.plan.search.fleet.estimates import WAYS, ColumnSources
 from advisor.plan.search.fleet.fleet_goals import Problem
 
 # Jobs in a group at most: what was ever measured together.
@@ -24,7 +24,9 @@ class Pool:
         in_time: Nothing is worked out any more where it says no.
     """
 
-    def __init__(self, kinds: Kinds, problem: Problem, sources: Sources, in_time: InTime) -> None:
+    def __init__(
+        self, kinds: Kinds, problem: Problem, sources: ColumnSources, in_time: InTime
+    ) -> None:
         self._kinds, self._problem, self._sources = kinds, problem, sources
         self.in_time = in_time
         self._rough: dict[Team, Column | None] = {}
