@@ -30,7 +30,7 @@ from tests.plan.search.fleet.drawn import (
     planned,
 )
 from tests.plan.search.fleet.obvious import alone_s, greedy_costs
-from tests.plan.search.fleet.test_packing import column
+from tests.plan.search.fleet.test_cp_packing import column
 from tests.plan.stand_in import StandIn
 
 TIMED = tuple(each for each in AIMS if each != "throughput")

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.measure.solo.batch import run
 from advisor.workload.reading import read_profile
-from tests.measure.shared.test_command import HIDE
+from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
 
 QUICK = ("--device", "cpu", "--no-probe")

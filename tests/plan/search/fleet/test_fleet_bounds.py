@@ -18,7 +18,7 @@ from advisor.workload.job import Job
 from tests.plan.search.fleet import twin
 from tests.plan.search.fleet.drawn import AIMS, NO_MIG, PROFILES, drawn_jobs, made, planned
 from tests.plan.search.fleet.obvious import alone_s
-from tests.plan.search.fleet.test_packing import puzzles
+from tests.plan.search.fleet.test_cp_packing import puzzles
 from tests.plan.stand_in import StandIn
 
 

@@ -18,7 +18,7 @@ from advisor.launch.launch_plan import NOT_RUN, check_memory, hand_over
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
-from tests.report.golden_exports import GOLDEN, PLANS, written
+from tests.launch.golden_exports import GOLDEN, PLANS, written
 
 WRITTEN = written()
 

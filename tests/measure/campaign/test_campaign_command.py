@@ -7,7 +7,7 @@ import pytest
 from advisor.measure.campaign.campaign_command import run
 from advisor.workload.reading import read_profile
 from tests.measure.campaign.plans import PLAN, written
-from tests.measure.shared.test_command import HIDE
+from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
 
 LONG = PLAN.replace("window_s = 0.1", "window_s = 60")

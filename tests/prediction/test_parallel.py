@@ -1,11 +1,12 @@
 """Answers come in the order of the questions, on however many cores."""
 
-from threading import Barrier
+from threading import Barrier, Thread
 
 import pytest
+from threadpoolctl import threadpool_info
 
 from advisor.prediction import parallel
-from advisor.prediction.parallel import at_once, begun
+from advisor.prediction.parallel import at_once, begun, one_thread
 
 
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
@@ -38,3 +39,32 @@ def test_who_began_something_goes_on_meanwhile(monkeypatch):
     both = Barrier(2, timeout=60)
     waited = begun(lambda _: both.wait(), "a")
     assert sorted([both.wait(), *waited()]) == [0, 1]
+
+
+def blas():
+    return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+
+def test_it_holds_inside_and_not_after_however_deep():
+    before = blas()
+    with one_thread():
+        with one_thread():
+            assert set(blas()) <= {1}
+        assert set(blas()) <= {1}
+    assert blas() == before
+
+
+def test_others_ask_for_it_while_one_holds_it():
+    before, both = blas(), Barrier(2, timeout=60)
+
+    def other():
+        with one_thread():
+            both.wait()
+
+    with one_thread():
+        thread = Thread(target=other)
+        thread.start()
+        both.wait()
+        thread.join()
+        assert set(blas()) <= {1}
+    assert blas() == before

@@ -1,6 +1,6 @@
 """The plans of which golden files tell what each format makes of them.
 
-``python -m tests.report.golden_exports`` writes the files anew; look at what changed.
+``python -m tests.launch.golden_exports`` writes the files anew; look at what changed.
 """
 
 from pathlib import Path

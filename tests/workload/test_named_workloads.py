@@ -18,7 +18,7 @@ from advisor.workload.tasks import TASKS
 from advisor.zoo.optimizers import optimizer_for
 from advisor.zoo.recipe import recipe_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())
 NAMES = LISTED["small"] + LISTED["large"]
 MEASURED = profile_files(ROOT / "profiles" / "h200-141gb")

@@ -11,7 +11,7 @@ from advisor.report.headline import basis
 from advisor.report.page_text import caution, headline, job_rows
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.report.test_drawing import mix
+from tests.report.test_gpu_drawing import mix
 
 
 def test_a_plan_with_real_runs_behind_it_needs_no_caution():

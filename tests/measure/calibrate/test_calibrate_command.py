@@ -21,7 +21,7 @@ from advisor.measure.process.tenants import Ended, tenants_on
 from advisor.measure.process.windows import Schedule
 from advisor.measure.process.worker import TenantSetup, TenantState
 from advisor.workload.reading import read_calibration
-from tests.measure.shared.test_command import HIDE
+from tests.measure.shared.test_run_list import HIDE
 
 PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
 

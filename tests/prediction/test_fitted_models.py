@@ -7,8 +7,8 @@ from tests import fitted
 from tests.validate.campaign import PROFILES, campaign
 
 GPU, RUNS = gpu("h200-141gb"), tuple(campaign())
-MODEL = load_model(Path(__file__).parents[1] / "models" / "h200-141gb.json")
-PACKAGE = Path(__file__).parents[1] / "advisor"
+MODEL = load_model(Path(__file__).parents[2] / "models" / "h200-141gb.json")
+PACKAGE = Path(__file__).parents[2] / "advisor"
 
 
 def imported_by(path):
