@@ -19,6 +19,7 @@ from advisor.measure.process.provenance import present_machine
 from advisor.plan.recommendation import Objective, Plan, Recommendation
 from advisor.plan.rules import Conditions
 from advisor.plan.verdict import verdict
+from advisor.prediction.mix_prediction import Level
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import charts
 from advisor.report.documents import recommendation_document
@@ -29,7 +30,6 @@ from advisor.report.page_text import ORIGINS, caution, headline, job_rows, plan_
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.timeline_bars import timeline
 from advisor.report.units import NOT_MEASURED
-from advisor.timeline.outcome import Level
 from advisor.timeline.simulate import Fleet
 from advisor.workload.arrivals import Arrival
 from advisor.workload.job import MAX_JOBS, Job

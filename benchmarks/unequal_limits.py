@@ -21,12 +21,12 @@ from advisor.plan.prediction_cache import Mixes, Remembered
 from advisor.plan.recommendation import Objective
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
+from advisor.prediction.mix_prediction import Level
 from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import rehearse
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mps
-from advisor.timeline.outcome import Level
 from advisor.workload.job import Job
 from advisor.workload.store import load_profiles, model_path
 

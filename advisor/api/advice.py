@@ -21,8 +21,8 @@ from advisor.plan.recommendation import Forecast, Objective, Predicts, Recommend
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.search_terms import Terms
 from advisor.plan.shorter_host_path import variants_of
+from advisor.prediction.mix_prediction import Level
 from advisor.sharing import Sharing, parse_sharing
-from advisor.timeline.outcome import Level
 from advisor.workload.job import Job, job_set, parse_jobs
 from advisor.workload.job_file import read_jobs
 from advisor.workload.profile import Profile

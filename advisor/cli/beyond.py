@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from advisor.plan.recommendation import Objective
     from advisor.plan.rules import Conditions
     from advisor.plan.search_terms import Terms
-    from advisor.timeline.outcome import Level
+    from advisor.prediction.mix_prediction import Level
     from advisor.workload.job import Job
 
     ChosenJobs = Callable[

@@ -8,9 +8,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives import throughput
 from advisor.plan.recommendation import Predicts, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
-from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.mix_prediction import Level, MixPrediction
 from advisor.sharing import Mps, Naive, Serial
-from advisor.timeline.outcome import Level
 from advisor.workload.job import MAX_JOBS, Job
 
 PAYS = 0.02

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.recommendation import Forecast
+from advisor.prediction.mix_prediction import LEVELS, Level
 from advisor.sharing import Serial, Sharing
 from advisor.timeline.event_loop import History, PlacedJobs
-from advisor.timeline.outcome import LEVELS, Level, around, energy_j, idle_power_w
+from advisor.timeline.outcome import around, energy_j, idle_power_w
 from advisor.timeline.waiting_jobs import from_the_start
 
 
@@ -53,7 +54,7 @@ def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
     def history(level: Level) -> History:
         def pace(seats: PlacedJobs) -> Sequence[float]:
             answers = mixes.part(sharing, _running(seats)).jobs
-            return [1 / getattr(answer.step_s, level) for answer in answers]
+            return [1 / answer.step_s.at(level) for answer in answers]
 
         return from_the_start(sharing, work, pace)
 

@@ -21,10 +21,10 @@ from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver, Found
 from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
 from advisor.plan.search.one_gpu_search import OneGpu
 from advisor.plan.search_terms import Terms
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import LEVELS, Interval, Level
 from advisor.sharing import Serial
 from advisor.sharing.relabel import groups_of, in_turn
-from advisor.timeline.outcome import LEVELS, idle_power_w
+from advisor.timeline.outcome import idle_power_w
 from advisor.workload.job import Job
 
 # Deadlines count from the start of all, fairness by the end of each job: of one group, whose start
@@ -84,7 +84,7 @@ class Spread:
         known = [each for each in ends_s if each is not None]
         if len(known) < len(ends_s):
             return None
-        return Interval(*(max(getattr(each, level) for each in known) for level in LEVELS))
+        return Interval(*(max(each.at(level) for each in known) for level in LEVELS))
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
@@ -107,7 +107,7 @@ class Spread:
         return tuple(
             number
             for number, (job, end_s) in enumerate(pairs, start=1)
-            if job.deadline_s is not None and getattr(end_s, self.terms.level) > job.deadline_s
+            if job.deadline_s is not None and end_s.at(self.terms.level) > job.deadline_s
         )
 
     @property
@@ -115,16 +115,21 @@ class Spread:
         """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
         used = [each.forecast.energy_j for each in self.on]
         known = [each for each in used if each is not None]
-        if self.makespan_s is None or self.idle_power_w is None or len(known) < len(used):
+        idle_w = self.idle_power_w
+        if self.makespan_s is None or idle_w is None or len(known) < len(used):
             return None
-        return Interval(*(self._joules(known, level) for level in LEVELS))
+        return Interval(
+            *(
+                sum(each.at(level) for each in known) + self._idle_gpu_s(level) * idle_w
+                for level in LEVELS
+            )
+        )
 
-    def _joules(self, used: Sequence[Interval], level: str) -> float:
-        until_s: float = getattr(self.makespan_s, level)
-        busy_s: float = sum(getattr(each.forecast.makespan_interval_s, level) for each in self.on)
-        idle_s = self.terms.gpus * until_s - busy_s
-        used_j: float = sum(getattr(each, level) for each in used)
-        return used_j + idle_s * (self.idle_power_w or 0.0)
+    def _idle_gpu_s(self, level: Level) -> float:
+        """Seconds without a job until the last job ends, summed over GPUs."""
+        ends_s = [each.forecast.makespan_interval_s for each in self.on]
+        known = [each.at(level) for each in ends_s if each is not None]
+        return self.terms.gpus * max(known) - sum(known)
 
 
 def spread(

@@ -5,10 +5,10 @@ from statistics import fmean
 from typing import Literal
 
 from advisor.plan.recommendation import Forecast, Objective
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.sharing import Phases, Serial
 from advisor.sharing.parts import at_once
-from advisor.timeline.outcome import LEVELS, Level, around
+from advisor.timeline.outcome import around
 
 
 def cost(forecast: Forecast, objective: Objective) -> Interval | None:
@@ -61,7 +61,7 @@ def possible(forecasts: Sequence[Forecast], objective: Objective) -> tuple[Objec
 
 def throughput(mix: MixPrediction, level: Level) -> float:
     """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
-    return 1 / float(getattr(_of_paces(mix, "throughput"), level))
+    return 1 / _of_paces(mix, "throughput").at(level)
 
 
 def _of_paces(mix: MixPrediction, objective: Literal["throughput", "fairness"]) -> Interval:
@@ -87,13 +87,13 @@ def _completion(
     if forecast.ends_s is None:
         return None
     if objective == "mean-completion":
-        return Interval(*(fmean(getattr(end, level) for end in forecast.ends_s)
+        return Interval(*(fmean(end.at(level) for end in forecast.ends_s)
                           for level in LEVELS))  # fmt: skip
     pairs = zip(forecast.ends_s, forecast.deadlines_s, strict=True)
     due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
     if not due:
         return None
-    return Interval(*(max(getattr(end, level) / deadline_s for end, deadline_s in due)
+    return Interval(*(max(end.at(level) / deadline_s for end, deadline_s in due)
                       for level in LEVELS))  # fmt: skip
 
 
@@ -102,12 +102,12 @@ def _summed(values: Sequence[Interval | None]) -> Interval | None:
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
-    return Interval(*(sum(getattr(each, level) for each in known) for level in LEVELS))
+    return Interval(*(sum(each.at(level) for each in known) for level in LEVELS))
 
 
 def slowdowns(jobs: Sequence[JobPrediction], level: Level) -> list[float]:
     """How many times as long as alone a step of each job takes, at `level`."""
-    return [job.slowdown * getattr(job.step_s, level) / job.step_s.p50 for job in jobs]
+    return [job.slowdown * job.step_s.at(level) / job.step_s.p50 for job in jobs]
 
 
 def _with_waiting(phases: Phases, running: Sequence[float]) -> list[float]:

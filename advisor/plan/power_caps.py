@@ -81,4 +81,4 @@ def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast 
 def _price(forecast: Forecast, question: Question) -> float:
     paid = cost(forecast, question.objective)
     assert paid is not None, "serial has a cost, so all plans have"
-    return float(getattr(paid, question.level))
+    return paid.at(question.level)

@@ -11,10 +11,9 @@ from advisor.plan.objectives import cost, slowdowns, tied
 from advisor.plan.power_caps import ENERGIES
 from advisor.plan.recommendation import Forecast, Precedence
 from advisor.plan.search.candidate_space import Question
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, Level
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.sharing.parts import hybrids
-from advisor.timeline.outcome import Level
 
 COMPARED = 0.037
 """How far the ratio of two plans' costs is off, as a share.
@@ -161,7 +160,7 @@ def _cheapest(plans: Sequence[Priced], question: Question) -> Priced:
 
 
 def _cost(each: Priced, question: Question) -> float:
-    return float(getattr(each.price, question.level))
+    return each.price.at(question.level)
 
 
 def _late(each: Priced, question: Question) -> int:
@@ -188,7 +187,7 @@ def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
     """
     priced = [(each, cost(each, question.objective)) for each in forecasts]
     known = [Priced(each, price) for each, price in priced if price is not None]
-    known.sort(key=lambda each: float(getattr(each.price, question.level)))
+    known.sort(key=lambda each: each.price.at(question.level))
     shown = _few_of_a_kind(by_rule(list(_each_once(known)), question))
     return by_rule(list(shown), question)  # who precedes whom depends on who else is there
 

@@ -17,10 +17,9 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.outcomes import Judge, as_asked, chosen_for
 from advisor.plan.search.proposals import unsearched
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, Level
 from advisor.prediction.parallel import one_thread
 from advisor.sharing import Serial
-from advisor.timeline.outcome import Level
 from advisor.workload.job import Job
 
 

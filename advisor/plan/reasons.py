@@ -7,9 +7,8 @@ from advisor.plan.bottlenecks import Binding
 from advisor.plan.objectives import tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Precedence
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.sharing import Mig
-from advisor.timeline.outcome import Level
 
 _FULL_MEMORY = 0.9
 # Ways that were ruled out are named with their rules, so many of them.
@@ -154,7 +153,7 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
 
 def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
     """How much more than `other` this costs; less: how much more the other does."""
-    own, its = getattr(cost, level), getattr(other, level)
+    own, its = cost.at(level), other.at(level)
     if own > its:
         distance = f"{own / its - 1:.0%} behind {name}"
     else:

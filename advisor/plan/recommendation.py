@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import Quick
 from advisor.sharing import Arrangement, Sharing
-from advisor.timeline.outcome import Level
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
@@ -103,7 +102,7 @@ class Forecast:
         return frozenset(
             at
             for at, (end_s, deadline_s) in enumerate(due)
-            if deadline_s is not None and getattr(end_s, level) > deadline_s
+            if deadline_s is not None and end_s.at(level) > deadline_s
         )
 
 

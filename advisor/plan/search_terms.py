@@ -6,7 +6,7 @@ from math import isfinite
 from advisor.errors import InvalidInput
 from advisor.plan.recommendation import Objective
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.timeline.outcome import Level
+from advisor.prediction.mix_prediction import Level
 
 EXACT_JOBS = 8
 """More jobs than this on one GPU are split into groups."""

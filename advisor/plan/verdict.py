@@ -79,4 +79,4 @@ def _rival(advised: Recommendation, plan: Plan) -> Rival:
     if best is None or own is None:
         raise ValueError("a plan that was ranked has a cost")
     level = advised.level
-    return Rival(plan, getattr(own, level) / getattr(best, level) - 1, tied(own, best))
+    return Rival(plan, own.at(level) / best.at(level) - 1, tied(own, best))

@@ -1,9 +1,14 @@
 """What a prediction says of a mix: each job's pace and memory, and the GPU's as a whole."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import Sharing
+
+Level = Literal["p05", "p50", "p95"]
+LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
+"""A whole mix is computed at each of these: the errors of all its jobs go the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,10 @@ class Interval:
     def __post_init__(self) -> None:
         if not self.p05 <= self.p50 <= self.p95:
             raise InvalidInput(f"an interval holds its median, got {self}")
+
+    def at(self, level: Level) -> float:
+        """The median, or the bound that `level` names."""
+        return self.p50 if level == "p50" else self.p95 if level == "p95" else self.p05
 
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum
 from statistics import median
-from typing import Literal
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import LEVELS, Interval
 from advisor.sharing import Sharing
 from advisor.timeline.event_loop import History, PlacedJobs
 from advisor.timeline.queue_policies import Policy
@@ -151,10 +150,6 @@ class Simulation:
         return total / (self.gpus * self.makespan_s.p50)
 
 
-Level = Literal["p05", "p50", "p95"]
-LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
-"""What every time and power is simulated at: the errors of all jobs go the same way."""
-
 # Less time than this without a job is rounding, as a share of all time.
 _DUST = 1e-9
 
@@ -190,7 +185,7 @@ def energy_j(
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):
         powers = [power_w(each.seats) for each in history.stretches]
-        known = [getattr(each, level) for each in powers if each is not None]
+        known = [each.at(level) for each in powers if each is not None]
         held_s = gpus * history.makespan_s
         free_s = held_s - fsum(each.seconds for each in history.stretches)
         idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.sharing import Arrangement, Hybrid, Instance, Mig, Mps, Naive, Phases, Serial, Sharing
 from advisor.sharing.parts import only
 from advisor.timeline.event_loop import Pace, PlacedJobs
@@ -112,9 +112,9 @@ class Paces:
         in_turn = sorted(zip(order, answer.step_s, strict=True), key=lambda each: each[0])
         return [step_s for _, step_s in in_turn]
 
-    def pace(self, level: str) -> Pace:
-        """For the loop, if all steps take as long as `level` says: p05, p50 or p95."""
-        return lambda seats: [1 / getattr(each, level) for each in self.step_s(seats)]
+    def pace(self, level: Level) -> Pace:
+        """For the loop, if all steps take as long as `level` says."""
+        return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
 
     def _asked(self, mix: _Mix) -> Answer:
         profiles = [self._profiles[kind] for kind, _ in mix]

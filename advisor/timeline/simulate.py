@@ -4,19 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput, NothingFits
+from advisor.prediction.mix_prediction import LEVELS, Level
 from advisor.sharing import Phases
 from advisor.sharing.parts import at_once
 from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
-from advisor.timeline.outcome import (
-    LEVELS,
-    Level,
-    Lived,
-    Simulation,
-    Usage,
-    around,
-    energy_j,
-    idle_power_w,
-)
+from advisor.timeline.outcome import Lived, Simulation, Usage, around, energy_j, idle_power_w
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy, queue_of
 from advisor.timeline.waiting_jobs import in_turn

@@ -66,7 +66,7 @@ def confirmed(each):
 
 
 def level_cost(each, level):
-    return getattr(each.price, level)
+    return each.price.at(level)
 
 
 def excused(first, other, level):

@@ -18,8 +18,8 @@ from advisor.plan.search.partitions import WHOLE, Cut, Room, cuts
 from advisor.plan.search.rough_source import roughly
 from advisor.plan.search.set_bounds import Bounds
 from advisor.plan.search.set_scores import Worth, price, worth
+from advisor.prediction.mix_prediction import Level
 from advisor.sharing import Mps
-from advisor.timeline.outcome import Level
 from advisor.workload.job import Job
 
 

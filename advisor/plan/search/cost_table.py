@@ -12,10 +12,10 @@ from advisor.plan.recommendation import Objective, Predicts
 from advisor.plan.rules import FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import Guise, Sets
 from advisor.plan.search.partitions import WHOLE, Room
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
-from advisor.timeline.outcome import Level, idle_power_w
+from advisor.timeline.outcome import idle_power_w
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Asked:
             profiles = [sets.variants[each].profile for each in tenants]
             mix = self.predictor.predict(profiles, sharing)
             fits[chosen] = self.fits.broken(mix) is None
-            steps_s[chosen, tenants] = [getattr(job.step_s, self.level) for job in mix.jobs]
+            steps_s[chosen, tenants] = [job.step_s.at(self.level) for job in mix.jobs]
             added_w[chosen, tenants] = self._added_w(mix)
         return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
@@ -107,11 +107,11 @@ class Asked:
         return [self._own_w(job, mix) - self.awake_w / jobs for job in mix.jobs]
 
     def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
-        power_w = float("nan") if mix.power_w is None else getattr(mix.power_w, self.level)
+        power_w = float("nan") if mix.power_w is None else mix.power_w.at(self.level)
         if job.energy_step_j is None or mix.power_w is None:
             return float(power_w / len(mix.jobs))
         if self.of_steps:
-            own_j, step_s = getattr(job.energy_step_j, self.level), getattr(job.step_s, self.level)
+            own_j, step_s = job.energy_step_j.at(self.level), job.step_s.at(self.level)
             return float(own_j / step_s)
         return float(job.energy_step_j.p50 / job.step_s.p50 * power_w / mix.power_w.p50)
 

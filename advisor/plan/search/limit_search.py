@@ -19,11 +19,11 @@ from advisor.plan.prediction_cache import Mixes
 from advisor.plan.recommendation import Objective
 from advisor.plan.search.candidate_space import MOST_ASKED
 from advisor.plan.search.limit_tuning import count, different, distinct, of_copies, promising
+from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate_answers import Quick
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
-from advisor.timeline.outcome import Level
 
 # Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
 # Of many jobs, fewer, so that no more than so many paces are asked for.
@@ -146,7 +146,7 @@ class _LimitSearch:
         rough_s = self.quick.limited(vectors)
 
         def predicted_s(at: int) -> list[float]:
-            return [getattr(each.step_s, level) for each in self.mixes.whole(sharings[at]).jobs]
+            return [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
 
         def cost(steps_s: Floats) -> Floats:
             return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), rough_s)

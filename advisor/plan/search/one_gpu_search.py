@@ -108,4 +108,4 @@ class _Search:
         return inf if self.best is None else self._price(self.best[2])
 
     def _price(self, paid: Interval) -> float:
-        return float(getattr(paid, self.question.level))
+        return paid.at(self.question.level)

@@ -48,7 +48,7 @@ class Case:
             conditions=Conditions(root=self.root),
         )  # fmt: skip
         solved = OneGpu(self.jobs, question).best(range(len(self.jobs)))
-        return None if solved is None else getattr(solved.cost, self.level)
+        return None if solved is None else solved.cost.at(self.level)
 
     def least(self, *, phases_on_mig=False):
         """The least cost of any plan, and of any without phases."""

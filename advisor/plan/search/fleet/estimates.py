@@ -15,11 +15,11 @@ from advisor.plan.recommendation import Objective
 from advisor.plan.rules import Conditions, first_broken, rules
 from advisor.plan.search.fleet.columns import Column, Kinds, Team
 from advisor.plan.search.one_gpu_search import Solved
+from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import Crowds
 from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
-from advisor.timeline.outcome import Level
 
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
@@ -59,16 +59,16 @@ class Foretold:
         solved = self._solver.best([position for position, _ in positions])
         if solved is None:
             return None
-        forecast = solved.forecast
+        forecast, energy_j = solved.forecast, solved.forecast.energy_j
         if self._aim == "throughput" or forecast.ends_s is None:
             takes = len(team) / throughput(forecast.prediction, self._level)
             ends_s = (takes,) * len(team)
         else:
-            ends_s = tuple(getattr(end_s, self._level) for end_s in forecast.ends_s)
+            ends_s = tuple(end_s.at(self._level) for end_s in forecast.ends_s)
         return Column(
             team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
             ends_s=ends_s, foretold=True, batches=solved.setup.batches,
-            energy_j=getattr(forecast.energy_j, self._level, None),
+            energy_j=None if energy_j is None else energy_j.at(self._level),
             in_seconds=self._aim != "throughput",
         )  # fmt: skip
 

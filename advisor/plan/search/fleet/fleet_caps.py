@@ -9,6 +9,7 @@ from advisor.plan.power_caps import cap_choices
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.outcomes import Judge, as_asked
+from advisor.prediction.mix_prediction import Level
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -32,8 +33,14 @@ def with_caps(found: "Spread", question: Question) -> "Spread":
             capped = replace(each, setup=setup, forecast=_foreseen(setup, found.jobs, question))
             tried.append(replace(found, on=(*found.on[:at], capped, *found.on[at + 1 :])))
         in_time = [each for each in tried if set(each.late) <= late]
-        found = min(in_time, key=lambda each: float(getattr(each.energy_j, question.level)))
+        found = min(in_time, key=lambda each: _energy_j(each, question.level))
     return found
+
+
+def _energy_j(found: "Spread", level: Level) -> float:
+    joules = found.energy_j
+    assert joules is not None, "a cap changes how much energy is used, not whether it is known"
+    return joules.at(level)
 
 
 def _foreseen(setup: Setup, jobs: Sequence[Job], question: Question) -> Forecast:

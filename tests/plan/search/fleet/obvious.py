@@ -75,5 +75,5 @@ def taken(batch, way, predictor, terms):
     found = forecast(Mixes(batch, predictor), way)
     if terms.objective == "throughput":
         return [len(batch) / throughput(found.prediction, terms.level)] * len(batch), 0.0
-    ends_s = [getattr(each, terms.level) for each in found.ends_s]
-    return ends_s, getattr(found.energy_j, terms.level)
+    ends_s = [each.at(terms.level) for each in found.ends_s]
+    return ends_s, found.energy_j.at(terms.level)

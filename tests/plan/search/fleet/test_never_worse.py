@@ -58,14 +58,14 @@ def reported_cost(found):
     level = found.terms.level
     match found.ranked_by:
         case "makespan":
-            return getattr(found.makespan_s, level)
+            return found.makespan_s.at(level)
         case "mean-completion":
-            return sum(getattr(each, level) for each in found.ends_s) / len(found.jobs)
+            return sum(each.at(level) for each in found.ends_s) / len(found.jobs)
         case "energy":
-            return getattr(found.energy_j, level)
+            return found.energy_j.at(level)
         case "fairness":
             pairs = zip(found.jobs, found.ends_s, strict=True)
-            return max(getattr(end_s, level) / alone_s(job) for job, end_s in pairs)
+            return max(end_s.at(level) / alone_s(job) for job, end_s in pairs)
         case "deadlines":
             return len(found.late)
 
