@@ -37,6 +37,14 @@ TIMM = {
     "swin_tiny_patch4_window7_224": "swin",
     "regnety_016": "regnet",
     "densenet121": "densenet",
+    # Parallel branches, many small kernels, and steps far longer than those above.
+    "hrnet_w18_small_v2": "hrnet",
+    "res2net50_26w_4s": "res2net",
+    "nasnetalarge": "nasnet",
+    "ghostnet_100": "ghostnet",
+    "mixnet_s": "mixnet",
+    "xcit_small_12_p16_224": "xcit",
+    "beit_large_patch16_224": "beit",
 }
 
 # Sequences of one pass: SST-2 has 67,349 sentences; WikiText-103 has 103,227,021 tokens and
@@ -94,6 +102,21 @@ _DIFFUSION = {
     for task in ("cifar10", "imagenet64")
 }  # fmt: skip
 
+# MovieLens 25M has 25,000,095 ratings (Harper and Konstan 2015).
+_RATINGS = {
+    "mf-movielens": Workload(
+        name="mf-movielens", source="plain", model="mf", family="mf",
+        batch=1, examples_per_epoch=25_000_095,
+    ),
+}  # fmt: skip
+
+_COLUMNS = {
+    "mcdnn-cifar10": Workload(
+        name="mcdnn-cifar10", source="plain", model="mcdnn", family="mcdnn", batch=1,
+        resolution=_IMAGES["cifar10"].resolution, classes=10, examples_per_epoch=50_000,
+    ),
+}  # fmt: skip
+
 # Sizes of ogbn-arxiv and of ogbg-molhiv's training part (Hu et al. 2020). A batch counts graphs,
 # and the first set is one graph.
 _GRAPHS = {
@@ -135,7 +158,7 @@ def _vision() -> Iterator[tuple[str, Workload]]:
 
 
 # Each at batch 1, by what its name begins with.
-TASKS = dict(_vision()) | _SEQUENCES | _DLRM | _DIFFUSION | _GRAPHS | _TOYS
+TASKS = dict(_vision()) | _SEQUENCES | _DLRM | _RATINGS | _DIFFUSION | _COLUMNS | _GRAPHS | _TOYS
 
 _PRETRAIN_BATCHES, _FINETUNE_BATCHES = (4, 8, 16), (1, 2, 4, 8, 16, 32)
 

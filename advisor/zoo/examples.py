@@ -111,6 +111,21 @@ class Clicks:
 
 
 @dataclass(frozen=True, slots=True)
+class Ratings:
+    """Pairs of a user and an item, by number, with a rating of about 0."""
+
+    users: int
+    items: int
+
+    def batch(self, count: int) -> tuple[Tensor, ...]:
+        users, items = torch.randint(self.users, (count,)), torch.randint(self.items, (count,))
+        return users, items, torch.randn(count)
+
+    def one(self) -> tuple[Tensor, ...]:
+        return _row(self.batch(1))
+
+
+@dataclass(frozen=True, slots=True)
 class Frames:
     """Sequences of `length` frames, each of `width` numbers, with a label."""
 

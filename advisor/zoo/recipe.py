@@ -15,6 +15,7 @@ from advisor.zoo.examples import (
     Frames,
     Graphs,
     Images,
+    Ratings,
     Sentences,
     Spans,
     Vectors,
@@ -31,9 +32,13 @@ from advisor.zoo.networks.language import (
     SentenceClassifier,
     Shape,
 )
+from advisor.zoo.networks.multi_column import MultiColumn
 from advisor.zoo.networks.recommender import (
     DENSE_FEATURES,
+    ITEMS,
     SPARSE_FEATURES,
+    USERS,
+    Factors,
     Recommender,
     rows_of_tables,
 )
@@ -124,6 +129,15 @@ def _recommender(workload: Workload) -> Recipe:
     return Recipe(lambda: Recommender(rows), clicks, functional.binary_cross_entropy_with_logits)
 
 
+def _factors(_workload: Workload) -> Recipe:
+    return Recipe(Factors, Ratings(USERS, ITEMS), functional.mse_loss)
+
+
+def _columns(workload: Workload) -> Recipe:
+    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
+    return Recipe(lambda: MultiColumn(images.classes), images, classification_loss)
+
+
 def _lstm(workload: Workload) -> Recipe:
     text = Continuations(LSTM_VOCABULARY, _needed(workload, "sequence_length"))
     return Recipe(LstmLanguageModel, text, classification_loss)
@@ -172,6 +186,8 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "lstm": _lstm,
     "gru": _gru,
     "dlrm": _recommender,
+    "mf": _factors,
+    "mcdnn": _columns,
     "unet": _unet,
     "gcn-arxiv": _graph_network(ARXIV),
     "gcn-molecules": _graph_network(MOLECULES),

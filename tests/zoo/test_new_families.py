@@ -58,6 +58,8 @@ def small(name: str) -> Workload:
         ("gcn-molecules-bs8", 1e-3),
         ("t5-small-pretrain-bs1", 1e-3),
         ("unet-cifar10-bs4", 1e-3),
+        ("mcdnn-cifar10-bs4", 0.05),
+        ("mf-movielens-bs32", 0.1),
     ],
 )
 def test_each_new_model_learns_the_batches_it_sees_again_and_again(name, rate):

@@ -1,4 +1,6 @@
-"""A recommender after DLRM (Naumov et al. 2019): large tables, small networks, dot products.
+"""Recommenders: DLRM, and the factors of a matrix of ratings.
+
+After DLRM (Naumov et al. 2019): large tables, small networks, dot products.
 
 Features 13 dense and 26 sparse, as in Criteo's data. The widths follow the benchmark
 configuration of the paper's code, the tables' sizes follow from the memory asked for.
@@ -16,6 +18,10 @@ _TOP = (512, 256, 1)
 # The features share a few tables: their number would otherwise decide the host's work.
 _TABLES = 4
 _ROW_BYTES = _WIDTH * 4
+
+
+# MovieLens 25M (Harper and Konstan 2015); 64 factors.
+USERS, ITEMS = 162_541, 59_047
 
 
 def rows_of_tables(table_mib: int) -> int:
@@ -51,6 +57,22 @@ class Recommender(nn.Module):
         crossed = products.index_select(1, self.get_buffer("pairs"))  # (batch, 351)
         logits: Tensor = self.top(torch.cat([bottom, crossed], dim=1))
         return logits.squeeze(1)
+
+
+class Factors(nn.Module):
+    """Ratings, shape (batch,), from numbers of users and items (Koren et al. 2009).
+
+    A step is a few small kernels. The tables' gradients are sparse, as those of `Recommender`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.users = nn.EmbeddingBag(USERS, _WIDTH, mode="sum", sparse=True)
+        self.items = nn.EmbeddingBag(ITEMS, _WIDTH, mode="sum", sparse=True)
+
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
+        ratings: Tensor = (self.users(users[:, None]) * self.items(items[:, None])).sum(1)
+        return ratings
 
 
 def _network(widths: tuple[int, ...]) -> nn.Sequential:
