@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 import streamlit as st
 
-from advisor.api.advice import DEFAULT_GPU, example_jobs, recommend
-from advisor.api.over_time import simulate
+from advisor.api import Advisor
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import catalogue
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
@@ -30,6 +29,7 @@ from advisor.report.page_text import ORIGINS, caution, headline, job_rows, plan_
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.timeline_bars import timeline
 from advisor.report.units import NOT_MEASURED
+from advisor.sources import DEFAULT_GPU
 from advisor.timeline.simulate import Fleet
 from advisor.workload.arrivals import Arrival
 from advisor.workload.job import MAX_JOBS, Job
@@ -124,7 +124,7 @@ def _wanted(gpu: str, *, with_deadlines: bool) -> tuple[_Wanted, ...]:
 def _example_epochs(gpu: str, known: list[str]) -> dict[str, float]:
     """The bundled jobs that were measured on `gpu`, or the first profile."""
     try:
-        return {job.name: job.epochs for job in example_jobs(gpu)}
+        return {job.name: job.epochs for job in Advisor(gpu).chosen_jobs()}
     except AdvisorError:
         return dict.fromkeys(known[:1], 1.0)
 
@@ -154,10 +154,8 @@ def _advice(asked: _Question) -> Recommendation:
         deadline_s = None if each.deadline_min is None else 60 * each.deadline_min
         profile = load_profile(each.name, asked.gpu)
         jobs += [Job(profile, each.epochs, deadline_s=deadline_s)] * each.copies
-    return recommend(
-        jobs, asked.gpu, asked.objective, power_cap_w=asked.cap_w, conditions=asked.conditions,
-        present=present_machine(asked.gpu), level=asked.level,
-    )  # fmt: skip
+    advisor = Advisor(asked.gpu, power_cap_w=asked.cap_w, present=present_machine(asked.gpu))
+    return advisor.recommend(jobs, asked.objective, conditions=asked.conditions, level=asked.level)
 
 
 def _show(advised: Recommendation) -> None:
@@ -213,13 +211,10 @@ def _on_the_gpu(advised: Recommendation, plan: Plan) -> None:
 
 
 def _over_time(advised: Recommendation, plan: Plan) -> None:
-    found = simulate(
-        tuple(map(Arrival, advised.jobs)),
-        plan.sharing,
-        Fleet(advised.gpu.key, 1, "first-come"),
-        power_cap_w=plan.prediction.power_cap_w,
-        present=present_machine(advised.gpu.key),
-    ).simulation
+    gpu = advised.gpu.key
+    advisor = Advisor(gpu, power_cap_w=plan.prediction.power_cap_w, present=present_machine(gpu))
+    arrivals = tuple(map(Arrival, advised.jobs))
+    found = advisor.simulate(arrivals, plan.sharing, Fleet(gpu, 1, "first-come")).simulation
     line = timeline(found, advised.gpu)
     st.altair_chart(charts.lanes_chart(line), width="stretch")
     st.caption("The thin line is where nine of ten ends should fall; below are medians.")

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 # interrupt ends in a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from advisor.api.advice import predict, recommend
+    from advisor.api import Advisor, predict, recommend
     from advisor.errors import AdvisorError
     from advisor.plan.recommendation import Forecast, Plan, Recommendation
     from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from advisor.workload.store import load_profile
 
 __all__ = [
+    "Advisor",
     "AdvisorError",
     "Forecast",
     "Interval",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Advisor": "advisor.api",
     "AdvisorError": "advisor.errors",
     "Forecast": "advisor.plan.recommendation",
     "Interval": "advisor.prediction.mix_prediction",
@@ -48,9 +50,9 @@ _HOME = {
     "Profile": "advisor.workload.profile",
     "Recommendation": "advisor.plan.recommendation",
     "load_profile": "advisor.workload.store",
-    "predict": "advisor.api.advice",
+    "predict": "advisor.api",
     "read_jobs": "advisor.workload.job_file",
-    "recommend": "advisor.api.advice",
+    "recommend": "advisor.api",
 }
 
 

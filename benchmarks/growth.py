@@ -21,7 +21,7 @@ from many_jobs import greedy_s, timed
 from solver import EIGHT, MEASURED_ON
 from trace_speed import LENGTHS, measured
 
-from advisor.api.advice import predictor_of
+from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.ranking import ranked
 from advisor.plan.search_terms import Terms
@@ -64,7 +64,7 @@ def of_few() -> Iterator[Row]:
 
 def of_many() -> Iterator[Row]:
     """One GPU, more jobs than can be looked at in every set."""
-    predictor = predictor_of(MEASURED_ON)
+    predictor = Advisor(MEASURED_ON).uncalibrated
     timed(drawn_jobs(3, 3), Terms(), predictor)  # compiles, and imports the solver
     for jobs in MANY:
         some = drawn_jobs(jobs, jobs)

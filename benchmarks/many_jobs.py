@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 
-from advisor.api.advice import predictor_of
+from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.copies_search import copies_that_pay
 from advisor.plan.forecast import forecast
@@ -88,7 +88,8 @@ def batches(jobs: Sequence[Job], most: int, predictor: Predicts) -> Iterator[lis
 
 
 def main() -> None:
-    predictor, limit_s = predictor_of(GPU), float(sys.argv[1]) if sys.argv[1:] else Terms().limit_s
+    predictor = Advisor(GPU).uncalibrated
+    limit_s = float(sys.argv[1]) if sys.argv[1:] else Terms().limit_s
     timed(drawn(3, 3), Terms(), predictor)  # compiles, and imports the solver
     print("jobs  different  GPUs  objective        seconds       cost  greedy    gap  predicted")
     for jobs, different, gpus in SIZES:

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from advisor.api.advice import recommend
+from advisor.api import recommend
 from advisor.plan.recommendation import Objective, Plan
 from advisor.sharing import Phases, Sharing, parse_sharing
 from advisor.sharing.parts import hybrids

@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from advisor.api.advice import predictor_of
+from advisor.api import Advisor
 from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.sharing import Mps
 from advisor.timeline.paces import Paces
@@ -65,7 +65,7 @@ def measured(jobs: int, policy: Policy) -> tuple[float, float, int]:
     """Seconds with no mix known and with all known, and how many there were."""
     arrivals = drawn(jobs)
     profiles = [each.job.profile for each in arrivals]
-    paces = Paces(predictor_of(GPU).predict, profiles, Mps(), AT_ONCE, MAX_OOM_PROBABILITY)
+    paces = Paces(Advisor(GPU).uncalibrated.predict, profiles, Mps(), AT_ONCE, MAX_OOM_PROBABILITY)
     seconds = []
     for _ in range(2):
         began = perf_counter()

@@ -13,20 +13,21 @@ from typing import Annotated, NoReturn
 import typer
 
 from advisor import __version__
-from advisor.cli import (
-    advice,
-    estimating,
-    explaining,
-    exporting,
-    geometry,
-    learning,
-    listings,
-    measuring,
-    page,
-    simulating,
-)
+from advisor.cli.app_command import app
+from advisor.cli.estimate_memory_command import estimate_memory
+from advisor.cli.evaluate_command import evaluate
+from advisor.cli.explain_command import explain
+from advisor.cli.export_command import export
+from advisor.cli.fit_command import fit
+from advisor.cli.layouts_command import layouts
+from advisor.cli.listing_commands import gpus, profiles, workloads
+from advisor.cli.measuring_commands import AS_GIVEN, calibrate, campaign, profile
 from advisor.cli.output import aside, show_text
+from advisor.cli.predict_command import predict
+from advisor.cli.recommend_command import recommend
+from advisor.cli.simulate_command import simulate
 from advisor.cli.streams import forget_stdout, ready
+from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
@@ -42,23 +43,12 @@ _app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_app.command()(advice.recommend)
-_app.command()(advice.predict)
-_app.command()(explaining.explain)
-_app.command()(simulating.simulate)
-_app.command()(exporting.export)
-_app.command()(estimating.estimate_memory)
-_app.command(context_settings=measuring.AS_GIVEN)(measuring.profile)
-_app.command(context_settings=measuring.AS_GIVEN)(measuring.campaign)
-_app.command(context_settings=measuring.AS_GIVEN)(measuring.calibrate)
-_app.command()(measuring.validate)
-_app.command()(learning.fit)
-_app.command()(learning.evaluate)
-_app.command()(listings.gpus)
-_app.command()(geometry.layouts)
-_app.command()(listings.workloads)
-_app.command()(listings.profiles)
-_app.command()(page.app)
+for _command in (recommend, predict, explain, simulate, export, estimate_memory):
+    _app.command()(_command)
+for _command in (profile, campaign, calibrate):
+    _app.command(context_settings=AS_GIVEN)(_command)
+for _command in (validate, fit, evaluate, gpus, layouts, workloads, profiles, app):
+    _app.command()(_command)
 
 
 def _version(asked: bool) -> None:

@@ -1,10 +1,16 @@
 """Which options go together: what a command would ignore beside another is refused."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
+from advisor.cli.options import AUTO
 from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.launch.plan_file import Planned
+    from advisor.sharing import Sharing
 
 Given = dict[str, str]
 """What a command line itself says, by the parameter: the option as it is typed, or the word."""
@@ -46,15 +52,20 @@ def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
         raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
 
 
-def check_recommend(given: Given) -> None:
+def check_recommend(given: Given, copied: str | None, gpus: int) -> None:
     """What `advisor recommend` can answer at all.
 
     Args:
-        given: As `given_in` has it; ``auto`` is a JOB:auto, ``gpus`` more than one.
+        given: As `given_in` has it.
+        copied: A JOB:auto; None: there is none.
+        gpus: One is as good as none said.
 
     Raises:
         InvalidInput: An option would be ignored.
     """
+    given = {name: each for name, each in given.items() if name != "gpus" or gpus > 1}
+    if copied is not None:
+        given["auto"] = copied
     apart(given, "commands", ("as_json",), "shell lines of one plan are printed alone.")
     apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
     needs(given, "running_sharing", _RUNS)
@@ -73,6 +84,60 @@ _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
     "commands", "top",
 )  # fmt: skip
+
+
+def check_ranks(given: Given, top: int, commands: int | None) -> None:
+    """See that the plan whose commands are asked for is among those that are.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if commands is not None and "top" in given and commands > top:
+        raise InvalidInput(
+            f"--commands {commands} and --top {top} do not go together: of so few plans none has "
+            f"that rank."
+        )
+
+
+def check_alone(copied: str, names: Sequence[str]) -> None:
+    """See that the JOB:auto `copied` is the only one of `names`.
+
+    Raises:
+        InvalidInput: There are others.
+    """
+    if len(names) > 1:
+        raise InvalidInput(f"{copied}: how many copies pay is asked of one JOB, without others")
+
+
+def check_work(given: Given, what: str, power_cap: str | None, objective: str) -> None:
+    """See that `what` is asked for as it is chosen: by throughput, under one power cap.
+
+    Raises:
+        InvalidInput: Plans are to choose caps, or another objective is named.
+    """
+    if power_cap == AUTO:
+        raise InvalidInput(
+            f"--power-cap {AUTO} and {what} do not go together: plans choose caps for jobs that "
+            f"start together. Give watts."
+        )
+    if "objective" in given and objective != "throughput":
+        raise InvalidInput(
+            f"--objective {objective} and {what} do not go together: copies, and jobs that join "
+            f"others, are chosen by the throughput. Leave --objective out."
+        )
+
+
+def check_searched_whole(given: Given, exact_jobs: int) -> None:
+    """See that no time limit is set for a search that is run to its end.
+
+    Raises:
+        InvalidInput: One is.
+    """
+    if "time_limit" in given:
+        raise InvalidInput(
+            f"--time-limit is for more than {exact_jobs} jobs, or several --gpus: fewer jobs on "
+            f"one GPU are searched to the end. Leave it out."
+        )
 
 
 def check_additions(given: Given) -> None:
@@ -112,6 +177,51 @@ def check_simulate(given: Given) -> None:
         apart(given, source, ("jobs", "job_file"), "jobs come from one of these.")
     apart(given, "plan", ("trace_in",), "jobs come from one of these.")
     apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
+
+
+def check_queue(given: Given, sharing: "Sharing", at_once: int | None, policy: str) -> None:
+    """See that what is asked of a queue is not said otherwise by `sharing`.
+
+    Args:
+        given: As `given_in` has it.
+        sharing: Of each GPU.
+        at_once: Jobs on a GPU at once at most; None: as many as memory holds.
+        policy: Who starts next.
+
+    Raises:
+        InvalidInput: It has places of its own for more jobs, or says who starts next.
+    """
+    from advisor.sharing import Phases
+    from advisor.sharing.parts import places_named
+
+    places = places_named(sharing)
+    if at_once is not None and places > at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {at_once} do not go together: the first says that "
+            f"{places} jobs run at once."
+        )
+    if "policy" in given and isinstance(sharing, Phases):
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {policy} do not go together: the first says who "
+            f"starts next."
+        )
+
+
+def check_plans(given: Given, plans: "Sequence[str | Planned]") -> None:
+    """What `advisor explain` can compare.
+
+    Raises:
+        InvalidInput: An option would be ignored.
+    """
+    from advisor.launch.plan_file import Planned
+
+    files = [plan for plan in plans if isinstance(plan, Planned)]
+    if not files:
+        return
+    given = given | {"plan": "a plan file"}
+    apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
+    if len(files) == len(plans) and all(each.power_cap_w for each in files):
+        apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
 
 
 def check_estimate(given: Given) -> None:

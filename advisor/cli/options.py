@@ -1,13 +1,53 @@
-"""The words that several commands take."""
+"""The options that several commands take, and how a command takes a group of them as one value."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from advisor.cli.output import leave_out
 from advisor.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.workload.job import Job
+    from advisor.workload.profile import Profile
+    from advisor.workload.run import Run
+
 DEFAULT_GPU = "h200-141gb"
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, each of whose parameters of a dataclass type is an option for each field of it."""
+    own = signature(command).parameters.values()
+    groups: dict[str, Any] = {
+        each.name: each.annotation for each in own if is_dataclass(each.annotation)
+    }
+
+    @wraps(command)
+    def spread(**words: Any) -> None:
+        values = {
+            name: kind(**{field.name: words.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**words, **values)
+
+    flat = [part for each in own for part in _options(each, groups)]
+    spread.__signature__ = signature(command).replace(parameters=flat)  # type: ignore[attr-defined]
+    return spread
+
+
+def _options(parameter: Parameter, groups: dict[str, Any]) -> list[Parameter]:
+    if parameter.name not in groups:
+        return [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+    return [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in fields(groups[parameter.name])
+    ]
 
 
 def _key(word: str) -> str:
@@ -85,6 +125,56 @@ CapOrAuto = Annotated[
 AUTO = "auto"
 Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The options that say which jobs are meant."""
+
+    jobs: Jobs = None
+    job_file: JobFile = None
+
+    def chosen(self, advisor: "Advisor", gpus: int = 1) -> "tuple[Job, ...]":
+        """As `Advisor.chosen_jobs`."""
+        return advisor.chosen_jobs(self.jobs, self.job_file, gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The options that say which files advice stands on."""
+
+    profiles: Profiles = None
+    models: Models = None
+    calibration: Calibration = None
+
+    def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
+        """What answers about `gpu`, for the machine at hand."""
+        from advisor.api import Advisor
+        from advisor.measure.process.provenance import present_machine
+
+        return Advisor(
+            gpu, profiles=self.profiles, models=self.models, calibration=self.calibration,
+            power_cap_w=power_cap_w, present=present_machine(gpu),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The options that say whose measurements a model is fitted to, or scored on."""
+
+    gpu: GpuKey = DEFAULT_GPU
+    profiles: Profiles = None
+
+    def read(self) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+        """Profiles by name, the shipped runs, and the user's own; runs need their profiles.
+
+        Other files that hold no profile are left out with a warning.
+        """
+        from advisor.workload.store import load_profiles, runs_by_owner, tenants_of
+
+        shipped, own = runs_by_owner(self.gpu, self.profiles)
+        needed = tenants_of(shipped + own)
+        return load_profiles(self.gpu, self.profiles, leave_out, needed), shipped, own
 
 
 def cap_w(word: str | None) -> float | None:

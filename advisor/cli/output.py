@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -14,6 +14,8 @@ from advisor.terminal import clean
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+_Found = TypeVar("_Found")
 
 _LINE = "\n"
 # Columns where nothing is as narrow as a terminal; and the fewest that anything is laid out for.
@@ -32,6 +34,19 @@ def show(report: "RenderableType") -> None:
     if console.width == _ENDLESS:
         text = _LINE.join(line.rstrip(" ") for line in text.split(_LINE))
     _write(text)
+
+
+def show_found(
+    found: _Found,
+    as_json: bool,
+    report: "Callable[[_Found], RenderableType]",
+    document: Callable[[_Found], dict[str, Any]],
+) -> None:
+    """`found` as a report for a person, or as one JSON document."""
+    if as_json:
+        show_json(document(found))
+    else:
+        show(report(found))
 
 
 def show_text(text: str, end: str = _LINE) -> None:
@@ -98,3 +113,33 @@ def to_stdout() -> Iterator[None]:
     except BrokenPipeError:
         forget_stdout()
         raise typer.Exit from None
+
+
+Tell = Callable[[int, int, str], None]
+"""Told how many parts of how many are done, and what is being done."""
+
+
+@contextmanager
+def progress() -> Iterator[Tell]:
+    """A bar while the block runs, where somebody watches at a terminal; else a line for each part.
+
+    Yields:
+        What to call at the start of each part, and at the end of the last.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done, total, now: aside(f"{done}/{total} {now}")
+        return
+    with _bar() as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, now: bar.update(
+            task, completed=done, total=total, description=now
+        )
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True, markup=False, emoji=False)
+    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)

@@ -5,6 +5,7 @@ the plan says beside its name how much of it is to run, and what it was given.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -120,6 +121,41 @@ def read_plan(path: Path, profiles: Path | None = None) -> Planned:
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
     return Planned(document.gpu, sharing, jobs, plan.power_cap_w)
+
+
+def plan_named(word: str, profiles: Path | None = None) -> str | Planned:
+    """The plan in the file `word`, where it ends in .json; else the way of sharing that it is.
+
+    Raises:
+        InvalidInput: The file holds no plan.
+    """
+    return read_plan(Path(word), profiles) if word.endswith(".json") else word
+
+
+def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
+    """See that a plan in a file is for the GPU asked for, where one is.
+
+    Raises:
+        InvalidInput: It is for another.
+    """
+    if asked is not None and asked != planned:
+        raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
+
+
+def of_the_same_jobs(plans: Sequence[Planned]) -> Planned:
+    """The first of `plans`, which have one set of jobs on one kind of GPU.
+
+    Raises:
+        InvalidInput: They have not.
+    """
+    first, *others = plans
+    for other in others:
+        if (other.gpu, other.jobs) != (first.gpu, first.jobs):
+            raise InvalidInput(
+                "the two plan files are of different jobs or GPUs. Export both plans for the same "
+                "jobs, in the same order: `advisor export --format json`."
+            )
+    return first
 
 
 def _planned(start: Start) -> _PlannedJob:

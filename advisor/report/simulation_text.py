@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.over_time import OverTime
+from advisor.api import OverTime
 from advisor.english import counted
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units

@@ -100,6 +100,21 @@ def at_once(sharing: Sharing, jobs: int) -> list[list[int]]:
             assert_never(sharing)
 
 
+def places_named(sharing: Sharing) -> int:
+    """How many jobs run at once where `sharing` says so; else 1."""
+    match sharing:
+        case Mps(limits):
+            return len(limits) or 1
+        case Mig(instances):
+            return len(instances)
+        case Hybrid():
+            return len(sharing.jobs)
+        case Phases():
+            return max(map(len, at_once(sharing, len(sharing.jobs))))
+        case _:
+            return 1
+
+
 def _runs(group: Group | Hybrid) -> list[list[int]]:
     positions = [job - 1 for job in group.jobs]
     one_by_one = isinstance(group, Group) and isinstance(group.sharing, Serial)

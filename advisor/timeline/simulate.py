@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import LEVELS, Level
-from advisor.sharing import Phases
-from advisor.sharing.parts import at_once
+from advisor.sharing import Hybrid, Phases, Sharing
+from advisor.sharing.parts import at_once, check_count
 from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
 from advisor.timeline.outcome import Lived, Simulation, Usage, around, energy_j, idle_power_w
 from advisor.timeline.paces import Paces
@@ -24,12 +27,22 @@ class Fleet:
         gpus: How many.
         policy: Who starts next, and where.
         price_eur_per_gpu_hour: None: not asked for.
+
+    Raises:
+        InvalidInput: There is no GPU, or the price is below 0.
     """
 
     gpu: str
     gpus: int
     policy: Policy
     price_eur_per_gpu_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        price = self.price_eur_per_gpu_hour
+        if price is not None and not (isfinite(price) and price >= 0):
+            raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
 
 
 def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
@@ -62,6 +75,27 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed,
     )
+
+
+def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
+    """See that each GPU of `fleet` can be shared so, and that phases are of jobs that wait.
+
+    Raises:
+        InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
+        NothingFits: The GPU does not offer these instances.
+    """
+    if not isinstance(sharing, Phases):
+        placed(sharing, gpu)
+        return
+    check_count(sharing, len(arrivals))
+    for group in sharing.groups:
+        if isinstance(group, Hybrid):
+            placed(group, gpu)
+    if fleet.gpus > 1 or any(each.arrival_s for each in arrivals):
+        raise InvalidInput(
+            f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
+            f"--trace-in and --gpus, or name one sharing."
+        )
 
 
 def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import join
 from tempfile import TemporaryDirectory
 
-from advisor.api.advice import predictor_of
+from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
@@ -74,7 +74,7 @@ def validate_advice(
     """Run the `top` best plans that can be run and compare them with their predictions.
 
     Args:
-        recommendation: What `advisor.api.advice.recommend` answered.
+        recommendation: What `advisor.api.Advisor.recommend` answered.
         top: How many plans to run at most.
         device: GPU index or UUID.
         store: A folder laid out as ``profiles/``, to which the runs are added; None: the user's
@@ -88,7 +88,7 @@ def validate_advice(
     gpu = recommendation.gpu
     chosen = choose(recommendation, top, new_stamp())
     # Before minutes of running: there may be no model, and no place for the runs.
-    predictor, file = predictor_of(gpu.key), store_file(gpu.key, store)
+    predictor, file = Advisor(gpu.key).uncalibrated, store_file(gpu.key, store)
     writable(file)
     runs = run_plans(gpu.key, chosen.plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
@@ -112,7 +112,7 @@ def validate_file(
     runs = read_runs(file)
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     known = {name: load_profile(name, gpu.key, profiles) for name in sorted(names)}
-    comparisons = compared(runs, known, predictor_of(gpu.key), gpu)
+    comparisons = compared(runs, known, Advisor(gpu.key).uncalibrated, gpu)
     keep(runs, store_file(gpu.key, store))
     return Validation(gpu, runs, comparisons)
 

@@ -100,7 +100,7 @@ def test_a_fit_goes_on_without_a_broken_profile_that_no_run_names(
     [
         (("fit", "--out"), "advisor.prediction.fit.fit_model.fit"),
         (("evaluate", "--export"), "advisor.validate.evaluate.evaluate"),
-        (("simulate", BERT, "--trace"), "advisor.api.over_time.simulate"),
+        (("simulate", BERT, "--trace"), "advisor.api.Advisor.simulate"),
         (("validate", BERT, "--out"), "advisor.validate.advised.run_plans"),
     ],
 )

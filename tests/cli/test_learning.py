@@ -5,7 +5,7 @@ from io import StringIO
 
 import pytest
 
-from advisor.cli.progress import progress
+from advisor.cli.output import progress
 from tests import synthetic
 from tests.cli.conftest import GPU, PROFILES
 

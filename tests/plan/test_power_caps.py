@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api.advice import recommend
+from advisor.api import recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.devices import with_commands

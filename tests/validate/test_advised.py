@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api.advice import recommend
+from advisor.api import recommend
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.api.advice import predictor_of
+from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.many_jobs import spread
 from advisor.plan.prediction_cache import Remembered
@@ -156,7 +156,7 @@ class Counted:
 
 def test_where_groups_are_estimated_first_no_answer_is_worse_either():
     key = "h200-141gb"
-    predictor = Counted(Remembered(predictor_of(key)))
+    predictor = Counted(Remembered(Advisor(key).uncalibrated))
     names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128")
     profiles = [load_profile(name, key) for name in names]
     drawn = [Job(each, epochs=length_s / (each.workload.steps_per_epoch * each.step_s))

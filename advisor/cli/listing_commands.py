@@ -1,7 +1,7 @@
 """``advisor gpus``, ``advisor workloads`` and ``advisor profiles``."""
 
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import leave_out, show, show_json, show_text
+from advisor.cli.output import leave_out, show, show_found, show_json, show_text
 from advisor.errors import GpuUnavailable
 
 
@@ -31,10 +31,7 @@ def workloads(as_json: AsJson = False) -> None:
     from advisor.report.listing_text import workloads_document, workloads_table
     from advisor.workload.named_workloads import zoo
 
-    if as_json:
-        show_json(workloads_document(zoo()))
-    else:
-        show(workloads_table(zoo()))
+    show_found(zoo(), as_json, workloads_table, workloads_document)
 
 
 def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson = False) -> None:

@@ -7,7 +7,6 @@ import typer
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey
 from advisor.cli.output import show, show_json
 
-# Words of this command alone.
 _InUse = Annotated[
     list[str] | None,
     typer.Option(

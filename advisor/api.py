@@ -1,0 +1,227 @@
+"""Advice from names and files: what the command line, the page and notebooks call."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import InvalidInput
+from advisor.plan.recommendation import Forecast, Objective, Recommendation, Standing
+from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.sharing import Mps, Phases, Sharing, parse_sharing
+from advisor.sources import DEFAULT_GPU, Sources
+from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+
+if TYPE_CHECKING:
+    from advisor.launch.plan_file import Planned
+    from advisor.plan.admission import Additions, Limits, Running
+    from advisor.plan.comparison import Comparison
+    from advisor.plan.copies_search import Copies
+    from advisor.plan.many_jobs import Spread
+    from advisor.plan.search_terms import Terms
+    from advisor.prediction.mix_prediction import Level
+    from advisor.prediction.replayed_kernels import Ran
+    from advisor.timeline.outcome import Simulation
+    from advisor.timeline.simulate import Fleet
+    from advisor.workload.arrivals import Arrival
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """A simulation, and what it stands on in addition to profiles and model."""
+
+    simulation: "Simulation"
+    standing: Standing
+
+
+@dataclass(frozen=True)
+class Advisor(Sources):
+    """Answers about jobs on one model of GPU; says where they come from as `Sources` does."""
+
+    def recommend(
+        self,
+        jobs: Iterable[str | Profile | Job],
+        objective: Objective = "makespan",
+        *,
+        conditions: Conditions = UNCONDITIONAL,
+        level: "Level" = "p50",
+    ) -> Recommendation:
+        """The ways in which `jobs` can share the GPU, best first.
+
+        Args:
+            jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path; or what these stand for.
+            objective: What the best plan is best at.
+            conditions: What machine and user allow in addition to what the jobs say.
+            level: What counts of a cost: its median, or ``"p95"``, the upper end of its interval.
+
+        Raises:
+            InvalidInput: A name, count or file is wrong, the GPU cannot be set to that cap, or a
+                cap is given and left to the plans too.
+            NothingFits: A job is too big for the GPU.
+        """
+        from advisor.launch.devices import with_commands
+        from advisor.plan.ranking import ranked
+        from advisor.plan.shorter_host_path import variants_of
+
+        if self.power_cap_w is not None and conditions.power_caps:
+            raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
+        predictor = self.predictor
+        found = self.jobs(jobs)
+        advised = ranked(found, self.card, predictor, objective, conditions, level)
+        variants, refused = variants_of(found, self.card.key, self.profiles)
+        return replace(
+            with_commands(advised), standing=self.machine.standing(found), variants=variants,
+            refused_variants=refused,
+        )  # fmt: skip
+
+    def recommend_fleet(self, jobs: Sequence[Job], terms: "Terms") -> "Spread":
+        """The best plan for many jobs, or for several equal GPUs, that is found in time.
+
+        Raises:
+            NothingFits: A job is too big for a GPU, even alone.
+        """
+        from advisor.plan.many_jobs import spread
+
+        found = spread(jobs, self.card, self.predictor, terms)
+        return replace(found, standing=self.machine.standing(jobs))
+
+    def recommend_copies(
+        self, job: Job, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
+    ) -> "Copies":
+        """How many copies of `job` fit on the GPU, and how many pay; as `copies_that_pay`."""
+        from advisor.plan.copies_search import copies_that_pay
+
+        found = copies_that_pay(job, self.card, self.predictor, conditions, level)
+        return replace(found, standing=self.machine.standing([job]))
+
+    def admit(self, running: "Running", offered: Sequence[Job], limits: "Limits") -> "Additions":
+        """Which of the jobs `offered` may join those that run; as `additions`."""
+        from advisor.plan.admission import additions
+
+        found = additions(running, offered, self.card, self.predictor, limits)
+        return replace(found, standing=self.machine.standing([*running.jobs, *offered]))
+
+    def predict(self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing) -> Forecast:
+        """What happens to `jobs` under one `sharing`; jobs and errors as for `recommend`.
+
+        A mix that does not fit is answered too: its `oom_probability` is near 1.
+        """
+        return self._forecast(jobs, sharing, self.power_cap_w)
+
+    def compare(
+        self,
+        plans: "tuple[str | Planned, str | Planned]",
+        jobs: Sequence[Job],
+        objective: Objective = "makespan",
+    ) -> "Comparison":
+        """What changes for `jobs` from the first of `plans` to the second, and why.
+
+        Args:
+            plans: Ways of sharing as `predict` takes them, or plans read from files; the power
+                cap is for plans that have none of their own.
+            jobs: Theirs; of a plan from a file, its own.
+            objective: What they are compared by.
+
+        Raises:
+            InvalidInput: A way of sharing is none, or one for other jobs.
+            NothingFits: The GPU cannot be cut up like that.
+        """
+        from advisor.plan.comparison import compare
+
+        def forecast(plan: "str | Planned") -> Forecast:
+            if isinstance(plan, str):
+                return self._forecast(jobs, plan, self.power_cap_w)
+            return self._forecast(jobs, plan.sharing, plan.power_cap_w or self.power_cap_w)
+
+        first, second = plans
+        return compare(jobs, self.card, (forecast(first), forecast(second)), objective)
+
+    def simulate(
+        self,
+        arrivals: "Sequence[Arrival]",
+        sharing: str | Sharing,
+        fleet: "Fleet",
+        *,
+        at_once: int | None = None,
+    ) -> OverTime:
+        """What comes of `arrivals` if each GPU of `fleet` is shared in this way.
+
+        What `sharing` says of the first job holds for the first place of each GPU, and so on.
+
+        Args:
+            arrivals: Of jobs that were measured on these GPUs; at least one.
+            sharing: Of each GPU; phases name jobs that are there from the start, for one GPU.
+            fleet: What they run on.
+            at_once: Jobs on a GPU at once at most, where `sharing` names no limits or instances;
+                None: as many as memory holds.
+
+        Raises:
+            InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
+            NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
+        """
+        from advisor.plan.limits import MAX_OOM_PROBABILITY
+        from advisor.timeline.paces import Paces
+        from advisor.timeline.simulate import check_sharing, simulated
+
+        if at_once is not None and at_once < 1:
+            raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
+        asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
+        check_sharing(asked, self.card, arrivals, fleet)
+        predictor = self.predictor
+        most = min(at_once or len(arrivals), len(arrivals))
+        if isinstance(asked, Mps):
+            most = min(most, self.card.max_mps_clients)
+        profiles = [each.job.profile for each in arrivals]
+        paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
+        distinct = list({id(each.job): each.job for each in arrivals}.values())
+        return OverTime(simulated(arrivals, paces, fleet), self.machine.standing(distinct))
+
+    def first_kernels(self, found: "Simulation") -> "tuple[Ran, ...]":
+        """What the jobs that start first run, kernel by kernel, as replay has it.
+
+        Raises:
+            InvalidInput: They share neither by time slices nor by MPS, or a profile has no trace.
+        """
+        from advisor.prediction.replayed_kernels import recorded
+        from advisor.sharing.parts import only
+
+        lived = [found.jobs[number] for number in found.first.jobs]
+        in_phases = isinstance(found.sharing, Phases)
+        named = found.first.jobs if in_phases else [each.place for each in lived]
+        profiles = [each.job.profile for each in lived]
+        return recorded(profiles, only(found.sharing, named), self.card, self.model.physics)
+
+    def _forecast(
+        self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing, cap_w: float | None
+    ) -> Forecast:
+        from advisor.plan.forecast import forecast
+        from advisor.plan.prediction_cache import Mixes
+
+        predictor = self.predictor_under(cap_w)
+        asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
+        found = self.jobs(jobs)
+        standing = self.machine.standing(found)
+        return replace(forecast(Mixes(found, predictor), asked), standing=standing)
+
+
+def recommend(
+    jobs: Iterable[str | Profile | Job],
+    gpu: str = DEFAULT_GPU,
+    objective: Objective = "makespan",
+    *,
+    conditions: Conditions = UNCONDITIONAL,
+    level: "Level" = "p50",
+    **sources: Any,
+) -> Recommendation:
+    """As ``Advisor(gpu, **sources).recommend(jobs, objective, ...)``."""
+    return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
+
+
+def predict(
+    jobs: Iterable[str | Profile | Job],
+    sharing: str | Sharing,
+    gpu: str = DEFAULT_GPU,
+    **sources: Any,
+) -> Forecast:
+    """As ``Advisor(gpu, **sources).predict(jobs, sharing)``."""
+    return Advisor(gpu, **sources).predict(jobs, sharing)

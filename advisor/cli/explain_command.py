@@ -1,0 +1,61 @@
+"""``advisor explain``: two plans for the same jobs, and what makes the difference."""
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.combinations import check_plans, given_in
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    By,
+    Files,
+    GpuKey,
+    Named,
+    PowerCap,
+    grouped,
+)
+from advisor.cli.output import show_found, warn
+
+_Plan = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="A sharing as `predict` takes it, or a FILE.json that `export` wrote.",
+        show_default=False,
+    ),
+]
+
+
+@grouped
+def explain(
+    context: typer.Context,
+    first: _Plan,
+    second: _Plan,
+    *,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two PLANs for the JOBs: what changes for each job, why, and if it exceeds the error.
+
+    For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
+    """
+    from advisor.launch.plan_file import Planned, check_gpu_of_plan, of_the_same_jobs, plan_named
+    from advisor.report.comparison_text import comparison_document, comparison_report
+
+    plans = plan_named(first, files.profiles), plan_named(second, files.profiles)
+    check_plans(given := given_in(context), plans)
+    if read := [plan for plan in plans if isinstance(plan, Planned)]:
+        planned = of_the_same_jobs(read)
+        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
+        advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
+    else:
+        advisor = files.advisor(gpu, power_cap)
+        jobs = named.chosen(advisor)
+    found = advisor.compare(plans, jobs, objective)
+    warn(found.plans[0].standing.stale)
+    show_found(found, as_json, comparison_report, comparison_document)

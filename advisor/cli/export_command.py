@@ -1,0 +1,59 @@
+"""``advisor export``: a plan as a file for the tool that applies it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from advisor.cli.combinations import apart, given_in
+from advisor.cli.options import DEFAULT_GPU, By, Files, GpuKey, Named, PowerCap, grouped
+from advisor.cli.output import show_text, warn
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The options that say what is written, and where."""
+
+    sharing: Annotated[
+        str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
+    ] = None
+    form: Annotated[
+        Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"],
+        typer.Option("--format", help="For a shell, or the tool of that name."),
+    ] = "commands"
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
+    ] = None
+
+
+@grouped
+def export(
+    context: typer.Context,
+    *,
+    exported: Exported,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    files: Files,
+) -> None:
+    """Write the plan for the JOBs as a file: shell lines, MPS, MIG, Slurm, radT, or JSON."""
+    from advisor.launch.exports import exported as exported_plan
+    from advisor.workload.writing import write_whole
+
+    why = "--objective chooses a plan, and --sharing is one."
+    apart(given_in(context), "objective", ("sharing",), why)
+    advisor = files.advisor(gpu, power_cap)
+    jobs = named.chosen(advisor)
+    if exported.sharing is None:
+        prediction = advisor.recommend(jobs, objective).best.prediction
+    else:
+        prediction = advisor.predict(jobs, exported.sharing).prediction
+    file = exported_plan(jobs, advisor.card, prediction, exported.form)
+    if file.note:
+        warn([file.note])
+    if exported.out is None:
+        show_text(file.text, end="")
+    else:
+        write_whole(exported.out, file.text)

@@ -1,0 +1,36 @@
+"""``advisor predict``."""
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.options import DEFAULT_GPU, AsJson, Files, GpuKey, Named, PowerCap, grouped
+from advisor.cli.output import show_found, warn
+
+_Sharing = Annotated[
+    str,
+    typer.Option(
+        help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the jobs' numbers: "
+        "mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], naive[1,2];mps[3]."
+    ),
+]
+
+
+@grouped
+def predict(
+    *,
+    sharing: _Sharing = "mps",
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what the JOBs do under one way of sharing: pace, memory, power."""
+    from advisor.report.documents import forecast_document
+    from advisor.report.plan_tables import forecast_report
+
+    advisor = files.advisor(gpu, power_cap)
+    found = advisor.predict(named.chosen(advisor), sharing)
+    warn(found.standing.stale)
+    show_found(found, as_json, forecast_report, forecast_document)

@@ -1,0 +1,154 @@
+"""``advisor simulate``: what comes of jobs over time."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from advisor.cli.combinations import Given, check_queue, check_simulate, given_in
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    Files,
+    GpuKey,
+    JobFile,
+    Jobs,
+    PowerCap,
+    grouped,
+)
+from advisor.cli.output import show_found, warn
+
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.timeline.outcome import Simulation
+    from advisor.timeline.simulate import Fleet
+    from advisor.workload.arrivals import Arrival
+
+# Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
+_AT_ONCE_IN_TRACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The options that say what is to run, and how it shares a GPU."""
+
+    jobs: Jobs = None
+    job_file: JobFile = None
+    trace_in: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
+    ] = None
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."
+        ),
+    ] = None
+    sharing: Annotated[
+        str, typer.Option(help="As `predict` takes it; places that are free go to who waits.")
+    ] = "mps"
+
+    def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
+        """Jobs that come over time, or all at the start."""
+        from advisor.workload.arrivals import Arrival, read_arrivals
+
+        if self.trace_in:
+            return read_arrivals(self.trace_in, advisor.card.key, advisor.profiles)
+        return tuple(map(Arrival, advisor.chosen_jobs(self.jobs, self.job_file)))
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The options that say what the jobs run on, and who starts next."""
+
+    gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
+    policy: Annotated[
+        Literal["first-come", "shortest-first", "best-fit"],
+        typer.Option(help="Who starts next; best-fit: who adds most by prediction."),
+    ] = "first-come"
+    at_once: Annotated[
+        int | None,
+        typer.Option(min=1, help="Jobs on a GPU at most; default: what fits, of a trace 4."),
+    ] = None
+    price: Annotated[
+        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")
+    ] = None
+
+    def fleet(self, gpu: str) -> "Fleet":
+        from advisor.timeline.simulate import Fleet
+
+        return Fleet(gpu, self.gpus, self.policy, self.price)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """The options that say which trace is written."""
+
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev there."),
+    ] = None
+    kernels: Annotated[
+        bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
+    ] = False
+
+    def check(self) -> None:
+        """See that the trace can be written, before a simulation of seconds."""
+        from advisor.workload.writing import writable
+
+        if self.trace:
+            writable(self.trace)
+
+    def write(self, simulation: "Simulation", advisor: "Advisor") -> None:
+        from advisor.report.perfetto import trace_text
+        from advisor.workload.writing import write_whole
+
+        if self.trace:
+            ran = advisor.first_kernels(simulation) if self.kernels else ()
+            write_whole(self.trace, trace_text(simulation, ran))
+
+
+@grouped
+def simulate(
+    context: typer.Context,
+    *,
+    load: Load,
+    gpu: GpuKey = DEFAULT_GPU,
+    queue: Queue,
+    traced: TraceFile,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
+    from advisor.report.simulation_text import simulation_document, simulation_report
+    from advisor.sharing import parse_sharing
+
+    check_simulate(given := given_in(context))
+    traced.check()
+    if load.plan:
+        advisor, arrivals, sharing = _planned(load.plan, gpu, power_cap, files, given)
+    else:
+        advisor, sharing = files.advisor(gpu, power_cap), load.sharing
+        arrivals = load.arrivals(advisor)
+    asked = parse_sharing(sharing)
+    check_queue(given, asked, queue.at_once, queue.policy)
+    at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
+    found = advisor.simulate(arrivals, asked, queue.fleet(advisor.card.key), at_once=at_once)
+    warn(found.standing.stale)
+    traced.write(found.simulation, advisor)
+    show_found(found, as_json, simulation_report, simulation_document)
+
+
+def _planned(
+    file: Path, gpu: str, power_cap_w: float | None, files: Files, given: Given
+) -> "tuple[Advisor, tuple[Arrival, ...], str]":
+    """Jobs and sharing of a plan, on its GPU; a cap on the command line goes before its own."""
+    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.workload.arrivals import Arrival
+
+    planned = read_plan(file, files.profiles)
+    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(file))
+    advisor = files.advisor(planned.gpu, power_cap_w or planned.power_cap_w)
+    return advisor, tuple(map(Arrival, planned.jobs)), str(planned.sharing)

@@ -1,0 +1,90 @@
+"""``advisor validate``: plans run for real."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.combinations import check_validate, given_in
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    AsJson,
+    By,
+    Device,
+    GpuKey,
+    Named,
+    Profiles,
+    Top,
+    grouped,
+)
+from advisor.cli.output import show_found, show_text
+
+if TYPE_CHECKING:
+    from advisor.plan.recommendation import Recommendation
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The options that say which plans are run, and where."""
+
+    objective: By = "makespan"
+    top: Top = 3
+    device: Device = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The options that say where runs come from, and where they go."""
+
+    runs: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
+    ] = False
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of profiles to add the runs to."),
+    ] = None
+
+
+@grouped
+def validate(
+    context: typer.Context,
+    *,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    tried: Tried,
+    run_files: RunFiles,
+    profiles: Profiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run the best plans for the JOBs, and set what is measured beside what was predicted.
+
+    Exits with 5 where a measured step lies outside its interval.
+    """
+    from advisor.api import Advisor
+    from advisor.validate.advised import validate_advice, validate_file
+    from advisor.validate.validate import check, validation_document, validation_table
+
+    check_validate(given_in(context))
+    advisor = Advisor(gpu, profiles=profiles)
+    if run_files.runs is not None:
+        validation = validate_file(run_files.runs, advisor.card, profiles, run_files.out)
+    else:
+        advised = advisor.recommend(named.chosen(advisor), tried.objective)
+        if run_files.dry_run:
+            _print_processes(advised, tried)
+            return
+        validation = validate_advice(advised, tried.top, tried.device, run_files.out)
+    show_found(validation, as_json, validation_table, validation_document)
+    check(validation)
+
+
+def _print_processes(advised: "Recommendation", tried: Tried) -> None:
+    from advisor.validate.advised import choose, rehearsed, spelt
+
+    for process in rehearsed(choose(advised, tried.top, "dry-run").plans, tried.device):
+        show_text(spelt(process))

@@ -1,0 +1,199 @@
+"""What advice stands on: jobs and profiles, a fitted model, and the machine that it is for."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.english import with_article
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu, gpu_meant
+from advisor.plan.recommendation import Predicts
+from advisor.workload.job import Job, job_set, parse_jobs
+from advisor.workload.profile import Profile
+from advisor.workload.staleness import Present
+from advisor.workload.store import model_path
+
+if TYPE_CHECKING:
+    from advisor.hardware.gpu_state import LiveGpu
+    from advisor.plan.admission import Running
+    from advisor.plan.machine import Machine
+    from advisor.prediction.model_file import Model
+    from advisor.prediction.predictor import Predictor
+
+DEFAULT_GPU = "h200-141gb"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where answers about one model of GPU come from.
+
+    The model and the calibration are read when they are first needed, and then kept.
+
+    Attributes:
+        gpu: A GPU that `advisor gpus` lists, as `gpu_meant` takes it.
+        profiles: Folder of profiles; None: the shipped ones and the user's own.
+        models: Folder of models; None: the user's refit, else the shipped one.
+        calibration: File of a calibration; ``Path("none")``: none; None: the user's own of that
+            GPU, if there is one.
+        power_cap_w: What the GPU may draw at most; None: its own limit.
+        present: The machine at hand, to tell which profiles are stale; None: the one that was
+            calibrated.
+
+    Raises:
+        InvalidInput: There is no such GPU, or the name may mean several.
+    """
+
+    gpu: str = DEFAULT_GPU
+    _: KW_ONLY
+    profiles: Path | None = None
+    models: Path | None = None
+    calibration: Path | None = None
+    power_cap_w: float | None = None
+    present: Present | None = None
+
+    def __post_init__(self) -> None:
+        gpu_meant(self.gpu)
+
+    @property
+    def card(self) -> Gpu:
+        return gpu_meant(self.gpu)
+
+    @cached_property
+    def model(self) -> "Model":
+        """What was fitted to runs on this GPU.
+
+        Raises:
+            InvalidInput: Nothing was.
+        """
+        from advisor.prediction.model_file import load_model
+
+        return load_model(model_path(self.card.key, self.models))
+
+    @cached_property
+    def machine(self) -> "Machine":
+        """The machine that advice is for.
+
+        Raises:
+            InvalidInput: The calibration is malformed or of another GPU.
+        """
+        from advisor.plan.machine import machine
+
+        return machine(self.card.key, self.calibration, self.present)
+
+    @cached_property
+    def uncalibrated(self) -> "Predictor":
+        """What answers for mixes on a host as fast as those of the profiles, without a cap."""
+        from advisor.prediction.cache import once_a_mix
+        from advisor.prediction.physics import rehearse
+        from advisor.prediction.predictor import Predictor
+
+        return Predictor(self.card, self.model, play=once_a_mix(rehearse))
+
+    @cached_property
+    def predictor(self) -> Predicts:
+        """What answers for mixes on this machine, under the power cap.
+
+        Raises:
+            InvalidInput: No model was fitted for the GPU, or it cannot be set to that cap.
+        """
+        return self.predictor_under(self.power_cap_w)
+
+    def predictor_under(self, cap_w: float | None) -> Predicts:
+        """As `predictor`, under another cap; None: the GPU's own limit."""
+        from advisor.plan.under_cap import UnderCap
+
+        here = self.machine.predictor(self.uncalibrated)
+        return here if cap_w is None else UnderCap(here, self.card, cap_w)
+
+    def chosen_jobs(
+        self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1
+    ) -> tuple[Job, ...]:
+        """The jobs that are named, or in a file; the bundled ones where neither is given.
+
+        Args:
+            names: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each.
+            file: A TOML file of jobs.
+            gpus: Equal GPUs that there are.
+
+        Raises:
+            InvalidInput: Both are given, or a name, count or file is wrong.
+        """
+        from advisor.workload.job_file import read_jobs
+
+        if names and file:
+            raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
+        if file:
+            return read_jobs(file, self.card.key, self.profiles, gpus)
+        if names:
+            return parse_jobs(names, self.card.key, self.profiles, gpus)
+        with as_file(files("advisor.plan").joinpath("example.toml")) as path:
+            return read_jobs(path, self.card.key, self.profiles)
+
+    def running(self, names: Sequence[str], sharing: str) -> "Running":
+        """The jobs of these `names`, which run on the GPU and share it so.
+
+        Raises:
+            InvalidInput: A name is wrong, none is given, or they cannot run so.
+        """
+        from advisor.plan.admission import Running
+        from advisor.sharing import parse_sharing
+
+        return Running(jobs=self._named(names), sharing=parse_sharing(sharing))
+
+    def running_now(
+        self, names: Sequence[str], live: "LiveGpu", leave_out: Callable[[str], None]
+    ) -> "Running | None":
+        """The jobs of these `names`, as the driver says that they share a GPU at this moment.
+
+        Args:
+            names: A job for each process that runs there.
+            live: The GPU as it is now.
+            leave_out: Is called with the reason why a file holds no profile.
+
+        Returns:
+            None where nothing runs.
+
+        Raises:
+            InvalidInput: The GPU is of another model, or the names are not of what runs there.
+        """
+        from advisor.plan.running_now import running_now
+        from advisor.workload.store import load_profiles
+
+        key, named = self.card.key, self._named(names)
+        if live.catalogue_key != key:
+            raise InvalidInput(
+                f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
+                f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
+            )
+        known = load_profiles(key, self.profiles, leave_out)
+        held_mib = {each.name: each.memory.device_mib for each in known.values()}
+        return running_now(live, named, {name: mib for name, mib in held_mib.items() if mib})
+
+    def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
+        return parse_jobs(names, self.card.key, self.profiles) if names else ()
+
+    def jobs(self, asked: Iterable[str | Profile | Job]) -> tuple[Job, ...]:
+        """The jobs that `asked` names; a profile alone is one epoch of it.
+
+        Raises:
+            InvalidInput: A name, count or file is wrong, or a profile is of another GPU.
+        """
+        found: list[Job] = []
+        for each in asked:
+            match each:
+                case Job():
+                    found.append(each)
+                case Profile():
+                    found.append(Job(each))
+                case str():
+                    found += parse_jobs([each], self.card.key, self.profiles)
+        key = self.card.key
+        if strangers := {job.profile.gpu for job in found} - {key}:
+            raise InvalidInput(
+                f"profiles of {', '.join(sorted(strangers))} say nothing of {key}. Measure those "
+                f"jobs on {with_article(key)}, or ask about the other GPU."
+            )
+        return job_set(found)
