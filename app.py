@@ -15,7 +15,9 @@ from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import catalogue
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.process.provenance import present_machine
-from advisor.plan.recommendation import Objective, Plan, Recommendation
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.rules import Conditions
 from advisor.plan.verdict import verdict
 from advisor.prediction.mix_prediction import Level
@@ -35,16 +37,6 @@ from advisor.workload.arrivals import Arrival
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.store import load_profile, profile_paths, profiled_gpus
 
-_OBJECTIVES: dict[Objective, str] = {
-    "makespan": "all done soonest",
-    "throughput": "most work per hour",
-    "energy": "least energy",
-    "energy-epoch": "least energy per epoch",
-    "energy-example": "least energy per example",
-    "fairness": "nobody left behind",
-    "mean-completion": "each done soon",
-    "deadlines": "deadlines kept",
-}
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
 
 
@@ -64,7 +56,7 @@ class _Question:
 
     gpu: str
     jobs: tuple[_Wanted, ...]
-    objective: Objective
+    objective: ObjectiveName
     cap_w: float | None
     conditions: Conditions
     level: Level
@@ -90,9 +82,12 @@ def _question() -> _Question:
     first = measured.index(DEFAULT_GPU) if DEFAULT_GPU in measured else 0
     gpu = st.selectbox("GPU", measured, index=first, key="gpu")
     objective = st.radio(
-        "Best means", list(_OBJECTIVES), format_func=_OBJECTIVES.__getitem__, key="objective"
+        "Best means",
+        list(OBJECTIVES),
+        format_func=lambda name: OBJECTIVES[name].choice,
+        key="objective",
     )
-    jobs = _wanted(gpu, with_deadlines=objective == "deadlines")
+    jobs = _wanted(gpu, with_deadlines=OBJECTIVES[objective].uses_deadlines)
     return _Question(gpu, jobs, objective, *_conditions())
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
-from advisor.plan.recommendation import Forecast, Objective, Recommendation, Standing
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.recommendation import Forecast, Recommendation, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Mps, Phases, Sharing, parse_sharing
 from advisor.sources import DEFAULT_GPU, Sources
@@ -41,7 +42,7 @@ class Advisor(Sources):
     def recommend(
         self,
         jobs: Iterable[str | Profile | Job],
-        objective: Objective = "makespan",
+        objective: ObjectiveName = "makespan",
         *,
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
@@ -112,7 +113,7 @@ class Advisor(Sources):
         self,
         plans: "tuple[str | Planned, str | Planned]",
         jobs: Sequence[Job],
-        objective: Objective = "makespan",
+        objective: ObjectiveName = "makespan",
     ) -> "Comparison":
         """What changes for `jobs` from the first of `plans` to the second, and why.
 
@@ -207,7 +208,7 @@ class Advisor(Sources):
 def recommend(
     jobs: Iterable[str | Profile | Job],
     gpu: str = DEFAULT_GPU,
-    objective: Objective = "makespan",
+    objective: ObjectiveName = "makespan",
     *,
     conditions: Conditions = UNCONDITIONAL,
     level: "Level" = "p50",

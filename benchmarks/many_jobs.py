@@ -18,8 +18,9 @@ from advisor.hardware.catalogue import gpu
 from advisor.plan.copies_search import copies_that_pay
 from advisor.plan.forecast import forecast
 from advisor.plan.many_jobs import Spread, spread
+from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.prediction_cache import Mixes, Remembered
-from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
 from advisor.plan.search_terms import Terms
 from advisor.sharing import Mps, Serial
@@ -27,7 +28,7 @@ from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths
 
 GPU = "h200-141gb"
-AIMS: tuple[Objective, ...] = (
+AIMS: tuple[ObjectiveName, ...] = (
     "makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines",
 )  # fmt: skip
 # Jobs, how many of them are different, and GPUs.

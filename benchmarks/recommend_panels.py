@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api import recommend
-from advisor.plan.recommendation import Objective, Plan
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.recommendation import Plan
 from advisor.sharing import Phases, Sharing, parse_sharing
 from advisor.sharing.parts import hybrids
 from advisor.workload.job import Job
@@ -59,7 +60,7 @@ def recommended(plan: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _objective(run: Mapping[str, Any]) -> Objective:
+def _objective(run: Mapping[str, Any]) -> ObjectiveName:
     return "makespan" if "steps" in run else "throughput"
 
 

@@ -20,8 +20,8 @@ from statistics import median
 from time import perf_counter
 
 from advisor.hardware.catalogue import gpu
+from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.ranking import ranked
-from advisor.plan.recommendation import Objective
 from advisor.plan.search.best_plans import Solver
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.cache import once_a_mix
@@ -42,7 +42,7 @@ EIGHT = (
     "mobilenetv3_large_100-imagenet64-bs32",
     "resnet50-cifar10-bs32",
 )
-OBJECTIVES: tuple[Objective, ...] = (
+OBJECTIVES: tuple[ObjectiveName, ...] = (
     "makespan", "throughput", "mean-completion", "energy", "energy-epoch", "fairness",
 )  # fmt: skip
 REPEATS = 5

@@ -16,9 +16,9 @@ from random import Random
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.objectives import slowdowns
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.pace import slowdowns
 from advisor.plan.prediction_cache import Mixes, Remembered
-from advisor.plan.recommendation import Objective
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.mix_prediction import Level
@@ -32,11 +32,11 @@ from advisor.workload.store import load_profiles, model_path
 
 GPU = gpu("h200-141gb")
 SEED = 12
-OBJECTIVES: tuple[Objective, ...] = ("throughput", "fairness")
+OBJECTIVES: tuple[ObjectiveName, ...] = ("throughput", "fairness")
 LEVELS: tuple[Level, ...] = ("p50", "p95")
 
 
-def least(mixes: Mixes, sharings: Sequence[Mps], objective: Objective, level: Level) -> float:
+def least(mixes: Mixes, sharings: Sequence[Mps], objective: ObjectiveName, level: Level) -> float:
     """Of the costs while all jobs run."""
     found = [slowdowns(mixes.whole(each).jobs, level) for each in sharings]
     if objective == "fairness":

@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from advisor.cli.output import leave_out
 from advisor.errors import InvalidInput
+from advisor.plan.objectives.names import ObjectiveName
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -97,16 +98,7 @@ Calibration = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 By = Annotated[
-    Literal[
-        "makespan",
-        "throughput",
-        "mean-completion",
-        "energy",
-        "energy-epoch",
-        "energy-example",
-        "fairness",
-        "deadlines",
-    ],
+    ObjectiveName,
     typer.Option("--objective", help="What the best plan is best at."),
 ]
 PowerCap = Annotated[

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import Binding, Limit, binding
-from advisor.plan.objectives import cost, possible, tied
-from advisor.plan.recommendation import Forecast, Objective
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.table import known_cost, possible, tied
+from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Interval
 from advisor.workload.job import Job
@@ -75,7 +76,7 @@ class Comparison:
     """
 
     gpu: Gpu
-    objective: Objective
+    objective: ObjectiveName
     note: str | None
     plans: tuple[Forecast, Forecast]
     cost: Difference
@@ -89,13 +90,10 @@ def compare(
     jobs: Sequence[Job],
     gpu: Gpu,
     plans: tuple[Forecast, Forecast],
-    objective: Objective = "makespan",
+    objective: ObjectiveName = "makespan",
 ) -> Comparison:
     """What changes for `jobs` on `gpu` from the first of `plans` to the second."""
     compared_by, note = possible(plans, objective)
-    costs = _difference(*(cost(each, compared_by) for each in plans))
-    if costs is None:
-        raise ValueError("what plans can be ranked by has a cost")
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
     return Comparison(
@@ -103,7 +101,7 @@ def compare(
         objective=compared_by,
         note=note,
         plans=plans,
-        cost=costs,
+        cost=Difference(*(known_cost(each, compared_by) for each in plans)),
         jobs=tuple(_change(at, plans, bindings) for at in range(len(jobs))),
         power_w=_difference(first.power_w, second.power_w),
         bindings=bindings,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives import throughput
+from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Predicts, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Level, MixPrediction

@@ -8,15 +8,18 @@ from time import monotonic
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import forecast
 from advisor.plan.memory_limits import check_each_fits
-from advisor.plan.objectives import possible
+from advisor.plan.objectives.fleet_objective import FleetObjective
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.pace import Throughput
+from advisor.plan.objectives.table import OBJECTIVES, possible
 from advisor.plan.plan_space import Deployment, Setup
 from advisor.plan.prediction_cache import Mixes, Remembered
-from advisor.plan.recommendation import Forecast, Objective, Predicts, Standing
+from advisor.plan.recommendation import Forecast, Predicts, Standing
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.fleet.columns import Kinds, Placed, kinds
 from advisor.plan.search.fleet.estimates import WAYS, ColumnSources, FleetEstimates, Foretold
 from advisor.plan.search.fleet.fleet_caps import with_caps
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import Kinds, PlacedGroup, kinds
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver, Found
 from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
 from advisor.plan.search.one_gpu_search import OneGpu
@@ -26,12 +29,6 @@ from advisor.sharing import Serial
 from advisor.sharing.relabel import groups_of, in_turn
 from advisor.timeline.outcome import idle_power_w
 from advisor.workload.job import Job
-
-# Deadlines count from the start of all, fairness by the end of each job: of one group, whose start
-# is not known, that is served by letting its jobs end early.
-_OF_A_GROUP: dict[Objective, Objective] = {
-    "fairness": "mean-completion", "deadlines": "mean-completion",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Spread:
     gpu: Gpu
     jobs: tuple[Job, ...]
     terms: Terms
-    ranked_by: Objective
+    ranked_by: ObjectiveName
     note: str | None
     on: tuple[OnGpu, ...]
     found: Found
@@ -144,27 +141,27 @@ def spread(
     asked = Remembered(predictor)
     serial = forecast(Mixes(jobs, asked), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
-    ranked_by, note = _ranked_by(serial, terms.objective)
+    objective, note = _ranked_by(serial, terms.objective)
     distinct = kinds(jobs)
-    problem = _problem(distinct, ranked_by, terms.gpus, asked)
+    problem = _problem(distinct, objective, terms.gpus, asked)
     question = Question(
-        gpu=gpu, predictor=asked, objective=_OF_A_GROUP.get(ranked_by, ranked_by),
+        gpu=gpu, predictor=asked, objective=objective.within_group or objective.name,
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
     quick = asked.quick([job.profile for job in distinct.jobs])
     ordered = distinct.together
     alike = kinds(ordered)
     sources = ColumnSources(
-        FleetEstimates(distinct, quick, gpu, terms.conditions, ranked_by) if quick else None,
+        FleetEstimates(distinct, quick, gpu, terms.conditions, objective) if quick else None,
         {
-            name: Foretold(alike, WholeGpu(ordered, question, way), ranked_by, terms.level)
+            name: Foretold(alike, WholeGpu(ordered, question, way), objective, terms.level)
             for name, way in WAYS.items()
         },
-        Foretold(alike, OneGpu(ordered, question), ranked_by, terms.level),
+        Foretold(alike, OneGpu(ordered, question), objective, terms.level),
     )
     found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
     plan = Spread(
-        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=ranked_by, note=note, found=found,
+        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, found=found,
         on=tuple(
             OnGpu(number, setup, forecast(Mixes(setup.chosen(jobs), asked), setup.sharing))
             for number, setup in _setups(found.plan, distinct).items()
@@ -175,18 +172,20 @@ def spread(
     return with_caps(plan, question) if may_cap else plan
 
 
-def _ranked_by(serial: Forecast, objective: Objective) -> tuple[Objective, str | None]:
-    ranked_by, note = possible([serial], objective)
-    return ("throughput" if ranked_by == "energy-example" else ranked_by), note
+def _ranked_by(serial: Forecast, asked: ObjectiveName) -> tuple[FleetObjective, str | None]:
+    """What plans are searched for by, and why where it is not what was `asked` for."""
+    ranked_by, note = possible([serial], asked)
+    found = OBJECTIVES[ranked_by]
+    return (found if isinstance(found, FleetObjective) else Throughput()), note
 
 
-def _problem(distinct: Kinds, aim: Objective, gpus: int, predictor: Predicts) -> Problem:
+def _problem(distinct: Kinds, objective: FleetObjective, gpus: int, predictor: Predicts) -> Problem:
     jobs = distinct.jobs
     ones = (1.0,) * len(jobs)
-    known = aim != "throughput"
+    known = objective.in_seconds
     alone_s = tuple((job.work_steps or 0.0) * job.profile.step_s for job in jobs)
     return Problem(
-        aim=aim, gpus=gpus, counts=distinct.counts, alone_s=alone_s if known else ones,
+        objective=objective, gpus=gpus, counts=distinct.counts, alone_s=alone_s if known else ones,
         least_s=tuple(_least_s(job, predictor) for job in jobs) if known else ones,
         deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
         idle_power_w=idle_power_w([job.profile for job in distinct.jobs]),
@@ -199,27 +198,27 @@ def _least_s(job: Job, predictor: Predicts) -> float:
     return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
 
 
-def _setups(plan: Sequence[Placed], distinct: Kinds) -> dict[int, Setup]:
+def _setups(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Setup]:
     """What each GPU of `plan` runs, by its number."""
     left = [list(positions) for positions in distinct.positions]
-    named: dict[int, list[tuple[Placed, list[int]]]] = {}
+    named: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
     for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):
-        numbers = [left[kind].pop(0) + 1 for kind in each.column.team]
+        numbers = [left[kind].pop(0) + 1 for kind in each.group.team]
         named.setdefault(each.gpu, []).append((each, numbers))
     return {gpu: _setup(groups) for gpu, groups in named.items()}
 
 
-def _setup(groups: Sequence[tuple[Placed, list[int]]]) -> Setup:
+def _setup(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Setup:
     own = sorted(number for _, numbers in groups for number in numbers)
     renamed = [
         group
         for placed, numbers in groups
-        for group in groups_of(placed.column.sharing, [own.index(n) + 1 for n in numbers])
+        for group in groups_of(placed.group.sharing, [own.index(n) + 1 for n in numbers])
     ]
     batch = {
         number: batch
         for placed, numbers in groups
-        for number, batch in zip(numbers, placed.column.batches, strict=False)
+        for number, batch in zip(numbers, placed.group.batches, strict=False)
     }
     batches = tuple(batch[number] for number in own) if len(batch) == len(own) else ()
     return Setup(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)

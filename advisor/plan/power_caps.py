@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import OBJECTIVES, known_cost
 from advisor.plan.plan_space import Setup
 from advisor.plan.prediction_cache import Remembered
-from advisor.plan.recommendation import Forecast, LeftOut, Objective
+from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.outcomes import Judge
 from advisor.workload.job import Job
@@ -17,9 +17,6 @@ CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
 
 The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
 """
-
-ENERGIES: tuple[Objective, ...] = ("energy", "energy-epoch", "energy-example")
-"""A cap makes no job faster, so it serves no other objective."""
 
 
 def cap_choices(gpu: Gpu) -> tuple[float, ...]:
@@ -56,7 +53,7 @@ def _no_caps(question: Question) -> str | None:
     """Why no cap is looked at; None where they are."""
     if not question.conditions.root:
         return "setting one takes root, and there is none"
-    if question.objective not in ENERGIES:
+    if not OBJECTIVES[question.objective].saves_energy:
         return f"a cap makes no job faster, and plans are ranked by {question.objective}"
     if not cap_choices(question.gpu):
         return f"the power limit of {question.gpu.key} is not known"
@@ -79,6 +76,4 @@ def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast 
 
 
 def _price(forecast: Forecast, question: Question) -> float:
-    paid = cost(forecast, question.objective)
-    assert paid is not None, "serial has a cost, so all plans have"
-    return paid.at(question.level)
+    return known_cost(forecast, question.objective).at(question.level)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import assert_never
 
-from advisor.plan.objectives import cost, slowdowns, tied
-from advisor.plan.power_caps import ENERGIES
+from advisor.plan.objectives.pace import slowdowns
+from advisor.plan.objectives.table import OBJECTIVES, cost, tied
 from advisor.plan.recommendation import Forecast, Precedence
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Interval, Level
@@ -165,7 +165,8 @@ def _cost(each: Priced, question: Question) -> float:
 
 def _late(each: Priced, question: Question) -> int:
     """Joules are saved under deadlines: jobs that it makes late."""
-    return len(each.forecast.late(question.level)) if question.objective in ENERGIES else 0
+    saves_energy = OBJECTIVES[question.objective].saves_energy
+    return len(each.forecast.late(question.level)) if saves_energy else 0
 
 
 def _confirmed(each: Priced) -> bool:

@@ -8,11 +8,12 @@ from advisor.plan.bottlenecks import binding
 from advisor.plan.candidates import tried
 from advisor.plan.forecast import forecast
 from advisor.plan.memory_limits import check_each_fits
-from advisor.plan.objectives import possible, tied
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.table import possible, tied
 from advisor.plan.precedence import Priced, in_order, starved
 from advisor.plan.prediction_cache import Remembered
 from advisor.plan.reasons import first_by, searched, standing, why
-from advisor.plan.recommendation import LeftOut, Objective, Plan, Predicts, Recommendation
+from advisor.plan.recommendation import LeftOut, Plan, Predicts, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.outcomes import Judge, as_asked, chosen_for
@@ -27,7 +28,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     jobs: Sequence[Job],
     gpu: Gpu,
     predictor: Predicts,
-    objective: Objective,
+    objective: ObjectiveName,
     conditions: Conditions = UNCONDITIONAL,
     level: Level = "p50",
 ) -> Recommendation:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from advisor.plan.bottlenecks import Binding
-from advisor.plan.objectives import tied
+from advisor.plan.objectives.table import tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Precedence
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction

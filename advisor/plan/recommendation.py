@@ -5,23 +5,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
+from advisor.plan.objectives.names import ObjectiveName
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import Quick
 from advisor.sharing import Arrangement, Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
-
-Objective = Literal[
-    "makespan",
-    "throughput",
-    "mean-completion",
-    "energy",
-    "energy-epoch",
-    "energy-example",
-    "fairness",
-    "deadlines",
-]
 
 Precedence = Literal["deadlines", "confirmed", "fairness", "cost", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.precedence`."""
@@ -158,8 +148,8 @@ class Recommendation:
 
     gpu: Gpu
     jobs: tuple[Job, ...]
-    objective: Objective
-    ranked_by: Objective
+    objective: ObjectiveName
+    ranked_by: ObjectiveName
     note: str | None
     level: Level
     serial: Plan

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from advisor.errors import InvalidInput
-from advisor.plan.recommendation import Objective
+from advisor.plan.objectives.fleet_objective import FleetObjective
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Level
 
@@ -25,7 +27,7 @@ class Terms:
         InvalidInput: There is no GPU, no time, or no plan can be best at that.
     """
 
-    objective: Objective = "makespan"
+    objective: ObjectiveName = "makespan"
     gpus: int = 1
     limit_s: float = 8.0
     conditions: Conditions = UNCONDITIONAL
@@ -36,12 +38,13 @@ class Terms:
             raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
         if not (isfinite(self.limit_s) and self.limit_s > 0):
             raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
-        if self.objective in ("energy-epoch", "energy-example"):
+        objective = OBJECTIVES[self.objective]
+        if not isinstance(objective, FleetObjective):
             raise InvalidInput(
                 f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
                 f"{self.objective}. Use --objective energy: joules until the last job ends."
             )
-        if self.conditions.power_caps and (self.objective != "energy" or not self.conditions.root):
+        if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
             raise InvalidInput(
                 "a power cap saves energy, makes no job faster, and takes root to set: plans for "
                 "many jobs choose caps with --objective energy, and not with --no-root."

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.plan.bottlenecks import Binding, binding
-from advisor.plan.objectives import cost, tied
+from advisor.plan.objectives.table import known_cost, tied
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.shorter_host_path import HostBound, host_bound
 from advisor.sharing import Serial
@@ -75,8 +75,6 @@ def _answers(
 
 
 def _rival(advised: Recommendation, plan: Plan) -> Rival:
-    best, own = (cost(each, advised.ranked_by) for each in (advised.best, plan))
-    if best is None or own is None:
-        raise ValueError("a plan that was ranked has a cost")
+    best, own = (known_cost(each, advised.ranked_by) for each in (advised.best, plan))
     level = advised.level
     return Rival(plan, own.at(level) / best.at(level) - 1, tied(own, best))

@@ -6,27 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.plan.bottlenecks import Binding, Limit
 from advisor.plan.comparison import Comparison, Difference, JobChange
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.reasons import what_binds
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, binding_document, standing_document
-from advisor.report.headline import calibrated_note, cap_note
+from advisor.report.headline import calibrated_note, cap_note, shown_cost
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDTHS = (12, 25, 25, 8)
-_OBJECTIVES = {
-    "makespan": "until all are done",
-    "mean-completion": "until a job ends, on average",
-    "energy": "energy until all are done",
-    "energy-epoch": "energy of an epoch of each job",
-    "energy-example": "energy of an example of each job",
-    "throughput": "time for what serial does in one unit of it",
-    "fairness": "the worst slowdown, over serial's",
-    "deadlines": "share of the time until a deadline",
-}
 
 
 def comparison_text(found: Comparison) -> str:
@@ -36,8 +27,8 @@ def comparison_text(found: Comparison) -> str:
         key=lambda pair: (pair[1].p50, pair[0]),
     )
     (better, less, _), (worse, more, _) = pairs
-    measure = _shown(found)
-    numbers = f"({_OBJECTIVES[found.objective]}: {measure(less)} and {measure(more)})"
+    measure = shown_cost(found.objective)
+    numbers = f"({OBJECTIVES[found.objective].measure}: {measure(less)} and {measure(more)})"
     if found.cost.within_error:
         said = [f"{better} and {worse} are equal within our error {numbers}."]
     else:
@@ -147,12 +138,6 @@ def _costs(found: Comparison) -> tuple[Interval, Interval]:
     return found.cost.first, found.cost.second
 
 
-def _shown(found: Comparison) -> Callable[[Interval], str]:
-    if found.objective in ("makespan", "mean-completion"):
-        return units.seconds
-    return units.joules if found.objective.startswith("energy") else units.times
-
-
 def _limit(bound: Binding, job: int) -> str:
     limit, use = bound.limit_of(job), bound.use_of(job)
     alone = "alone, " if job in bound.alone else ""
@@ -171,7 +156,7 @@ _WORDS: dict[Limit, str] = {
 
 
 def _whole_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
-    yield _cells("in all", found.cost, _shown(found))
+    yield _cells("in all", found.cost, shown_cost(found.objective))
     if found.power_w is not None:
         yield _cells("power", found.power_w, units.watts)
 

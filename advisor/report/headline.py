@@ -1,9 +1,10 @@
 """The sentence that answers, before any table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.table import OBJECTIVES, known_cost
 from advisor.plan.reasons import first_by
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.plan.shorter_host_path import HostBound
@@ -107,9 +108,7 @@ def gain(advised: Recommendation, plan: Forecast) -> Interval:
     """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
     if plan.prediction is advised.serial.prediction:
         return Interval(1.0, 1.0, 1.0)
-    serial, own = (cost(each, advised.ranked_by) for each in (advised.serial, plan))
-    if serial is None or own is None:
-        raise ValueError("a plan that was ranked has a cost")
+    serial, own = (known_cost(each, advised.ranked_by) for each in (advised.serial, plan))
     return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
 
 
@@ -169,31 +168,18 @@ def _until(plan: Forecast) -> str:
 
 
 def _outcome(advised: Recommendation, plan: Plan) -> str:
+    cost = known_cost(plan, advised.ranked_by)
     better = units.times(gain(advised, plan))
-    match advised.ranked_by:
-        case "makespan":
-            said = f"all done in {_until(plan)}, {better} as fast as one after another"
-        case "throughput":
-            said = f"{better} the throughput of one after another"
-        case "energy":
-            said = f"{units.joules(plan.energy_j)}, {better} as frugal as one after another"
-        case "energy-epoch" | "energy-example":
-            what = advised.ranked_by.removeprefix("energy-")
-            energy = units.joules(cost(plan, advised.ranked_by))
-            said = f"{energy} for an {what} of each job, {better} as frugal as one after another"
-        case "fairness":
-            said = f"the job that fares worst runs {better} as fast as its share of the time gives"
-        case "mean-completion":
-            mean_s = units.seconds(cost(plan, advised.ranked_by))
-            said = f"a job is done in {mean_s} on average, {better} as soon as one after another"
-        case "deadlines":
-            said = f"{_lateness(plan)}, {better} as soon as one after another"
-    return said
+    shown = shown_cost(advised.ranked_by)(cost)
+    return OBJECTIVES[advised.ranked_by].headline(cost, shown, better)
 
 
-def _lateness(plan: Plan) -> str:
-    """How the job fares that is closest to its deadline, or furthest behind it."""
-    taken = cost(plan, "deadlines")
-    assert taken is not None, "it is ranked by deadlines"
-    word = "every deadline is kept" if taken.p50 <= 1 else "not every deadline is kept"
-    return f"{word}: the tightest job takes {taken.p50:.0%} of its time"
+def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
+    """What writes a cost by `objective` with its unit."""
+    match OBJECTIVES[objective].unit:
+        case "s":
+            return units.seconds
+        case "J":
+            return units.joules
+        case "ratio":
+            return units.times

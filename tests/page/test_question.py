@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.precedence import CLOSE
-from advisor.plan.recommendation import Objective
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.measure.calibrate.recorded import calibration
@@ -53,7 +53,7 @@ def test_energy_per_epoch_and_per_example_are_objectives_too(page, objective, sa
 
 def test_the_page_offers_every_objective_that_there_is(page):
     page.run()
-    assert len(page.radio(key="objective").options) == len(get_args(Objective))
+    assert len(page.radio(key="objective").options) == len(get_args(ObjectiveName))
 
 
 def test_under_a_power_cap_all_says_that_its_effect_was_not_measured_here(page):

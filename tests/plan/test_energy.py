@@ -4,7 +4,7 @@ import pytest
 
 from advisor.launch.devices import with_commands
 from advisor.plan.forecast import forecast
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import cost
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked
 from advisor.plan.under_cap import UnderCap

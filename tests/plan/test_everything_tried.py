@@ -14,7 +14,7 @@ import pytest
 from advisor.hardware.catalogue import gpu
 from advisor.plan.forecast import forecast
 from advisor.plan.limits import worth_trying
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import cost
 from advisor.plan.prediction_cache import Mixes, Remembered
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules

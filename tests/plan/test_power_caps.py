@@ -6,7 +6,7 @@ from advisor.api import recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.devices import with_commands
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import cost
 from advisor.plan.plan_space import Setup
 from advisor.plan.power_caps import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.ranking import ranked

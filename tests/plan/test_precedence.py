@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.forecast import forecast
-from advisor.plan.objectives import cost, tied
-from advisor.plan.power_caps import ENERGIES
+from advisor.plan.objectives.table import OBJECTIVES, cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked
@@ -191,7 +190,7 @@ def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, o
     shown = [Priced(each, cost(each, objective)) for each in advised.plans]
     assert by_rule(shown, asked(level, objective))[0].forecast is advised.best
     for each in shown[1:]:
-        assert objective in ENERGIES or excused(shown[0], each, level) is not None
+        assert OBJECTIVES[objective].saves_energy or excused(shown[0], each, level) is not None
     assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"
 
 

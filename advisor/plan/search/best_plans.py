@@ -12,7 +12,6 @@ from advisor.plan.search.cost_table import options
 from advisor.plan.search.partition_search import Choice, Cutting
 from advisor.plan.search.partitions import WHOLE
 from advisor.plan.search.phase_search import phased
-from advisor.plan.search.set_scores import price
 from advisor.sharing import Serial, Sharing
 from advisor.workload.job import Job
 
@@ -42,10 +41,10 @@ class Solver:
         found = []
         state = self.space.sets.state_of(chosen)
         sets = np.flatnonzero(self.space.sets.state == state)
-        cost_of = price(self.space.question.objective, self.space.source.awake_w, len(chosen))
+        price = self.space.price(len(chosen))
         for option in options(WHOLE):
-            own = self.space.worth(option, len(chosen))
-            costs, _ = cost_of(own.most[sets], own.total[sets])
+            own = self.space.scores(option, len(chosen))
+            costs, _ = price(own.most[sets], own.total[sets])
             best = int(np.argmin(costs))
             if np.isfinite(costs[best]):
                 seats = seating(self.space.sets, chosen)
@@ -66,7 +65,7 @@ class Solver:
         found = []
         for each in phased(self.space, self.space.sets.state_of(chosen), most):
             seats = seating(self.space.sets, chosen)
-            hows: list[Choice | Cutting] = [team.how for team in each.teams]
+            hows: list[Choice | Cutting] = [group.how for group in each.groups]
             sharing = one_after_another(hows, seats)
             if sharing != Serial() or seats.batches_of(chosen) != self._asked(chosen):
                 found.append(self._proposal(chosen, sharing, seats, each.cost))

@@ -8,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.objective import Awake
+from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
 from advisor.plan.search.assignment import signature
-from advisor.plan.search.cost_table import Fates, Option, Source, asked, fates, options
+from advisor.plan.search.cost_table import Option, Outcomes, Source, asked, options, outcomes
 from advisor.plan.search.job_sets import Indices, Sets, sets_of
 from advisor.plan.search.partition_search import Cutting, Hybrids
 from advisor.plan.search.partitions import WHOLE, Cut, Room, cuts
 from advisor.plan.search.rough_source import roughly
-from advisor.plan.search.set_bounds import Bounds
-from advisor.plan.search.set_scores import Worth, price, worth
+from advisor.plan.search.set_bounds import Bounds, Price, SetScores
 from advisor.prediction.mix_prediction import Level
 from advisor.sharing import Mps
 from advisor.workload.job import Job
@@ -34,7 +36,7 @@ class Question:
 
     gpu: Gpu
     predictor: Predicts
-    objective: Objective
+    objective: ObjectiveName
     level: Level = "p50"
     conditions: Conditions = UNCONDITIONAL
 
@@ -59,6 +61,7 @@ class Space:
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.sets: Sets = sets_of(jobs)
         self.question = question
+        self.objective = OBJECTIVES[question.objective]
         self.rules = rules(question.gpu, question.conditions)
         margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
@@ -67,29 +70,39 @@ class Space:
         self.source: Source = rough or asked(
             question.predictor,
             FitsMemory(question.gpu, margin),
-            question.objective,
             question.level,
             self.sets,
+            of_steps=self.objective.of_steps,
         )
-        self._fates: dict[Option, Fates] = {}
-        self._worths: dict[tuple[Option, int], Worth] = {}
+        self._outcomes: dict[Option, Outcomes] = {}
+        self._scores: dict[tuple[Option, int], SetScores] = {}
         self._hybrids: dict[int, Hybrids] = {}
 
-    def fate(self, option: Option) -> Fates:
+    def outcome(self, option: Option) -> Outcomes:
         """What comes of every set under `option`."""
-        if option not in self._fates:
+        if option not in self._outcomes:
             rooms = [WHOLE] if option.room == WHOLE else self._rooms
             together = [each for room in rooms for each in options(room)]
-            self._fates |= fates(together, self.sets, self.source, self.rules)
-        return self._fates[option]
+            self._outcomes |= outcomes(together, self.sets, self.source, self.rules)
+        return self._outcomes[option]
 
-    def worth(self, option: Option, jobs: int) -> Worth:
+    def scores(self, option: Option, jobs: int) -> SetScores:
         """Of every set under `option`, where `jobs` run at once on the GPU."""
-        if (found := self._worths.get((option, jobs))) is None:
-            awake_w, objective = self.source.awake_w, self.question.objective
-            found = worth(self.fate(option), self.sets, objective, awake_w, jobs)
-            self._worths[option, jobs] = found
+        if (found := self._scores.get((option, jobs))) is None:
+            outcomes = self.outcome(option)
+            numbers = self.objective.of_sets(outcomes, self.sets, self.awake(jobs))
+            found = SetScores(*numbers).without(~outcomes.allowed)
+            self._scores[option, jobs] = found
         return found
+
+    def awake(self, jobs: int) -> Awake:
+        """The GPU while `jobs` run at once."""
+        return Awake(self.source.awake_w, jobs)
+
+    def price(self, jobs: int) -> Price:
+        """What follows from the scores of sets, where `jobs` run at once."""
+        awake = self.awake(jobs)
+        return lambda most, total: self.objective.price(most, total, awake)
 
     def on_instances(self, state: int) -> Iterator[Cutting]:
         """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
@@ -99,28 +112,27 @@ class Space:
         """Likewise, of those in which each job has a MIG instance of its own."""
         every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
         whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
-        worths = {
-            room: [(option, _without(crowded, own)) for option, own in ways[:1]]
-            for room, ways in every.bounds.worths.items()
+        scores = {
+            room: [(option, own.without(crowded)) for option, own in ways[:1]]
+            for room, ways in every.bounds.scores.items()
         }
-        apart = Hybrids(Bounds(self.sets, whole, worths), every.price, every.homes)
+        apart = Hybrids(Bounds(self.sets, whole, scores), every.price, every.homes)
         return _each_once(apart.in_order(state))
 
     def hybrids(self, jobs: int) -> Hybrids:
         """Where `jobs` run at once."""
         if jobs not in self._hybrids:
-            asked = self.question.objective
-            cost = price(asked, self.source.awake_w, jobs)
-            alike = asked not in ("energy-epoch", "energy-example")  # whoever runs elsewhere
+            # Of joules of steps, the scores of a set depend on how many jobs run elsewhere.
+            alike = not self.objective.of_steps
             known = next(iter(self._hybrids.values()), None) if alike else None
             bounds = known.bounds if known else self._bounds(jobs)
-            self._hybrids[jobs] = Hybrids(bounds, cost, self._homes)
+            self._hybrids[jobs] = Hybrids(bounds, self.price(jobs), self._homes)
         return self._hybrids[jobs]
 
     def _bounds(self, jobs: int) -> Bounds:
-        worths = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
+        scores = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
                   for room in self._rooms}  # fmt: skip
-        return Bounds(self.sets, self._cuts, worths)
+        return Bounds(self.sets, self._cuts, scores)
 
     def jobs_in(self, state: int) -> int:
         """How many there are in a state."""
@@ -133,12 +145,10 @@ class Space:
         pairs = zip(self.sets.positions, counts, strict=True)
         return tuple(sorted(at for own, wanted in pairs for at in own[:wanted]))
 
-    def _in_room(self, option: Option, jobs: int) -> Worth:
-        """As `worth`, but a job alone in a room is no MPS client."""
-        found = self.worth(option, jobs)
-        if not isinstance(option.sharing, Mps):
-            return found
-        return _without(self.sets.sizes == 1, found)
+    def _in_room(self, option: Option, jobs: int) -> SetScores:
+        """As `scores`, but a job alone in a room is no MPS client."""
+        found = self.scores(option, jobs)
+        return found.without(self.sets.sizes == 1) if isinstance(option.sharing, Mps) else found
 
     @cached_property
     def _state_sizes(self) -> Indices:
@@ -163,14 +173,9 @@ class Space:
         for profile in {each.profile for cut in self._cuts for each in cut.instances}:
             may = np.zeros(self.sets.states, dtype=bool)
             for option in options(Room(profile)):
-                np.logical_or.at(may, self.sets.state, self.fate(option).allowed)
+                np.logical_or.at(may, self.sets.state, self.outcome(option).allowed)
             found[profile] = may
         return found
-
-
-def _without(these: NDArray[np.bool_], found: Worth) -> Worth:
-    """`found`, where `these` sets may not be."""
-    return Worth(*(np.where(these, np.inf, each) for each in (found.most, found.total)))
 
 
 def _each_once(cuttings: Iterable[Cutting]) -> Iterator[Cutting]:

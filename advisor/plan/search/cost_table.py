@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.plan.limits import EQUAL_GRID, worth_trying
-from advisor.plan.recommendation import Objective, Predicts
+from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import Guise, Sets
 from advisor.plan.search.partitions import WHOLE, Room
@@ -117,16 +117,15 @@ class Asked:
 
 
 def asked(
-    predictor: Predicts, fits: FitsMemory, objective: Objective, level: Level, sets: Sets
+    predictor: Predicts, fits: FitsMemory, level: Level, sets: Sets, *, of_steps: bool
 ) -> Asked:
-    """A source that asks `predictor` what `objective` needs at `level`."""
+    """A source that asks `predictor` what is needed at `level`; `of_steps` as of `Asked`."""
     idle_w = idle_power_w([job.profile for job in sets.variants])
-    of_steps = objective in ("energy-epoch", "energy-example")
     return Asked(predictor, fits, level, idle_w or 0.0, of_steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
+class Outcomes:
     """What comes of every set under one option, if its jobs start at once.
 
     Attributes:
@@ -147,20 +146,28 @@ class Fates:
     step_j: Floats
     steps_s: Floats
 
+    def last_s(self, sets: Sets) -> Floats:
+        """Until the last job of each set ends, shape (sets,)."""
+        return sets.largest(self.ends_s)
 
-def fates(
+    def summed_ends_s(self, sets: Sets) -> Floats:
+        """The sum of the ends of all jobs of each set, shape (sets,)."""
+        return np.asarray((sets.counts * self.ends_s).sum(axis=1))
+
+
+def outcomes(
     options: Sequence[Option], sets: Sets, source: Source, forbidding: Sequence[Rule]
-) -> dict[Option, Fates]:
+) -> dict[Option, Outcomes]:
     """What comes of every set of `sets` under each of `options`."""
     answers = zip(options, source.answers(options, sets), strict=True)
-    return {option: _fates(option, sets, found, forbidding) for option, found in answers}
+    return {option: _outcomes(option, sets, found, forbidding) for option, found in answers}
 
 
-def _fates(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Fates:
+def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Outcomes:
     there = sets.counts > 0
     ends_s, added_j = _until_the_end(found, sets)
     alone_s = np.array([job.profile.step_s for job in sets.variants])
-    return Fates(
+    return Outcomes(
         option=option,
         allowed=found.fits & _allowed(option, sets, forbidding),
         slowdowns=np.where(there, found.steps_s / alone_s, 1.0),

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.prediction.trace import Floats
 from advisor.workload.job import Job
 
 Indices = NDArray[np.intp]
@@ -114,6 +115,10 @@ class Sets:
         """All that rules look at in the jobs of each set: those with equal ones are alike."""
         seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.variants]
         return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]
+
+    def largest(self, values: Floats) -> Floats:
+        """Of `values` of each variant in each set the largest of those there, shape (sets,)."""
+        return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
     def state_of(self, chosen: Sequence[int]) -> int:
         """The state of the jobs at the positions `chosen`."""

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.plan.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors, worth_trying
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.objective import Objective
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.prediction_cache import Mixes
-from advisor.plan.recommendation import Objective
 from advisor.plan.search.candidate_space import MOST_ASKED
 from advisor.plan.search.limit_tuning import count, different, distinct, of_copies, promising
 from advisor.prediction.mix_prediction import Level
@@ -69,7 +71,7 @@ class FoundLimits:
     compared: int
 
 
-def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> FoundLimits:
+def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") -> FoundLimits:
     """MPS with the limits that serve `objective` best, costs being at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     quick = mixes.quick()
@@ -79,7 +81,7 @@ def best_limits(mixes: Mixes, objective: Objective, level: Level = "p50") -> Fou
         or not quick.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
     ):
         return FoundLimits(tuple(usual), len(usual))
-    search = _LimitSearch(mixes, quick, objective)
+    search = _LimitSearch(mixes, quick, OBJECTIVES[objective])
     if len(mixes.jobs) <= MOST_ASKED:
         return search.tuned(usual, level)
     vectors, costs = search.compared()
@@ -197,20 +199,12 @@ class _LimitSearch:
         """
         rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
         steps_s = rough_s if together_s is None else together_s
-        slowdowns = steps_s / self.quick.jobs.step_s
-        match self.objective:
-            case "makespan" | "energy":  # the GPU draws its idle power until the last job ends
-                return np.asarray(self._ends_s(vectors, rough_s, steps_s).max(axis=1))
-            case "mean-completion":
-                return np.asarray(self._ends_s(vectors, rough_s, steps_s).mean(axis=1))
-            case "deadlines":
-                due_s = [job.deadline_s or np.inf for job in self.mixes.jobs]
-                ends_s = self._ends_s(vectors, rough_s, steps_s)
-                return np.asarray((ends_s / due_s).max(axis=1))
-            case "throughput":
-                return np.asarray(-(1 / slowdowns).sum(axis=1))
-            case "energy-epoch" | "energy-example" | "fairness":
-                return np.asarray(slowdowns.max(axis=1))
+        deadlines_s = np.array([job.deadline_s or np.inf for job in self.mixes.jobs])
+        return self.objective.of_limits(
+            steps_s / self.quick.jobs.step_s,
+            lambda: self._ends_s(vectors, rough_s, steps_s),
+            deadlines_s,
+        )
 
     def _ends_s(self, vectors: Floats, rough_s: Floats, together_s: Floats) -> Floats:
         """Seconds until each job ends, where steps take `together_s` while all jobs run.

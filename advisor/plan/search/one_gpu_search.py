@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import cost
 from advisor.plan.plan_space import Setup
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.best_plans import Proposal, Solver

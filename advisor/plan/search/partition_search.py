@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from advisor.plan.search.cost_table import Option
 from advisor.plan.search.job_sets import Indices
 from advisor.plan.search.partitions import Cut
-from advisor.plan.search.set_bounds import Bounds
-from advisor.plan.search.set_scores import Price
+from advisor.plan.search.set_bounds import Bounds, Price
 from advisor.prediction.trace import Floats
 
 
@@ -64,7 +63,7 @@ class _Siblings:
     options: Sequence[int]
     chosen: Indices
     rest: Indices
-    worth: tuple[Floats, Floats]
+    scores: tuple[Floats, Floats]
     bounds: tuple[Floats, Floats]
 
 
@@ -122,12 +121,12 @@ class Hybrids:
     def _after(self, siblings: _Siblings, at: int) -> _Open:
         parent = siblings.parent
         room = parent.cut.rooms[len(parent.taken)]
-        option = self.bounds.worths[room][siblings.options[at]][0]
+        option = self.bounds.scores[room][siblings.options[at]][0]
         return _Open(
             parent.cut,
             int(siblings.rest[at]),
-            float(siblings.worth[0][at]),
-            float(siblings.worth[1][at]),
+            float(siblings.scores[0][at]),
+            float(siblings.scores[1][at]),
             (*parent.taken, Choice(option, int(siblings.chosen[at]))),
         )
 
@@ -139,7 +138,7 @@ class Hybrids:
         inside, left = inside[keep], left[keep]
         least = self.bounds.least(rooms[number + 1 :])
         columns = []
-        for option, (_, own) in enumerate(self.bounds.worths[rooms[number]]):
+        for option, (_, own) in enumerate(self.bounds.scores[rooms[number]]):
             most = np.maximum(parent.most, own.most[inside])
             total = parent.total + own.total[inside]
             bound = self.price(np.maximum(most, least[0][left]), total + least[1][left])

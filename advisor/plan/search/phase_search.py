@@ -13,31 +13,32 @@ from itertools import islice
 
 import numpy as np
 
+from advisor.plan.objectives.objective import Turn
 from advisor.plan.search.assignment import seating
 from advisor.plan.search.candidate_space import Space
 from advisor.plan.search.cost_table import Option, options
 from advisor.plan.search.partition_search import Choice, Cutting
 from advisor.plan.search.partitions import WHOLE
-from advisor.plan.search.teams import Label, Team, keep, keep_team
+from advisor.plan.search.phase_groups import Label, PhaseGroup, keep, keep_group
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.timeline.outcome import idle_power_w
 from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
 
-# By how the GPU is set up now, and whether it ever was cut up: what all teams until now cost.
+# By how the GPU is set up now, and whether it ever was cut up: what all groups until now cost.
 _Reached = dict[tuple[int, bool], list[Label]]
 
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """Teams one after another.
+    """PhaseGroups one after another.
 
     Attributes:
         cost: By the objective.
-        teams: In the order in which they run, two or more.
+        groups: In the order in which they run, two or more.
     """
 
     cost: float
-    teams: tuple[Team, ...]
+    groups: tuple[PhaseGroup, ...]
 
 
 def phased(space: Space, state: int, most: int) -> list[Phased]:
@@ -52,139 +53,110 @@ def phased(space: Space, state: int, most: int) -> list[Phased]:
 class _Phases:
     def __init__(self, space: Space, state: int) -> None:
         self.space, self.state = space, state
-        self.objective = space.question.objective
+        self.objective = space.objective
         self.jobs = space.jobs_in(state)
         self.idle_w = idle_power_w([job.profile for job in space.sets.variants]) or 0.0
         self.pauses: dict[tuple[int, int], float] = {}
         self.marks: dict[object, int] = {}
         inside = dict.fromkeys(map(int, space.sets.state[space.sets.inside(state)[0]]))
-        self.teams = {each: list(self._teams(each)) for each in inside if each}
+        self.groups = {each: list(self._groups(each)) for each in inside if each}
 
     def best(self, most: int) -> list[Phased]:
         """As `phased`."""
         reached: dict[int, _Reached] = {0: {(-1, False): [Label(0.0, 0.0, ())]}}
-        for done in sorted((0, *self.teams), key=self.space.jobs_in):
+        for done in sorted((0, *self.groups), key=self.space.jobs_in):
             if done in reached and done != self.state:
                 self._go_on(done, reached)
         ends = [each for labels in reached.get(self.state, {}).values() for each in labels]
-        found = [Phased(self._price(each.cost, each.worst), each.teams) for each in ends]
+        found = [
+            Phased(self.objective.of_phases(each.cost, each.worst, self.jobs), each.groups)
+            for each in ends
+        ]
         found.sort(key=lambda each: each.cost)
-        sure = next((each for each in found if not any(team.cut for team in each.teams)), None)
+        sure = next((each for each in found if not any(group.cut for group in each.groups)), None)
         return [each for at, each in enumerate(found) if at < most or each is sure]
 
     def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
-        """Add what any team that is left may come to, next after the jobs of the state `done`."""
+        """Add what any group that is left may come to, next after the jobs of the state `done`."""
         left = self.jobs - self.space.jobs_in(done)
         ahead = [
-            (team, team.mark, team.cut, reached.setdefault(done + team.state, {}))
-            for team in self._next(done)
+            (group, group.mark, group.cut, reached.setdefault(done + group.state, {}))
+            for group in self._next(done)
         ]
         for (mark, cut), labels in reached[done].items():
-            for team, own, cut_up, after in ahead:
+            for group, own, cut_up, after in ahead:
                 key = own, cut or cut_up
                 if (kept := after.get(key)) is None:
                     kept = after[key] = []
-                pause_s = self._pause_s(labels[0], team, mark)
+                pause_s = self._pause_s(labels[0], group, mark)
+                turn = Turn(pause_s, left, self.idle_w)
                 for label in labels:
-                    keep(kept, *self._extended(label, team, pause_s, left), label, team)
+                    reaches = self.objective.after((label.cost, label.worst), group, turn)
+                    keep(kept, *reaches, label, group)
 
-    def _next(self, done: int) -> Iterator[Team]:
-        """Teams of jobs that are left; all of them at once make no phases."""
+    def _next(self, done: int) -> Iterator[PhaseGroup]:
+        """PhaseGroups of jobs that are left; all of them at once make no phases."""
         inside, _ = self.space.sets.inside(self.state - done)
         for state in dict.fromkeys(self.space.sets.state[inside].tolist()):
             if state and state != self.state:
-                yield from self.teams[state]
+                yield from self.groups[state]
 
-    def _extended(self, label: Label, team: Team, pause_s: float, left: int) -> tuple[float, float]:
-        """What `label` costs with one team more after a pause, `left` jobs not having ended."""
-        match self.objective:
-            case "makespan":
-                return label.cost + pause_s + team.time_s, 0.0
-            case "mean-completion":
-                waits_s = pause_s * left + team.time_s * (left - team.jobs)
-                return label.cost + team.cost + waits_s, 0.0
-            case "energy":
-                return label.cost + team.cost + self.idle_w * pause_s, 0.0
-            case "deadlines":
-                start_s = label.cost + pause_s
-                late = max(((start_s + end) / due for end, due in team.due), default=0.0)
-                return start_s + team.time_s, max(label.worst, late)
-            case _:
-                return label.cost + team.cost, max(label.worst, team.worst)
-
-    def _price(self, cost: float, worst: float) -> float:
-        match self.objective:
-            case "makespan" | "energy" | "energy-epoch" | "energy-example":
-                return cost
-            case "mean-completion" | "throughput":
-                return cost / self.jobs
-            case "fairness":
-                return cost * worst / self.jobs
-            case "deadlines":
-                return worst
-
-    def _pause_s(self, label: Label, team: Team, mark: int) -> float:
-        if not label.teams:
+    def _pause_s(self, label: Label, group: PhaseGroup, mark: int) -> float:
+        if not label.groups:
             return 0.0
-        key = mark, team.mark
+        key = mark, group.mark
         if key not in self.pauses:
-            self.pauses[key] = repartition_s(label.teams[-1].setup, team.setup)
+            self.pauses[key] = repartition_s(label.groups[-1].setup, group.setup)
         return self.pauses[key]
 
-    def _teams(self, state: int) -> Iterator[Team]:
+    def _groups(self, state: int) -> Iterator[PhaseGroup]:
         """Ways for the jobs of `state` to share the GPU that may be of use."""
         sets, jobs = self.space.sets, self.space.jobs_in(state)
-        ways: dict[bool, list[Team]] = {}
+        ways: dict[bool, list[PhaseGroup]] = {}
         for chosen in np.flatnonzero(sets.state == state).tolist():
             for option in options(WHOLE)[: None if jobs > 1 else 1]:
-                team = self._team(state, jobs, Choice(option, chosen), [(option, chosen)])
-                if np.isfinite(team.cost):
-                    keep_team(ways.setdefault(option.sharing == Naive(), []), team)
-        kept = [team for same in ways.values() for team in same]
+                group = self._group(state, jobs, Choice(option, chosen), [(option, chosen)])
+                if np.isfinite(group.cost):
+                    keep_group(ways.setdefault(option.sharing == Naive(), []), group)
+        kept = [group for same in ways.values() for group in same]
         yield from kept
         yield from self._on_instances(state, jobs, kept)
 
-    def _on_instances(self, state: int, jobs: int, whole: Sequence[Team]) -> Iterator[Team]:
+    def _on_instances(
+        self, state: int, jobs: int, whole: Sequence[PhaseGroup]
+    ) -> Iterator[PhaseGroup]:
         """The best way on MIG instances, where it may be better than any on the whole GPU."""
         hybrids = self.space.hybrids(jobs)
         bar = min((self._price_alone(each) for each in whole), default=np.inf)
         if hybrids.least(state) < bar:
             for cutting in islice(self.space.on_instances(state), 1):
                 rooms = [(each.option, each.chosen) for each in cutting.rooms if each.chosen]
-                yield self._team(state, jobs, cutting, rooms)
+                yield self._group(state, jobs, cutting, rooms)
 
-    def _price_alone(self, team: Team) -> float:
-        """What a team costs that MIG is left and entered for, in the units of `Hybrids.least`."""
-        nothing = Label(0.0, 0.0, ())
-        price = self._price(*self._extended(nothing, team, 2 * MIG_MODE_S, team.jobs))
-        return price * self.jobs / team.jobs if self._mean else price
+    def _price_alone(self, group: PhaseGroup) -> float:
+        """What a group costs that MIG is left and entered for, in the units of `Hybrids.least`."""
+        turn = Turn(2 * MIG_MODE_S, group.jobs, self.idle_w)
+        cost, worst = self.objective.after((0.0, 0.0), group, turn)
+        return self.objective.of_phases(cost, worst, group.jobs)
 
-    @property
-    def _mean(self) -> bool:
-        return self.objective in ("mean-completion", "throughput", "fairness")
-
-    def _team(
+    def _group(
         self, state: int, jobs: int, how: Choice | Cutting, rooms: Sequence[tuple[Option, int]]
-    ) -> Team:
+    ) -> PhaseGroup:
         space, objective = self.space, self.objective
-        worths = [(space.worth(option, jobs), chosen) for option, chosen in rooms]
-        most = max(float(each.most[chosen]) for each, chosen in worths)
-        total = sum(float(each.total[chosen]) for each, chosen in worths)
-        time_s, cost, worst = most, total, 0.0
-        if objective == "energy":
-            cost = space.source.awake_w * most + total
-        elif objective in ("throughput", "fairness"):
-            cost = jobs / -total if total < 0 else np.inf
-            worst = most / cost if objective == "fairness" else 0.0
-        elif objective == "deadlines":
-            time_s = max(float(space.fate(way).ends_s[chosen].max()) for way, chosen in rooms)
+        scores = [(space.scores(option, jobs), chosen) for option, chosen in rooms]
+        most = max(float(each.most[chosen]) for each, chosen in scores)
+        total = sum(float(each.total[chosen]) for each, chosen in scores)
+        cost, worst = objective.of_group(most, total, space.awake(jobs))
+        time_s = most
+        if objective.uses_deadlines:
+            time_s = max(float(space.outcome(way).ends_s[chosen].max()) for way, chosen in rooms)
         setup = self._setup(how, state)
-        return Team(
+        return PhaseGroup(
             state, jobs, how, setup, self._mark(setup), time_s, cost, worst, self._due(rooms)
         )
 
     def _mark(self, setup: Group | Hybrid) -> int:
-        """A number for everything that stays set up after a team."""
+        """A number for everything that stays set up after a group."""
         if isinstance(setup, Group):
             return int(isinstance(setup.sharing, Mps))
         stays = tuple(
@@ -199,11 +171,11 @@ class _Phases:
         return seating(self.space.sets, self.space.members(state)).hybrid(how)
 
     def _due(self, rooms: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:
-        if self.objective != "deadlines":
+        if not self.objective.uses_deadlines:
             return ()
         found: dict[int, tuple[float, float]] = {}
         for option, chosen in rooms:
-            ends_s = self.space.fate(option).ends_s[chosen]
+            ends_s = self.space.outcome(option).ends_s[chosen]
             for variant in self.space.sets.tenants[chosen]:
                 kind = self.space.sets.kind_of[variant]
                 if (deadline_s := self.space.sets.variants[variant].deadline_s) is not None:

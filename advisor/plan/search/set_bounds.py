@@ -1,30 +1,55 @@
-"""What jobs cost at least in rooms that do not slow each other, by dynamic programming."""
+"""What jobs cost at least in rooms that do not slow each other, by dynamic programming.
 
-from collections.abc import Sequence
+A plan costs what follows from the largest of one number over its rooms, and from the sum of another
+(`Objective.of_sets`): of a makespan the largest end, of a throughput the sum of speeds, of energy
+both, since the GPU is awake until the last job ends.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.plan.search.cost_table import Option
 from advisor.plan.search.job_sets import Sets
 from advisor.plan.search.partitions import Cut, Room
-from advisor.plan.search.set_scores import Worth
 from advisor.prediction.trace import Floats
+
+Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
+"""Largest and sum over rooms -> cost, and what decides between equal costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetScores:
+    """Two numbers of every set under one option; infinite where it may not be.
+
+    Attributes:
+        most: Of which a plan counts the largest, shape (sets,).
+        total: Of which it counts the sum, likewise.
+    """
+
+    most: Floats
+    total: Floats
+
+    def without(self, these: NDArray[np.bool_]) -> "SetScores":
+        """The same where `these` sets, shape (sets,), may not be."""
+        return SetScores(*(np.where(these, np.inf, each) for each in (self.most, self.total)))
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least of the two numbers that a plan's cost follows from; see `Worth`.
+    """The least of the two numbers that a plan's cost follows from; see `SetScores`.
 
     Attributes:
         cuts: Of the GPU.
-        worths: What each set is worth in each kind of room, by the ways to share it.
+        scores: Of each set in each kind of room, by the ways to share it.
     """
 
     sets: Sets
     cuts: Sequence[Cut]
-    worths: dict[Room, list[tuple[Option, Worth]]]
+    scores: dict[Room, list[tuple[Option, SetScores]]]
     _known: dict[tuple[Room, ...], tuple[Floats, Floats]] = field(default_factory=dict)
 
     @cached_property
@@ -67,5 +92,5 @@ class Bounds:
                 np.minimum.reduce([own.most for _, own in ways])[chosen],
                 np.minimum.reduce([own.total for _, own in ways])[chosen],
             )
-            for room, ways in self.worths.items()
+            for room, ways in self.scores.items()
         }

@@ -6,67 +6,71 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.search.fleet.columns import Column, Placed, dealt, queued
-from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, dealt, queued
 from advisor.prediction.trace import Floats
 
 # Less than this is rounding, as a share of the time of the GPU that ends last.
 _DUST = 1e-9
 
 
-def arranged(columns: Sequence[Column], problem: Problem) -> tuple[Placed, ...]:
+def arranged(columns: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """The best plan of these `columns` that is soon found."""
     best = roughly_arranged(columns, problem)
-    return best if problem.aim in IN_TURN else min(best, levelled(best, problem), key=problem.rank)
+    return (
+        best
+        if problem.objective.order_matters
+        else min(best, levelled(best, problem), key=problem.rank)
+    )
 
 
-def roughly_arranged(columns: Sequence[Column], problem: Problem) -> tuple[Placed, ...]:
+def roughly_arranged(columns: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """Likewise, sooner: dealt out to the GPUs in the best of some orders."""
     plans = (dealt(order, problem.gpus) for order in _orders(columns, problem))
     return min(plans, key=problem.rank)
 
 
-def _orders(columns: Sequence[Column], problem: Problem) -> Iterator[list[Column]]:
-    def due_s(column: Column) -> float:
+def _orders(columns: Sequence[FleetGroup], problem: Problem) -> Iterator[list[FleetGroup]]:
+    def due_s(column: FleetGroup) -> float:
         return min(problem.deadlines_s[kind] or inf for kind in column.team)
 
     yield sorted(columns, key=lambda each: -each.runs_s)
-    if problem.aim not in IN_TURN:
+    if not problem.objective.order_matters:
         return
     yield sorted(columns, key=lambda each: each.runs_s / len(each.team))
     yield sorted(columns, key=lambda each: min(problem.alone_s[kind] for kind in each.team))
-    if problem.aim == "deadlines":
+    if problem.objective.uses_deadlines:
         yield sorted(columns, key=lambda each: (due_s(each), each.runs_s))
 
 
 def replaced(
-    plan: Sequence[Placed], old: Sequence[Column], new: Sequence[Column], gpus: int
-) -> tuple[Placed, ...] | None:
+    plan: Sequence[PlacedGroup], old: Sequence[FleetGroup], new: Sequence[FleetGroup], gpus: int
+) -> tuple[PlacedGroup, ...] | None:
     """`plan` with `new` groups where `old` ones were, the longest in place of the longest.
 
     Those that are more go to the GPU that has least to do; None where `plan` lacks an old one.
     """
     left, places = list(plan), []
     for column in sorted(old, key=lambda each: -each.runs_s):
-        found = next((each for each in left if each.column is column), None)
+        found = next((each for each in left if each.group is column), None)
         if found is None:
             return None
         left.remove(found)
         places.append(found)
     coming = sorted(new, key=lambda each: -each.runs_s)
-    left += [Placed(column, each.gpu, each.start_s)
+    left += [PlacedGroup(column, each.gpu, each.start_s)
              for column, each in zip(coming, places, strict=False)]  # fmt: skip
-    queues: list[list[Column]] = [[] for _ in range(gpus)]
+    queues: list[list[FleetGroup]] = [[] for _ in range(gpus)]
     for placed in sorted(left, key=lambda each: each.start_s):
-        queues[placed.gpu].append(placed.column)
+        queues[placed.gpu].append(placed.group)
     for column in coming[len(places) :]:
         min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(column)
     return queued(queues)
 
 
-def levelled(plan: Sequence[Placed], problem: Problem) -> tuple[Placed, ...]:
+def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """`plan` with groups moved from the GPU that ends last, or swapped, until none ends sooner."""
-    columns = [each.column for each in plan]
+    columns = [each.group for each in plan]
     runs_s = np.array([each.runs_s for each in columns])
     where = np.array([each.gpu for each in plan])
     while _less_long(runs_s, where, problem.gpus):

@@ -1,6 +1,6 @@
-"""What a plan of columns is, and what is wanted of it, in the words of CP-SAT.
+"""What a plan of groups is, and what is wanted of it, in the words of CP-SAT.
 
-Every column is an interval that may be there or not. Intervals that overlap at most as often as
+Every group is an interval that may be there or not. Intervals that overlap at most as often as
 there are equal GPUs can always be dealt out to these, so no GPU needs a number while searching.
 Nothing passes between them: to set a GPU up takes time, but no plan costs less for it.
 """
@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import floor
 from typing import Any, NamedTuple
 
-from advisor.plan.search.fleet.columns import Column, Placed
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup
 
 # Times are whole numbers of a unit, of which the longest plan has so many; slowdowns and joules
 # are whole numbers of these parts, the joules of those of an idle GPU in one unit. All are rounded
@@ -24,172 +24,163 @@ _LEAST_IDLE_W = 1.0
 
 
 class _Piece(NamedTuple):
-    """A column that a plan may take; `start` is 0 where it does not."""
+    """A group that a plan may take; `start` is 0 where it does not."""
 
-    column: Column
+    group: FleetGroup
     there: Any
     start: Any
 
 
 @dataclass(frozen=True)
 class Search:
-    """A model of CP-SAT that is to be filled, of `columns` for `problem`."""
+    """A model of CP-SAT that is to be filled, of `groups` for `problem`."""
 
     model: Any
-    columns: Sequence[Column]
+    groups: Sequence[FleetGroup]
     problem: Problem
 
-    def ask(self, hint: Sequence[Placed]) -> None:
+    def ask(self, hint: Sequence[PlacedGroup]) -> None:
         """Say what a plan is, what is wanted of it, and where to begin."""
         self._each_job_once()
         self._no_more_at_once_than_gpus()
-        self.model.minimize(self._wanted())
+        self.model.minimize(self.problem.objective.minimised(self))
         self._begin_at(hint)
 
-    def taken(self, value: Callable[[Any], int]) -> list[Column]:
-        """The columns of the plan that was found, in the order in which they start."""
+    def taken(self, value: Callable[[Any], int]) -> list[FleetGroup]:
+        """The groups of the plan that was found, in the order in which they start."""
         there = [piece for piece in self._pieces if value(piece.there)]
         there.sort(key=lambda each: value(each.start))
-        return [piece.column for piece in there]
+        return [piece.group for piece in there]
 
     def cost_of(self, wanted: float) -> float:
         """What a plan costs, of what is minimised."""
-        match self.problem.aim:
-            case "mean-completion":
-                cost = wanted * self._unit_s / sum(self.problem.counts)
-            case "fairness":
-                cost = (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
-            case "deadlines":
-                cost = wanted // (self._latest + 1)
-            case "energy":
-                cost = wanted * self._part_j
-            case _:
-                cost = wanted * self._unit_s
-        return max(0.0, cost)
+        jobs = sum(self.problem.counts)
+        return max(0.0, self.problem.objective.packed_cost(wanted, self, jobs))
 
     @cached_property
-    def _unit_s(self) -> float:
-        """No plan takes longer than so many that leaves no GPU idle between its columns."""
+    def unit_s(self) -> float:
+        """Seconds of a unit of time, so that `latest` bounds every plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
-        for column in self.columns:
-            for kind in column.team:
-                longest_s[kind] = max(longest_s[kind], column.runs_s)
+        for group in self.groups:
+            for kind in group.team:
+                longest_s[kind] = max(longest_s[kind], group.runs_s)
         every = zip(longest_s, self.problem.counts, strict=True)
         return sum(s * count for s, count in every) / _RESOLUTION
 
     @property
-    def _latest(self) -> int:
+    def latest(self) -> int:
         """No job ends later."""
         return _RESOLUTION
 
     @property
-    def _part_j(self) -> float:
+    def part_j(self) -> float:
         idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
-        return idle_w * self._unit_s / _IDLE_PARTS
+        return idle_w * self.unit_s / _IDLE_PARTS
 
     def _units(self, seconds: float) -> int:
-        return floor(seconds / self._unit_s)
+        return floor(seconds / self.unit_s)
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
-        """Every column, as often as there are jobs for it; one copy starts after the other."""
+        """Every group, as often as there are jobs for it; one copy starts after the other."""
         found = []
-        for column in self.columns:
-            needed = Counter(column.team).items()
+        for group in self.groups:
+            needed = Counter(group.team).items()
             most = min(self.problem.counts[kind] // count for kind, count in needed)
-            copies = [self._piece(column) for _ in range(most)]
+            copies = [self._piece(group) for _ in range(most)]
             for one, other in pairwise(copies):
                 self.model.add_implication(other.there, one.there)
                 self.model.add(one.start <= other.start).only_enforce_if(other.there)
             found += copies
         return found
 
-    def _piece(self, column: Column) -> _Piece:
+    def _piece(self, group: FleetGroup) -> _Piece:
         there = self.model.new_bool_var("")
-        start = self.model.new_int_var(0, self._latest, "")
-        self.model.add(start <= self._latest * there)
-        return _Piece(column, there, start)
+        start = self.model.new_int_var(0, self.latest, "")
+        self.model.add(start <= self.latest * there)
+        return _Piece(group, there, start)
 
     def _each_job_once(self) -> None:
         for kind, count in enumerate(self.problem.counts):
             runs = [
-                piece.column.team.count(kind) * piece.there
+                piece.group.team.count(kind) * piece.there
                 for piece in self._pieces
-                if kind in piece.column.team
+                if kind in piece.group.team
             ]
             self.model.add(sum(runs) == count)
 
     def _no_more_at_once_than_gpus(self) -> None:
         intervals = []
-        for column, there, start in self._pieces:
-            size = self._units(column.runs_s)
+        for group, there, start in self._pieces:
+            size = self._units(group.runs_s)
             intervals.append(
                 self.model.new_optional_fixed_size_interval_var(start, size, there, "")
             )
         self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
 
     @cached_property
-    def _end(self) -> Any:
+    def end(self) -> Any:
         """Of the last job."""
-        end = self.model.new_int_var(0, self._latest, "")
+        end = self.model.new_int_var(0, self.latest, "")
         runs = []
-        for column, there, start in self._pieces:
-            takes = self._units(column.runs_s)
+        for group, there, start in self._pieces:
+            takes = self._units(group.runs_s)
             self.model.add(start + takes * there <= end)
             runs.append(takes * there)
         self.model.add(sum(runs) <= self.problem.gpus * end)  # follows; the solver sees it late
         return end
 
-    def _wanted(self) -> Any:
-        match self.problem.aim:
-            case "mean-completion":
-                return sum(
-                    len(column.team) * start + sum(map(self._units, column.ends_s)) * there
-                    for column, there, start in self._pieces
-                )
-            case "fairness":
-                return self._worst()
-            case "deadlines":
-                return (self._latest + 1) * sum(self._missed()) + self._end
-            case "energy":
-                return self._joules()
-            case _:
-                return self._end
+    def sum_of_ends(self) -> Any:
+        """Over all jobs."""
+        return sum(
+            len(group.team) * start + sum(map(self._units, group.ends_s)) * there
+            for group, there, start in self._pieces
+        )
 
-    def _worst(self) -> Any:
-        most = self._latest * _SLOWDOWN_PARTS
+    def worst_slowdown(self) -> Any:
+        """The largest end of a job over the time that it takes alone."""
+        most = self.latest * _SLOWDOWN_PARTS
         worst = self.model.new_int_var(0, most, "")
-        for column, there, start in self._pieces:
-            for kind, end_s in set(zip(column.team, column.ends_s, strict=True)):
+        for group, there, start in self._pieces:
+            for kind, end_s in set(zip(group.team, group.ends_s, strict=True)):
                 alone = 1 + self._units(self.problem.alone_s[kind])
                 ends = start + self._units(end_s) * there
                 self.model.add(alone * worst >= _SLOWDOWN_PARTS * ends)
         return worst
 
+    def slowdown(self, wanted: float) -> float:
+        """The slowdown that a value of `worst_slowdown` stands for, at least."""
+        return (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
+
+    def late_jobs(self) -> Any:
+        """How many jobs miss their deadlines."""
+        return sum(self._missed())
+
     def _missed(self) -> Iterator[Any]:
         """Of every job that has a deadline, in every piece, whether it ends later."""
-        for column, there, start in self._pieces:
-            for kind, end_s in zip(column.team, column.ends_s, strict=True):
+        for group, there, start in self._pieces:
+            for kind, end_s in zip(group.team, group.ends_s, strict=True):
                 deadline_s = self.problem.deadlines_s[kind]
                 if deadline_s is not None:
                     missed = self.model.new_bool_var("")
-                    due = min(self._latest, self._units(deadline_s) + 1)
+                    due = min(self.latest, self._units(deadline_s) + 1)
                     ends = start + self._units(end_s) * there
-                    self.model.add(ends <= due + self._latest * missed)
+                    self.model.add(ends <= due + self.latest * missed)
                     yield missed
 
-    def _joules(self) -> Any:
+    def joules(self) -> Any:
+        """Of all GPUs until the last job ends."""
         idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
         beyond_idle = [
-            floor(((column.energy_j or 0.0) - idle_w * column.runs_s) / self._part_j) * there
-            for column, there, _ in self._pieces
+            floor(((group.energy_j or 0.0) - idle_w * group.runs_s) / self.part_j) * there
+            for group, there, _ in self._pieces
         ]
-        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self._end
+        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self.end
 
-    def _begin_at(self, hint: Sequence[Placed]) -> None:
+    def _begin_at(self, hint: Sequence[PlacedGroup]) -> None:
         planned = list(hint)
-        for column, there, start in self._pieces:
-            found = next((each for each in planned if each.column is column), None)
+        for group, there, start in self._pieces:
+            found = next((each for each in planned if each.group is group), None)
             if found is not None:
                 planned.remove(found)
             self.model.add_hint(there, found is not None)

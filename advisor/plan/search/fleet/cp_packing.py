@@ -7,9 +7,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from advisor.plan.search.fleet.arranging import arranged
-from advisor.plan.search.fleet.columns import Column, Placed, dealt
 from advisor.plan.search.fleet.cp_model import Search
-from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, dealt
 
 # One worker: more of them would find other plans on other numbers of cores.
 _WORKERS, _SEED = 1, 1
@@ -28,14 +28,14 @@ class Packing:
         in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
     """
 
-    plan: tuple[Placed, ...]
+    plan: tuple[PlacedGroup, ...]
     cost: float
     bound: float
     in_time: bool
 
 
 def packed(
-    columns: Sequence[Column], problem: Problem, limit_s: float, hint: Sequence[Placed]
+    columns: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
 ) -> Packing:
     """The best plan of `columns` that runs each job once.
 
@@ -78,12 +78,12 @@ _WAITING = (0.25, 0.5, 1.0)
 class Partition(NamedTuple):
     """Groups that make up all jobs; no others weigh less in all than `bound`."""
 
-    columns: list[Column]
+    columns: list[FleetGroup]
     bound: float
 
 
 def partition(
-    columns: Sequence[Column], weights: Sequence[float], problem: Problem, limit_s: float
+    columns: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
 ) -> Partition | None:
     """Groups that make up all jobs and weigh little together; None where time was too short.
 
@@ -118,8 +118,8 @@ def partition(
 
 
 def quick_plans(
-    columns: Sequence[Column], problem: Problem, limit_s: float
-) -> Iterator[tuple[Placed, ...]]:
+    columns: Sequence[FleetGroup], problem: Problem, limit_s: float
+) -> Iterator[tuple[PlacedGroup, ...]]:
     """Plans that may be good: of light groups.
 
     Args:
@@ -127,7 +127,7 @@ def quick_plans(
         problem: What it is to be best at.
         limit_s: Seconds that each may take to find.
     """
-    for share in _WAITING if problem.aim in IN_TURN else (0.0,):
+    for share in _WAITING if problem.objective.order_matters else (0.0,):
         weights = [problem.weight(each, share) for each in columns]
         if found := partition(columns, weights, problem, limit_s):
             yield arranged(found.columns, problem)

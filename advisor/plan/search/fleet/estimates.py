@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.limits import MAX_OOM_PROBABILITY
-from advisor.plan.objectives import throughput
-from advisor.plan.recommendation import Objective
+from advisor.plan.objectives.fleet_objective import FleetObjective
+from advisor.plan.objectives.pace import throughput
 from advisor.plan.rules import Conditions, first_broken, rules
-from advisor.plan.search.fleet.columns import Column, Kinds, Team
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Team
 from advisor.plan.search.one_gpu_search import Solved
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import Crowds
@@ -43,16 +43,16 @@ class Foretold:
     Args:
         kinds: Of jobs, those of a kind next to each other.
         solver: Of all jobs of `kinds`, in their order.
-        aim: Of a throughput, jobs are taken to be equally long alone.
+        objective: Of a throughput, jobs are taken to be equally long alone.
         level: What counts of times and joules: medians, or upper ends.
     """
 
     def __init__(
-        self, kinds: Kinds, solver: SolvesOneGpu, aim: Objective, level: Level = "p50"
+        self, kinds: Kinds, solver: SolvesOneGpu, objective: FleetObjective, level: Level = "p50"
     ) -> None:
-        self._kinds, self._solver, self._aim, self._level = kinds, solver, aim, level
+        self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
-    def column(self, team: Team) -> Column | None:
+    def column(self, team: Team) -> FleetGroup | None:
         """The best of `team`; None where nothing that is allowed fits."""
         left = [list(each) for each in self._kinds.positions]
         positions = sorted((left[kind].pop(0), kind) for kind in team)
@@ -60,16 +60,16 @@ class Foretold:
         if solved is None:
             return None
         forecast, energy_j = solved.forecast, solved.forecast.energy_j
-        if self._aim == "throughput" or forecast.ends_s is None:
+        if not self._objective.in_seconds or forecast.ends_s is None:
             takes = len(team) / throughput(forecast.prediction, self._level)
             ends_s = (takes,) * len(team)
         else:
             ends_s = tuple(end_s.at(self._level) for end_s in forecast.ends_s)
-        return Column(
+        return FleetGroup(
             team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
             ends_s=ends_s, foretold=True, batches=solved.setup.batches,
             energy_j=None if energy_j is None else energy_j.at(self._level),
-            in_seconds=self._aim != "throughput",
+            in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
 
@@ -81,14 +81,20 @@ class FleetEstimates:
         quick: Of one job of each kind.
         gpu: Whose memory they share.
         conditions: Of what they may do.
-        aim: As of `Foretold`.
+        objective: As of `Foretold`.
     """
 
     def __init__(
-        self, kinds: Kinds, quick: Quick, gpu: Gpu, conditions: Conditions, aim: Objective
+        self,
+        kinds: Kinds,
+        quick: Quick,
+        gpu: Gpu,
+        conditions: Conditions,
+        objective: FleetObjective,
     ) -> None:
         self._kinds, self._quick, self._gpu = kinds, quick, gpu
-        self._rules, self._margin, self._aim = rules(gpu, conditions), conditions.memory_margin, aim
+        self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
+        self._objective = objective
         sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
         self._sorts = [sorts.index(each) for each in sorts]
         self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
@@ -96,9 +102,9 @@ class FleetEstimates:
         self._power_w = np.array([each.power_w or 0.0 for each in profiles])
         self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
         work = [job.work_steps or 0.0 for job in kinds.jobs]
-        self._work = np.array(work) if aim != "throughput" else 1 / quick.jobs.step_s
+        self._work = np.array(work) if objective.in_seconds else 1 / quick.jobs.step_s
 
-    def columns(self, teams: Sequence[Team]) -> Iterator[Column]:
+    def columns(self, teams: Sequence[Team]) -> Iterator[FleetGroup]:
         """The best of each of `teams` of two and more that fits; of one size after the other."""
         by_size = sorted(teams, key=len)
         for _, same in groupby(by_size, len):
@@ -125,7 +131,7 @@ class FleetEstimates:
         tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
         return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
 
-    def _best(self, teams: Teams) -> Iterator[Column]:
+    def _best(self, teams: Teams) -> Iterator[FleetGroup]:
         counts = (teams[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
         modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
         fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
@@ -137,19 +143,19 @@ class FleetEstimates:
                 mode = min(allowed, key=lambda each: float(ends[each][row].max()))
                 yield self._column(team, mode, ends[mode][row])
 
-    def _column(self, team: Team, mode: str, ends_s: Floats) -> Column:
+    def _column(self, team: Team, mode: str, ends_s: Floats) -> FleetGroup:
         above_idle_w = self._power_w[list(team)] - self._idle_w
         power_w = self._idle_w + above_idle_w.sum()
         limit_w = self._gpu.power_limit_w or np.inf
-        return Column(
+        return FleetGroup(
             team=team, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
             energy_j=float(min(power_w, limit_w) * ends_s.max()),
-            in_seconds=self._aim != "throughput",
+            in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
     def _ends_s(self, teams: Teams, mode: str) -> Floats:
         """When each job ends, if all of a team start at once, shape (teams, jobs)."""
-        if self._aim == "throughput":
+        if not self._objective.in_seconds:
             steps_s = self._steps_s(teams, mode)
             takes = teams.shape[1] / (self._quick.jobs.step_s[teams] / steps_s).sum(axis=1)
             return np.repeat(takes[:, None], teams.shape[1], axis=1)

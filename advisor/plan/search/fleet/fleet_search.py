@@ -14,11 +14,11 @@ from time import monotonic
 
 from advisor.errors import NothingFits
 from advisor.plan.search.fleet.arranging import arranged, roughly_arranged
-from advisor.plan.search.fleet.columns import Column, Kinds, Placed, Team
 from advisor.plan.search.fleet.cp_packing import packed, quick_plans
 from advisor.plan.search.fleet.estimates import ColumnSources
 from advisor.plan.search.fleet.fleet_bounds import bound, least_cost
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, PlacedGroup, Team
 from advisor.plan.search.fleet.greedy import drafts
 from advisor.plan.search.fleet.group_pool import Pool
 from advisor.plan.search.fleet.local_search import Improver, Incumbent
@@ -52,7 +52,7 @@ class Found:
         in_time: Whether the search ended before its time did.
     """
 
-    plan: tuple[Placed, ...]
+    plan: tuple[PlacedGroup, ...]
     cost: float
     bound: float | None
     complete: bool
@@ -112,7 +112,7 @@ class FleetSolver:
     def _left_s(self) -> float:
         return self._began_s + self._limit_s - self._clock()
 
-    def _one_by_one(self) -> tuple[Placed, ...]:
+    def _one_by_one(self) -> tuple[PlacedGroup, ...]:
         """Each job alone."""
         columns = []
         for kind, job in enumerate(self._kinds.jobs):
@@ -182,8 +182,8 @@ class FleetSolver:
         columns = self._known(incumbent)
         incumbent.hear(packed(columns, self._problem, self._left_s(), incumbent.plan).plan)
 
-    def _known(self, incumbent: Incumbent) -> list[Column]:
-        columns = [*self._pool.columns, *(each.column for each in incumbent.plan)]
+    def _known(self, incumbent: Incumbent) -> list[FleetGroup]:
+        columns = [*self._pool.columns, *(each.group for each in incumbent.plan)]
         return list({id(each): each for each in columns}.values())
 
     def _looked_at_all(self, incumbent: Incumbent) -> bool:
@@ -212,7 +212,7 @@ class FleetSolver:
                 return False
             if better := self._sources.thorough.column(team):
                 self._pool.hear(better)
-                columns = [each.column for each in incumbent.plan]
+                columns = [each.group for each in incumbent.plan]
                 incumbent.hear_columns([
                     better if each.team == team else each for each in columns
                 ])  # fmt: skip
@@ -221,8 +221,8 @@ class FleetSolver:
         return True
 
 
-def _longest_first(plan: Sequence[Placed]) -> list[Team]:
+def _longest_first(plan: Sequence[PlacedGroup]) -> list[Team]:
     """Teams of a plan that share a GPU."""
-    runs_s = {each.column.team: each.column.runs_s for each in plan}
+    runs_s = {each.group.team: each.group.runs_s for each in plan}
     shared = [team for team in runs_s if len(team) > 1]
     return sorted(shared, key=lambda team: -runs_s[team])

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from advisor.plan.search.fleet.columns import Kinds, Team
-from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import Kinds, Team
 
 # Jobs in a batch.
 SIZES = (2, 3, 4, 5, 6, 8)
@@ -65,8 +65,8 @@ def _orders(problem: Problem) -> Iterator[list[int]]:
     """Kinds of all jobs: the longest first; where turns count, the shortest and the first due."""
     every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
     yield sorted(every, key=lambda kind: -problem.alone_s[kind])
-    if problem.aim in IN_TURN:
+    if problem.objective.order_matters:
         yield sorted(every, key=lambda kind: problem.alone_s[kind])
-    if problem.aim == "deadlines":
+    if problem.objective.uses_deadlines:
         due_s = [float("inf") if each is None else each for each in problem.deadlines_s]
         yield sorted(every, key=lambda kind: due_s[kind])

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 
-from advisor.plan.search.fleet.columns import Column, Kinds, Team
 from advisor.plan.search.fleet.estimates import WAYS, ColumnSources
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Team
 
 # Jobs in a group at most: what was ever measured together.
 MOST_TOGETHER = 8
@@ -29,9 +29,9 @@ class Pool:
     ) -> None:
         self._kinds, self._problem, self._sources = kinds, problem, sources
         self.in_time = in_time
-        self._rough: dict[Team, Column | None] = {}
-        self._ways: dict[tuple[Team, str], Column | None] = {}
-        self._best: dict[Team, Column] = {}
+        self._rough: dict[Team, FleetGroup | None] = {}
+        self._ways: dict[tuple[Team, str], FleetGroup | None] = {}
+        self._best: dict[Team, FleetGroup] = {}
 
     @property
     def foretold(self) -> int:
@@ -48,7 +48,7 @@ class Pool:
         return {team for team, _ in self._ways}
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[FleetGroup]:
         """All that are foretold."""
         return [column for column in self._ways.values() if column is not None]
 
@@ -57,15 +57,15 @@ class Pool:
         """Whether thousands of teams can be estimated."""
         return self._sources.rough is not None
 
-    def best(self, team: Team) -> Column | None:
+    def best(self, team: Team) -> FleetGroup | None:
         """The lightest foretold column of `team`; None where none is known."""
         return self._best.get(team)
 
-    def under(self, team: Team, way: str) -> Column | None:
+    def under(self, team: Team, way: str) -> FleetGroup | None:
         """The foretold column of `team` that shares so, likewise."""
         return self._ways.get((team, way))
 
-    def estimates(self, teams: Iterable[Team]) -> dict[Team, Column]:
+    def estimates(self, teams: Iterable[Team]) -> dict[Team, FleetGroup]:
         """What each of `teams` comes to, as well as is known; those that do not fit are left out.
 
         Without rough answers all are foretold, while there is time.
@@ -80,20 +80,20 @@ class Pool:
         found = ((team, self._best.get(team) or self._rough.get(team)) for team in asked)
         return {team: column for team, column in found if column is not None}
 
-    def estimated(self, teams: Sequence[Team]) -> list[Column]:
+    def estimated(self, teams: Sequence[Team]) -> list[FleetGroup]:
         """Columns of `teams`, as well as they are known; of those that do not fit, jobs alone."""
         known = self.estimates(teams)
         parts = ([team] if team in known else [(kind,) for kind in team] for team in teams)
         return [known.get(part) or self._best[part] for some in parts for part in some]
 
-    def alone(self, kind: int) -> Column | None:
+    def alone(self, kind: int) -> FleetGroup | None:
         """A job alone, whether there is time or not; None where it does not fit."""
         team = (kind,)
         if team not in self._best and (column := self._sources.ways["mps"].column(team)):
             self._ways[team, "mps"] = self._best[team] = column
         return self._best.get(team)
 
-    def foretell(self, team: Team, ways: Sequence[str] = ()) -> Column | None:
+    def foretell(self, team: Team, ways: Sequence[str] = ()) -> FleetGroup | None:
         """The lightest column of `team`, foretold; None where it does not fit, or time is over.
 
         Args:
@@ -108,12 +108,12 @@ class Pool:
             self._rough[team] = None
         return self._best.get(team)
 
-    def hear(self, column: Column) -> None:
+    def hear(self, column: FleetGroup) -> None:
         """Of a foretold column that came from elsewhere."""
         self._ways[column.team, str(column.sharing)] = column
         self._compare(column)
 
-    def _compare(self, column: Column | None) -> None:
+    def _compare(self, column: FleetGroup | None) -> None:
         """Of a team, keep the lightest column."""
         known = None if column is None else self._best.get(column.team)
         if column is not None and (

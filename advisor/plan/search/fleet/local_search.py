@@ -5,8 +5,8 @@ from math import inf
 from random import Random
 
 from advisor.plan.search.fleet.arranging import arranged, levelled, replaced
-from advisor.plan.search.fleet.columns import Column, Placed, Team
-from advisor.plan.search.fleet.fleet_goals import IN_TURN, Problem
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, Team
 from advisor.plan.search.fleet.group_pool import Pool
 from advisor.plan.search.fleet.neighbours import changes, rebatched, some_of
 
@@ -23,16 +23,16 @@ class Incumbent:
         plan: The first.
     """
 
-    def __init__(self, problem: Problem, plan: Sequence[Placed]) -> None:
+    def __init__(self, problem: Problem, plan: Sequence[PlacedGroup]) -> None:
         self._problem = problem
         self.plan = self.stand = tuple(plan)
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[FleetGroup]:
         """Groups of the plan where the search stands."""
-        return [each.column for each in self.stand]
+        return [each.group for each in self.stand]
 
-    def hear(self, plan: Sequence[Placed]) -> bool:
+    def hear(self, plan: Sequence[PlacedGroup]) -> bool:
         """Keep `plan` if it is the best, and stand there if it is better to; whether it is."""
         rank = self._problem.rank
         better = self.score(plan) < self.score(self.stand)
@@ -43,42 +43,44 @@ class Incumbent:
             self.stand = tuple(plan)
         return better or best
 
-    def hear_columns(self, columns: Sequence[Column]) -> bool:
+    def hear_columns(self, columns: Sequence[FleetGroup]) -> bool:
         """Likewise of groups, arranged well."""
         return self.hear(arranged(columns, self._problem))
 
-    def hear_change(self, old: Sequence[Column], new: Sequence[Column]) -> bool:
+    def hear_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
         """Likewise of groups in place of some."""
         plan = self._changed(old, new)
         return plan is not None and self.hear(plan)
 
-    def promises(self, old: Sequence[Column], new: Sequence[Column]) -> bool:
+    def promises(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
         """Whether that would be better, if `new` groups come to what is known of them."""
         plan = self._changed(old, new)
         return plan is not None and self.score(plan) < self.score(self.stand)
 
-    def score_in_place(self, old: Sequence[Column], new: Sequence[Column]) -> float:
+    def score_in_place(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> float:
         """Score with `new` groups just where `old` ones were: soon said, of many."""
         plan = replaced(self.stand, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
-    def _changed(self, old: Sequence[Column], new: Sequence[Column]) -> tuple[Placed, ...] | None:
+    def _changed(
+        self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
+    ) -> tuple[PlacedGroup, ...] | None:
         """Likewise, or all arranged anew, whichever is better."""
         plan = replaced(self.stand, old, new, self._problem.gpus)
         if plan is None:
             return None
-        here = plan if self._problem.aim in IN_TURN else levelled(plan, self._problem)
-        anew = arranged([each.column for each in plan], self._problem)
+        here = plan if self._problem.objective.order_matters else levelled(plan, self._problem)
+        anew = arranged([each.group for each in plan], self._problem)
         return min((plan, here, anew), key=self.score)
 
-    def score(self, plan: Sequence[Placed]) -> float:
+    def score(self, plan: Sequence[PlacedGroup]) -> float:
         """Cost and weight, as shares of the best plan's: the lower, the better."""
         cost, weight = self._problem.cost(self.plan), self._weight(self.plan)
         dear = self._problem.cost(plan) / cost if cost > 0 else 1.0 + self._problem.cost(plan)
         return dear + _WEIGHT * self._weight(plan) / weight
 
-    def _weight(self, plan: Sequence[Placed]) -> float:
-        return sum(self._problem.weight(each.column) for each in plan)
+    def _weight(self, plan: Sequence[PlacedGroup]) -> float:
+        return sum(self._problem.weight(each.group) for each in plan)
 
 
 # Groups in a block, one size after another.
@@ -164,7 +166,7 @@ class Improver:
         self._draw.shuffle(jobs)
         return [tuple(sorted(jobs.pop() for _ in team)) for team in teams]
 
-    def _lost(self, old: Sequence[Column], new: Sequence[Team]) -> float:
+    def _lost(self, old: Sequence[FleetGroup], new: Sequence[Team]) -> float:
         """Weight that the jobs of `old` lose as `new`, as well as is known."""
         before = sum(map(self._problem.weight, old))
         return before - sum(map(self._problem.weight, self._pool.estimated(new)))
@@ -183,7 +185,7 @@ class Improver:
         scored.sort(key=lambda each: each[0])
         return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
 
-    def _adopted(self, old: Sequence[Column], new: Sequence[Team]) -> bool:
+    def _adopted(self, old: Sequence[FleetGroup], new: Sequence[Team]) -> bool:
         """Take `new` for `old` if that is better when all is foretold; whether it is."""
         for team in new:
             if self._pool.best(team) is None and not (

@@ -5,8 +5,8 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-from advisor.plan.search.fleet.columns import Team
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import Team
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, Pool
 
 # Changes that are looked at in a round, of all blocks and of each at least, and rounds.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from advisor.plan.forecast import forecast
-from advisor.plan.objectives import cost
+from advisor.plan.objectives.table import cost
 from advisor.plan.plan_space import Setup
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.rules import FitsMemory, first_broken, rules

@@ -3,7 +3,7 @@
 from math import fsum
 
 from advisor.plan.forecast import forecast
-from advisor.plan.objectives import throughput
+from advisor.plan.objectives.pace import throughput
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.sharing import Mps, Naive, Serial

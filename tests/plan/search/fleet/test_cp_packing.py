@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.search.fleet.columns import Column, dealt
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.search.fleet.cp_packing import packed
 from advisor.plan.search.fleet.fleet_bounds import bound
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, dealt
 from advisor.sharing import Mps, Naive, Serial
 from tests.plan.search.fleet.twin import least_cost
 
@@ -36,7 +37,8 @@ def puzzles(draw):
         columns.append(column(team, sharing, ends_s, draw(seconds) * len(team)))
     deadlines_s = tuple(draw(st.none() | seconds) for _ in counts)
     problem = Problem(
-        aim=draw(st.sampled_from(AIMS)), gpus=draw(st.integers(1, 3)), counts=counts,
+        objective=OBJECTIVES[draw(st.sampled_from(AIMS))],
+        gpus=draw(st.integers(1, 3)), counts=counts,
         alone_s=alone_s, least_s=alone_s, deadlines_s=deadlines_s,
         idle_power_w=draw(st.floats(1, 100)),
     )  # fmt: skip
@@ -44,7 +46,7 @@ def puzzles(draw):
 
 
 def column(team, sharing, ends_s, energy_j=100.0):
-    return Column(
+    return FleetGroup(
         team=tuple(team), sharing=sharing, ends_s=tuple(ends_s), energy_j=energy_j, foretold=True
     )
 
@@ -67,14 +69,14 @@ def test_no_plan_is_better_than_the_one_found(puzzle):
 def test_each_job_runs_once_and_no_gpu_more_is_taken_than_given(puzzle, limit_s):
     problem, columns = puzzle
     plan = solved(problem, columns, limit_s).plan
-    ran = Counter(kind for each in plan for kind in each.column.team)
+    ran = Counter(kind for each in plan for kind in each.group.team)
     assert ran == Counter(dict(enumerate(problem.counts)))
     for gpu in {each.gpu for each in plan}:
         assert gpu in range(problem.gpus)
         own = sorted((each for each in plan if each.gpu == gpu), key=lambda each: each.start_s)
         for before, after in pairwise(own):
-            ended_s = before.start_s + before.column.runs_s
-            assert after.start_s >= ended_s + after.column.after_s(before.column) - 1e-9
+            ended_s = before.start_s + before.group.runs_s
+            assert after.start_s >= ended_s + after.group.after_s(before.group) - 1e-9
 
 
 def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
@@ -85,7 +87,7 @@ def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
         for one in range(jobs) for other in range(one)
     ]  # fmt: skip
     problem = Problem(
-        aim="mean-completion", gpus=3, counts=(1,) * jobs,
+        objective=OBJECTIVES["mean-completion"], gpus=3, counts=(1,) * jobs,
         alone_s=tuple(10.0 + kind for kind in range(jobs)),
         least_s=tuple(10.0 + kind for kind in range(jobs)), deadlines_s=(None,) * jobs,
         idle_power_w=None,

@@ -6,11 +6,12 @@ from itertools import combinations_with_replacement
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.fleet.columns import kinds
 from advisor.plan.search.fleet.estimates import WAYS, Foretold
 from advisor.plan.search.fleet.fleet_bounds import least_cost
 from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import kinds
 from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
 from advisor.plan.search_terms import Terms
 from advisor.report.fleet_text import search_line
@@ -26,7 +27,7 @@ from tests.plan.stand_in import StandIn
 def test_no_plan_costs_less_than_what_jobs_take_alone_at_least(puzzle):
     problem, columns = puzzle
     known = least_cost(problem)
-    assert (known is None) == (problem.aim == "energy")
+    assert (known is None) == (problem.objective.name == "energy")
     if known is not None:
         assert known <= twin.least_cost(columns, problem) * (1 + 1e-9)
 
@@ -38,7 +39,7 @@ def every_column(jobs, terms):
     )
     jobs = kinds(jobs).together
     distinct = kinds(jobs)
-    sources = [Foretold(distinct, WholeGpu(jobs, question, way), terms.objective)
+    sources = [Foretold(distinct, WholeGpu(jobs, question, way), OBJECTIVES[terms.objective])
                for way in WAYS.values()]  # fmt: skip
     teams = [
         team
@@ -61,7 +62,8 @@ def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(drawn, gpus, aim):
     ones = (1.0,) * len(alone)
     known = ones if found.ranked_by == "throughput" else alone
     problem = Problem(
-        aim=found.ranked_by, gpus=gpus, counts=distinct.counts, alone_s=known, least_s=known,
+        objective=OBJECTIVES[found.ranked_by],
+        gpus=gpus, counts=distinct.counts, alone_s=known, least_s=known,
         deadlines_s=tuple(job.deadline_s for job in distinct.jobs),
         idle_power_w=found.idle_power_w,
     )  # fmt: skip

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.many_jobs import spread
+from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.prediction_cache import Remembered
 from advisor.plan.rules import Conditions
 from advisor.plan.search.fleet.arranging import levelled
-from advisor.plan.search.fleet.columns import dealt
 from advisor.plan.search.fleet.estimates import WAYS
-from advisor.plan.search.fleet.fleet_goals import Problem, makespan_s
+from advisor.plan.search.fleet.fleet_goals import Problem
+from advisor.plan.search.fleet.fleet_groups import dealt, makespan_s
 from advisor.plan.search_terms import Terms
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
@@ -131,12 +132,13 @@ def test_levelling_loses_no_group_and_no_time(takes_s, gpus):
     columns = [column((at,), WAYS["naive"], [float(each)]) for at, each in enumerate(takes_s)]
     ones = (1.0,) * len(columns)
     problem = Problem(
-        aim="makespan", gpus=gpus, counts=(1,) * len(columns), alone_s=ones, least_s=ones,
+        objective=OBJECTIVES["makespan"],
+        gpus=gpus, counts=(1,) * len(columns), alone_s=ones, least_s=ones,
         deadlines_s=(None,) * len(columns), idle_power_w=None,
     )  # fmt: skip
     before = dealt(columns, gpus)
     after = levelled(before, problem)
-    assert Counter(each.column for each in after) == Counter(columns)
+    assert Counter(each.group for each in after) == Counter(columns)
     assert makespan_s(after) <= makespan_s(before) + 1e-9
 
 

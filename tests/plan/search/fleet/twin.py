@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from advisor.plan.search.fleet.columns import Placed
+from advisor.plan.search.fleet.fleet_groups import PlacedGroup
 
 
 def every_plan(columns, counts, gpus):
@@ -15,11 +15,11 @@ def every_plan(columns, counts, gpus):
             needed = Counter(column.team)
             if needed <= left:
                 for gpu in range(gpus):
-                    own = [each.column for each in plan if each.gpu == gpu]
+                    own = [each.group for each in plan if each.gpu == gpu]
                     start_s = free_s[gpu] + (column.after_s(own[-1]) if own else 0.0)
                     after_s = list(free_s)
                     after_s[gpu] = start_s + column.runs_s
-                    placed = Placed(column, gpu, start_s)
+                    placed = PlacedGroup(column, gpu, start_s)
                     yield from further(left - needed, after_s, [*plan, placed])
 
     yield from further(Counter(dict(enumerate(counts))), [0.0] * gpus, [])

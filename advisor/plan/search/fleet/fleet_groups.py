@@ -54,7 +54,38 @@ def kinds(jobs: Sequence[Job]) -> Kinds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class FleetJobs:
+    """The jobs that are to run on equal GPUs, and how long they take alone.
+
+    Attributes:
+        gpus: Equal GPUs that there are.
+        counts: Jobs of each kind, shape (kinds,).
+        alone_s: Seconds that a job of each kind takes alone, likewise.
+        least_s: Seconds that it takes at least, however it runs, likewise.
+        deadlines_s: From the start of all, likewise; None: the kind has none.
+        idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
+    """
+
+    gpus: int
+    counts: tuple[int, ...]
+    alone_s: tuple[float, ...]
+    least_s: tuple[float, ...]
+    deadlines_s: tuple[float | None, ...]
+    idle_power_w: float | None
+
+    def late(self, kind: int, end_s: float) -> bool:
+        """Whether a job of `kind` that ends at `end_s` misses its deadline."""
+        deadline_s = self.deadlines_s[kind]
+        return deadline_s is not None and end_s > deadline_s
+
+    def of_every_job(self, of_kinds: Sequence[float]) -> list[float]:
+        """What each kind of job has, once for every job of it."""
+        pairs = zip(of_kinds, self.counts, strict=True)
+        return [each for each, count in pairs for _ in range(count)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetGroup:
     """A group of jobs on one GPU, and what comes of it.
 
     Attributes:
@@ -81,7 +112,7 @@ class Column:
         """Until the last job ends."""
         return max(self.ends_s)
 
-    def after_s(self, before: "Column") -> float:
+    def after_s(self, before: "FleetGroup") -> float:
         """Between the end of `before` and its own start on the same GPU."""
         if not self.in_seconds:
             return 0.0
@@ -96,7 +127,7 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedGroup:
     """A column on a GPU.
 
     Attributes:
@@ -104,20 +135,31 @@ class Placed:
         start_s: When its jobs start.
     """
 
-    column: Column
+    group: FleetGroup
     gpu: int
     start_s: float
 
     @property
     def ends_s(self) -> Iterator[float]:
         """When each job ends, in the order of the column's team."""
-        return (self.start_s + end_s for end_s in self.column.ends_s)
+        return (self.start_s + end_s for end_s in self.group.ends_s)
 
 
-def dealt(columns: Sequence[Column], gpus: int) -> tuple[Placed, ...]:
+def makespan_s(plan: Sequence[PlacedGroup]) -> float:
+    """When the last job ends."""
+    return max(each.start_s + each.group.runs_s for each in plan)
+
+
+def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
+    """Of each job its kind, and when it ends."""
+    for each in plan:
+        yield from zip(each.group.team, each.ends_s, strict=True)
+
+
+def dealt(columns: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
     """`columns` in this order, each on the GPU that is free first, as early as it can start."""
     free_s = [0.0] * gpus
-    last: list[Column | None] = [None] * gpus
+    last: list[FleetGroup | None] = [None] * gpus
     plan = []
     for column in columns:
         gpu = free_s.index(min(free_s))
@@ -127,7 +169,7 @@ def dealt(columns: Sequence[Column], gpus: int) -> tuple[Placed, ...]:
     return tuple(plan)
 
 
-def queued(queues: Sequence[Sequence[Column]]) -> tuple[Placed, ...]:
+def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
     """Each queue on a GPU of its own, one column after another."""
     plan = []
     for gpu, queue in enumerate(queues):
@@ -139,6 +181,6 @@ def queued(queues: Sequence[Sequence[Column]]) -> tuple[Placed, ...]:
     return tuple(plan)
 
 
-def _after(last: Column | None, column: Column, gpu: int, free_s: float) -> Placed:
+def _after(last: FleetGroup | None, column: FleetGroup, gpu: int, free_s: float) -> PlacedGroup:
     """The first on a GPU finds it set up."""
-    return Placed(column, gpu, free_s if last is None else free_s + column.after_s(last))
+    return PlacedGroup(column, gpu, free_s if last is None else free_s + column.after_s(last))

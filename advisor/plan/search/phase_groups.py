@@ -11,7 +11,7 @@ _MOST_KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class PhaseGroup:
     """Jobs that share the GPU until the last of them ends.
 
     Attributes:
@@ -21,7 +21,7 @@ class Team:
         setup: How the GPU is set up for them; of jobs that are numbered anyhow.
         mark: The same for all that leave the GPU set up alike.
         time_s: Until the last ends.
-        cost: As `Steps` counts it.
+        cost: As `Objective.of_group` counts it.
         worst: Likewise.
         due: Until the last job of each kind that has a deadline ends, and its deadline.
     """
@@ -43,29 +43,29 @@ class Team:
 
 
 class Label(NamedTuple):
-    """What all teams until now cost; teams in the order in which they run."""
+    """What all groups until now cost; groups in the order in which they run."""
 
     cost: float
     worst: float
-    teams: tuple[Team, ...]
+    groups: tuple[PhaseGroup, ...]
 
 
-def keep(kept: list[Label], cost: float, worst: float, before: Label, team: Team) -> None:
-    """Add `team` after `before` unless another is no worse in anything, and drop what it beats."""
+def keep(kept: list[Label], cost: float, worst: float, before: Label, group: PhaseGroup) -> None:
+    """Add `group` after `before` unless another is no worse in anything, and drop what it beats."""
     for each in kept:  # no generator: most are looked at once, and dropped
         if each.cost <= cost and each.worst <= worst:
             return
     kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
-    kept.append(Label(cost, worst, (*before.teams, team)))
+    kept.append(Label(cost, worst, (*before.groups, group)))
     if len(kept) > _MOST_KEPT:
         kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
         kept.pop()
 
 
-def keep_team(kept: list[Team], team: Team) -> None:
-    """Likewise, of teams of the same jobs that leave the GPU set up alike."""
+def keep_group(kept: list[PhaseGroup], group: PhaseGroup) -> None:
+    """Likewise, of groups of the same jobs that leave the GPU set up alike."""
 
-    def beats(one: Team, other: Team) -> bool:
+    def beats(one: PhaseGroup, other: PhaseGroup) -> bool:
         return (
             one.time_s <= other.time_s
             and one.cost <= other.cost
@@ -73,6 +73,6 @@ def keep_team(kept: list[Team], team: Team) -> None:
             and all(mine[0] <= yours[0] for mine, yours in zip(one.due, other.due, strict=True))
         )
 
-    if not any(beats(each, team) for each in kept):
-        kept[:] = [each for each in kept if not beats(team, each)]
-        kept.append(team)
+    if not any(beats(each, group) for each in kept):
+        kept[:] = [each for each in kept if not beats(group, each)]
+        kept.append(group)

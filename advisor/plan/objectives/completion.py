@@ -1,0 +1,183 @@
+"""Objectives of when jobs end: the last one, one on average, and each by its deadline."""
+
+from collections.abc import Sequence
+from heapq import heapreplace
+from math import fsum
+from statistics import fmean
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.objective import (
+    LENGTHS_MISSING,
+    Arrays,
+    Awake,
+    EndsOf,
+    Sums,
+    Turn,
+    Unit,
+)
+from advisor.plan.recommendation import Forecast
+from advisor.plan.search.cost_table import Outcomes
+from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_ends_s
+from advisor.plan.search.job_sets import Sets
+from advisor.plan.search.phase_groups import PhaseGroup
+from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.trace import Floats
+
+
+class Makespan(FleetObjective):
+    """Seconds until the last job ends."""
+
+    name: ClassVar[ObjectiveName] = "makespan"
+    unit: ClassVar[Unit] = "s"
+    choice: ClassVar[str] = "all done soonest"
+    measure: ClassVar[str] = "until all are done"
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        return forecast.makespan_interval_s
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"all done in {shown}, {gain} as fast as one after another"
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
+
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+        return before[0] + turn.pause_s + group.time_s, 0.0
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted * model.unit_s
+
+
+class MeanCompletion(FleetObjective):
+    """Seconds until a job ends, on average."""
+
+    name: ClassVar[ObjectiveName] = "mean-completion"
+    unit: ClassVar[Unit] = "s"
+    choice: ClassVar[str] = "each done soon"
+    measure: ClassVar[str] = "until a job ends, on average"
+    per_job: ClassVar[bool] = True
+    order_matters: ClassVar[bool] = True
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        if forecast.ends_s is None:
+            return None
+        return Interval(*(fmean(end.at(level) for end in forecast.ends_s)
+                          for level in LEVELS))  # fmt: skip
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"a job is done in {shown} on average, {gain} as soon as one after another"
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(ends_s().mean(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return total / awake.jobs, most
+
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+        waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
+        return before[0] + group.cost + waits_s, 0.0
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
+        return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(fleet.counts)
+
+    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
+        each_s = fleet.of_every_job(fleet.least_s)
+        return soonest_s(each_s, places) / len(each_s)
+
+    def bound(self, bounds: GroupBounds) -> float:
+        return bounds.mean_completion_s()
+
+    def minimised(self, model: PackingModel) -> Any:
+        return model.sum_of_ends()
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted * model.unit_s / jobs
+
+
+class Deadlines(FleetObjective):
+    """The largest share of the time until its deadline that a job takes; above 1 it is late.
+
+    Plans for several GPUs cost the number of jobs that are late.
+    """
+
+    name: ClassVar[ObjectiveName] = "deadlines"
+    unit: ClassVar[Unit] = "ratio"
+    choice: ClassVar[str] = "deadlines kept"
+    measure: ClassVar[str] = "share of the time until a deadline"
+    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (
+        ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
+        ("throughput", LENGTHS_MISSING),
+    )
+    uses_deadlines: ClassVar[bool] = True
+    order_matters: ClassVar[bool] = True
+    within_group: ClassVar[ObjectiveName | None] = "mean-completion"
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        if forecast.ends_s is None:
+            return None
+        pairs = zip(forecast.ends_s, forecast.deadlines_s, strict=True)
+        due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
+        if not due:
+            return None
+        return Interval(*(max(end.at(level) / deadline_s for end, deadline_s in due)
+                          for level in LEVELS))  # fmt: skip
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        kept = "every deadline is kept" if cost.p50 <= 1 else "not every deadline is kept"
+        return (
+            f"{kept}: the tightest job takes {cost.p50:.0%} of its time, {gain} as soon as one "
+            f"after another"
+        )
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray((ends_s() / deadlines_s).max(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        deadlines_s = np.array([job.deadline_s or np.inf for job in sets.variants])
+        return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
+
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+        cost, worst = before
+        start_s = cost + turn.pause_s
+        late = max(((start_s + end) / due for end, due in group.due), default=0.0)
+        return start_s + group.time_s, max(worst, late)
+
+    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
+        return worst
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
+        return float(sum(fleet.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
+
+    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
+        of_kinds = zip(range(len(fleet.counts)), fleet.least_s, fleet.counts, strict=True)
+        return float(sum(n for kind, s, n in of_kinds if fleet.late(kind, s)))
+
+    def bound(self, bounds: GroupBounds) -> float:
+        return 0.0
+
+    def minimised(self, model: PackingModel) -> Any:
+        return (model.latest + 1) * model.late_jobs() + model.end
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted // (model.latest + 1)
+
+
+def soonest_s(takes_s: Sequence[float], places: int) -> float:
+    """Least sum of the times at which jobs end, each in a place that it has alone: shortest first.
+
+    Args:
+        takes_s: Of each job.
+        places: Equal ones that there are.
+    """
+    free_s = [0.0] * places
+    ends_s = 0.0
+    for each_s in sorted(takes_s):
+        ends_s += heapreplace(free_s, free_s[0] + each_s) + each_s
+    return ends_s

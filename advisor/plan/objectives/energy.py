@@ -1,0 +1,155 @@
+"""Objectives of joules: until the last job ends, of an epoch of each job, or of an example."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import fsum
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.objective import (
+    LENGTHS_MISSING,
+    POWER_MISSING,
+    Arrays,
+    Awake,
+    EndsOf,
+    Objective,
+    Sums,
+    Turn,
+    Unit,
+)
+from advisor.plan.recommendation import Forecast
+from advisor.plan.search.cost_table import Outcomes
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, FleetJobs, PlacedGroup, makespan_s
+from advisor.plan.search.job_sets import Sets
+from advisor.plan.search.phase_groups import PhaseGroup
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
+from advisor.prediction.trace import Floats
+from advisor.workload.spec import Workload
+
+_WITHOUT_POWER: tuple[tuple[ObjectiveName, str], ...] = (
+    ("makespan", POWER_MISSING),
+    ("throughput", LENGTHS_MISSING),
+)
+_WITHOUT_LENGTHS: tuple[tuple[ObjectiveName, str], ...] = (
+    ("energy-example", LENGTHS_MISSING),
+    *_WITHOUT_POWER,
+)
+
+
+class Energy(FleetObjective):
+    """Joules of the GPU until the last job ends; of several GPUs, the idle ones too."""
+
+    name: ClassVar[ObjectiveName] = "energy"
+    unit: ClassVar[Unit] = "J"
+    choice: ClassVar[str] = "least energy"
+    measure: ClassVar[str] = "energy until all are done"
+    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_LENGTHS
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        return forecast.energy_j
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"{shown}, {gain} as frugal as one after another"
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return outcomes.last_s(sets), outcomes.added_j
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return awake.power_w * most + total, most
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        return awake.power_w * most + total, 0.0
+
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+        return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
+        held_s = fleet.gpus * makespan_s(plan)
+        free_s = held_s - fsum(each.group.runs_s for each in plan)
+        used_j = fsum(each.group.energy_j or 0.0 for each in plan)
+        return used_j + free_s * (fleet.idle_power_w or 0.0)
+
+    def group_weight(self, group: FleetGroup, fleet: FleetJobs, waiting: float) -> float:
+        return group.runs_s if group.energy_j is None else group.energy_j
+
+    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
+        return None
+
+    def bound(self, bounds: GroupBounds) -> float:
+        return bounds.least_sum([each.energy_j or 0.0 for each in bounds.groups])
+
+    def minimised(self, model: PackingModel) -> Any:
+        return model.joules()
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted * model.part_j
+
+
+class _StepEnergy(Objective):
+    """Joules of so many steps of each job while all run, together."""
+
+    unit: ClassVar[Unit] = "J"
+    of_steps: ClassVar[bool] = True
+
+    @abstractmethod
+    def _of_job(self, job: JobPrediction) -> Interval | None:
+        """Joules of the steps of a job; None where they are not known."""
+
+    @abstractmethod
+    def _steps(self, workload: Workload) -> float:
+        """How many steps of a job count; NaN where that is not known."""
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        every = [self._of_job(job) for job in forecast.prediction.jobs]
+        known = [each for each in every if each is not None]
+        if len(known) < len(every):
+            return None
+        return Interval(*(sum(each.at(level) for each in known) for level in LEVELS))
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        what = self.name.removeprefix("energy-")
+        return f"{shown} for an {what} of each job, {gain} as frugal as one after another"
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(slowdowns.max(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        step_j = outcomes.step_j + awake.power_w / awake.jobs * outcomes.steps_s
+        steps = np.array([self._steps(job.profile.workload) for job in sets.variants])
+        return sets.largest(outcomes.slowdowns), (sets.counts * steps * step_j).sum(axis=1)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return total, most
+
+
+class EpochEnergy(_StepEnergy):
+    """Joules of one epoch of each job while all run, together."""
+
+    name: ClassVar[ObjectiveName] = "energy-epoch"
+    choice: ClassVar[str] = "least energy per epoch"
+    measure: ClassVar[str] = "energy of an epoch of each job"
+    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_LENGTHS
+
+    def _of_job(self, job: JobPrediction) -> Interval | None:
+        return job.energy_epoch_j
+
+    def _steps(self, workload: Workload) -> float:
+        return workload.steps_per_epoch or np.nan
+
+
+class ExampleEnergy(_StepEnergy):
+    """Joules of one example of each job while all run, together."""
+
+    name: ClassVar[ObjectiveName] = "energy-example"
+    choice: ClassVar[str] = "least energy per example"
+    measure: ClassVar[str] = "energy of an example of each job"
+    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_POWER
+
+    def _of_job(self, job: JobPrediction) -> Interval | None:
+        return job.energy_example_j
+
+    def _steps(self, workload: Workload) -> float:
+        return 1 / workload.batch

@@ -1,0 +1,163 @@
+"""Objectives of how fast jobs run while all do, whatever is to run of each."""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any, ClassVar
+
+import numpy as np
+
+from advisor.plan.objectives.completion import soonest_s
+from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
+from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives.objective import (
+    Arrays,
+    Awake,
+    EndsOf,
+    Sums,
+    Unit,
+)
+from advisor.plan.recommendation import Forecast
+from advisor.plan.search.cost_table import Outcomes
+from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_ends_s
+from advisor.plan.search.job_sets import Sets
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
+from advisor.prediction.trace import Floats
+from advisor.sharing import Phases, Serial
+from advisor.sharing.parts import at_once
+from advisor.timeline.outcome import around
+
+
+class Throughput(FleetObjective):
+    """Time to do what serial does in a unit of time."""
+
+    name: ClassVar[ObjectiveName] = "throughput"
+    unit: ClassVar[Unit] = "ratio"
+    choice: ClassVar[str] = "most work per hour"
+    measure: ClassVar[str] = "time for what serial does in one unit of it"
+    per_job: ClassVar[bool] = True
+    in_seconds: ClassVar[bool] = False
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        # In turn, each job has its whole speed for its part of the time.
+        turns = _turns(forecast.prediction)
+        return _of_paces(
+            forecast.prediction, lambda slowed: turns / sum(1 / each for each in slowed)
+        )
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"{gain} the throughput of one after another"
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(-(1 / slowdowns).sum(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        return _time(total, awake.jobs), 0.0
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted * model.unit_s
+
+
+class Fairness(FleetObjective):
+    """As `Throughput`, for the job that fares worst, if serial gives each an equal share of time.
+
+    Plans for several GPUs cost the worst end of a job over the time that it takes alone.
+    """
+
+    name: ClassVar[ObjectiveName] = "fairness"
+    unit: ClassVar[Unit] = "ratio"
+    choice: ClassVar[str] = "nobody left behind"
+    measure: ClassVar[str] = "the worst slowdown, over serial's"
+    per_job: ClassVar[bool] = True
+    order_matters: ClassVar[bool] = True
+    within_group: ClassVar[ObjectiveName | None] = "mean-completion"
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        # In phases a job whose mates are faster has less of its group's time: it may fare worse.
+        turns = _turns(forecast.prediction)
+        return _of_paces(forecast.prediction, lambda slowed: turns * max(slowed) / len(slowed))
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"the job that fares worst runs {gain} as fast as its share of the time gives"
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(slowdowns.max(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return most / awake.jobs, total
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        cost = _time(total, awake.jobs)
+        return cost, most / cost
+
+    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
+        return cost * worst / jobs
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
+        return max(end_s / fleet.alone_s[kind] for kind, end_s in job_ends_s(plan))
+
+    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
+        slowed = [s / alone_s for s, alone_s in zip(fleet.least_s, fleet.alone_s, strict=True)]
+        least_s = soonest_s(fleet.of_every_job(fleet.least_s), places)
+        return max(*slowed, least_s / sum(fleet.of_every_job(fleet.alone_s)))
+
+    def bound(self, bounds: GroupBounds) -> float:
+        # Ends are at most the worst slowdown times what each job takes alone.
+        mean_alone_s = fmean(bounds.fleet.of_every_job(bounds.fleet.alone_s))
+        return bounds.mean_completion_s() / mean_alone_s
+
+    def minimised(self, model: PackingModel) -> Any:
+        return model.worst_slowdown()
+
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return model.slowdown(wanted)
+
+
+def throughput(mix: MixPrediction, level: Level) -> float:
+    """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
+    turns = _turns(mix)
+    cost = _of_paces(mix, lambda slowed: turns / sum(1 / each for each in slowed))
+    return 1 / cost.at(level)
+
+
+def slowdowns(jobs: Sequence[JobPrediction], level: Level) -> list[float]:
+    """How many times as long as alone a step of each job takes, at `level`."""
+    return [job.slowdown * job.step_s.at(level) / job.step_s.p50 for job in jobs]
+
+
+def _turns(mix: MixPrediction) -> int:
+    return len(mix.jobs) if isinstance(mix.sharing, Serial) else 1
+
+
+def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float]], float]) -> Interval:
+    """`cost` of the slowdowns of all jobs at each level; 1 of serial without a power cap."""
+    if isinstance(mix.sharing, Serial) and mix.power_cap_w is None:
+        return Interval(1.0, 1.0, 1.0)
+    at_levels = [slowdowns(mix.jobs, level) for level in LEVELS]
+    if isinstance(mix.sharing, Phases):
+        at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
+    return around(list(map(cost, at_levels)))
+
+
+def _with_waiting(phases: Phases, running: Sequence[float]) -> list[float]:
+    """Slowdowns that count the time in which other groups run, all jobs being as long alone."""
+    waiting = list(running)
+    groups = at_once(phases, len(running))
+    takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
+    for group, each in zip(groups, takes, strict=True):
+        for job in group:
+            waiting[job] *= sum(takes) / each
+    return waiting
+
+
+def _time(total: float, jobs: int) -> float:
+    """Time for what `jobs` do alone in a unit each, where `total` is minus their summed speeds."""
+    return jobs / -total if total < 0 else np.inf
