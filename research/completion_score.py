@@ -172,7 +172,7 @@ def _changes_s(run: CompletionComparison) -> list[float]:
     workloads = tuple(tenant.workload for tenant in run.run.tenants)
     full = CompletionRun(id=run.run.id, sharing=run.sharing, purpose=run.run.purpose,
                    workloads=workloads, steps=run.done.steps)  # fmt: skip
-    with_mps = [isinstance(heat.mix.sharing, Mps) for heat in full.heats]
+    with_mps = [isinstance(group.mix.sharing, Mps) for group in full.run_groups]
     return [
         pause_s
         for pause_s, (before, after) in zip(run.done.pauses_s, pairwise(with_mps), strict=True)

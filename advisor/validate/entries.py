@@ -31,7 +31,7 @@ from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
 
-_REMEDY = "Mend the file; profiles/DATA_CARD.md shows a line."
+_REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

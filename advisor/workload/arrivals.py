@@ -68,7 +68,7 @@ def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[A
         job_of = _jobs(gpu, profiles)
         found = [_arrival(_matched(columns, row), job_of) for row in rows if row]
     except (csv.Error, InvalidInput) as error:
-        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Correct the file.") from None
     if not found:
         raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
     return tuple(found)
@@ -78,7 +78,7 @@ def _text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
 
 
 def _check(columns: Sequence[str]) -> None:

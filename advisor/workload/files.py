@@ -51,12 +51,12 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     return content
 
 
-def read_json(path: Path, remedy: str = "Mend the file.") -> Any:
+def read_json(path: Path, remedy: str = "Correct the file.") -> Any:
     """The JSON document in `path`; see `parse_json`."""
     return parse_json(read_bytes(path), shown(path), remedy)
 
 
-def parse_json(text: str | bytes, where: str, remedy: str = "Mend the file.") -> Any:
+def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.") -> Any:
     """The JSON document `text`; messages call it `where`.
 
     Raises:
@@ -86,9 +86,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         document = tomllib.loads(text.decode())
         _refuse_deep(document)
     except RecursionError:
-        raise InvalidInput(f"{shown(path)}: {_TOO_DEEP}. Mend the file.") from None
+        raise InvalidInput(f"{shown(path)}: {_TOO_DEEP}. Correct the file.") from None
     except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"{shown(path)}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{shown(path)}: {error}. Correct the file.") from None
     return document
 
 

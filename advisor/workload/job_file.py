@@ -59,7 +59,7 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1)
 
     A profile given by its path is looked for from the file's folder.
     """
-    remedy = "Mend the file."
+    remedy = "Correct the file."
     text = json.dumps(read_toml(path), default=str)
     entries = parse_record(_JobFile, text, shown(path), remedy).job
     load = loader(gpu, profiles)

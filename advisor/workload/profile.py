@@ -182,7 +182,7 @@ class Profile:
         cores: Host cores the process was pinned to.
         mps: None where MPS was not probed.
         trace: None where no kernel was traced.
-        host_check_s: Seconds of `advisor.measure.process.host_speed` on its core, mean of before
+        host_check_s: Seconds of `advisor.measure.process.tenant_verbs` on its core, mean of before
             and after the windows; None in profiles older than that check.
         took: None in profiles older than this record.
 

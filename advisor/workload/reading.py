@@ -32,7 +32,7 @@ def parse_record(
     kind: type[_Record],
     text: str | bytes,
     where: str,
-    remedy: str = "Measure it again, or mend the file.",
+    remedy: str = "Measure it again, or correct the file.",
 ) -> _Record:
     """The record of `kind` that the JSON `text` holds.
 

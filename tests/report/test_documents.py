@@ -1,6 +1,6 @@
 import json
 
-from advisor.measure.shared.recommended_plans import plans_of_advice
+from advisor.measure.shared.run_list_file import plans_of_advice
 from advisor.plan.forecast import forecast
 from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked

@@ -90,7 +90,7 @@ def test_advice_of_which_a_part_is_missing_is_refused(advised, tmp_path, lost):
     document = recommendation_document(advised)
     del document[lost]
     (tmp_path / "advice.json").write_text(json.dumps(document))
-    with pytest.raises(InvalidInput, match="not whole"):
+    with pytest.raises(InvalidInput, match="incomplete"):
         read_plans(tmp_path / "advice.json", shelf.GPU)
 
 

@@ -89,8 +89,8 @@ def test_a_file_that_says_it_is_empty_and_goes_on_is_not_read_to_its_end():
     ],
 )
 def test_json_that_is_none_or_says_a_thing_twice_is_refused(text, said):
-    with pytest.raises(InvalidInput, match=rf"^here: .*{said}.*\. Mend it\.$"):
-        parse_json(text, "here", "Mend it.")
+    with pytest.raises(InvalidInput, match=rf"^here: .*{said}.*\. Correct it\.$"):
+        parse_json(text, "here", "Correct it.")
 
 
 @pytest.mark.parametrize("text", ["1", '"a"', "null", "[]", '{"a":{"a":1}}', "[" * 64 + "]" * 64])
@@ -114,7 +114,7 @@ def test_other_json_is_read_as_it_is(text, tmp_path):
 def test_toml_that_is_none_is_refused_with_its_path(text, said, tmp_path):
     path = tmp_path / "jobs.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InvalidInput, match=rf"jobs\.toml: .*{said}.*Mend the file"):
+    with pytest.raises(InvalidInput, match=rf"jobs\.toml: .*{said}.*Correct the file"):
         read_toml(path)
 
 

@@ -129,7 +129,7 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         ("[[job]]\nprofile = 'P'\nbatches = [0]", "no profile is called"),
         ("job = 1979-05-27", "job"),
         ("job = []", "no job is given"),
-        ("[[job]", "Mend the file"),
+        ("[[job]", "Correct the file"),
     ],
 )
 def test_a_job_file_that_is_wrong_is_refused_with_file_and_field(folder, tmp_path, text, said):

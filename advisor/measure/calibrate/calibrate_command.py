@@ -1,46 +1,47 @@
-"""``advisor calibrate``: measures a machine and writes what it found, in about a minute."""
+"""``advisor calibrate``: measures a machine in about a minute and writes its calibration file."""
 
 import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, median
 from time import sleep
 
 from advisor.errors import InvalidInput
+from advisor.measure.calibrate.calibration_verbs import all_answers
 from advisor.measure.calibrate.contexts import contexts
-from advisor.measure.calibrate.core_speed import CORES_AT_ONCE, host_checks
 from advisor.measure.calibrate.switching import Clocks, switching
 from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
 from advisor.measure.process.cores import allowed_cores, spare_cores
-from advisor.measure.process.mps_session import MpsSession, stage_on
+from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.scratch_folder import scratch_folder
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import tenants_on, warm_up
+from advisor.measure.process.tenants import TenantProcess, tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
 from advisor.workload.calibration import Calibration, Contexts, HostCheck, Switching
 from advisor.workload.data_folders import user_folder
 from advisor.workload.writing import calibration_text, writable, write_whole
 
-# Reads of the power meter, over some seconds: whatever ran before needs a while to calm down.
+# Reads of the power meter, over some seconds: power falls slowly after earlier work.
 _POWER_READS, _POWER_PAUSE_S = 16, 0.25
 
 
 def run(argv: Sequence[str]) -> int:
-    """Calibrate as the command line `argv` asks; the exit code. Needs a supervisor around it.
+    """Calibrate as the command line `argv` asks; the exit code. Runs under a supervisor.
 
     Raises:
-        InvalidInput: The words make no sense, or name another GPU than is there.
-        GpuUnavailable: There is no such GPU, or somebody else uses it.
-        AdvisorError: A process of ours died.
+        InvalidInput: The words are invalid, or name another GPU than the device.
+        GpuUnavailable: There is no such GPU, or another process uses it.
+        AdvisorError: A process that was started died.
     """
     asked = _parser().parse_args(argv)
     device = device_at_hand(asked.device)
     refuse_other(device, asked.gpu)
     cores = allowed_cores(asked.cores)
     if device.kind == "cuda" and len(cores) < 2:
-        raise InvalidInput("two processes take turns, each on a core of its own: allow 2 --cores")
+        raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
     path = asked.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
     calibration = calibrated(device, cores, command_line("advisor.calibration", argv))
@@ -53,19 +54,19 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
     """Measure `device` and the host cores `cores`.
 
     Raises:
-        GpuUnavailable: Somebody else uses it.
-        AdvisorError: A process of ours died.
+        GpuUnavailable: Another process uses it.
+        AdvisorError: A process that was started died.
     """
     ours = allowed_cores()
     taken = cores[: max(CORES_AT_ONCE)]
     with claimed(device, command), scratch_folder() as folder:
         idle_power_w = _idle_power_w(device)
-        # What watches must not disturb what is watched.
+        # This process must not disturb the tenants.
         os.sched_setaffinity(0, spare_cores([tuple(taken)], ours))
         warm_up(folder)
-        with stage_on(device, folder) as stage:
-            checks, versions = _host(stage, taken)
-            sizes, turns, clocks_mhz = _gpu(stage, taken)
+        with mps_session_on(device, folder) as session:
+            checks, versions = _host(session, taken)
+            sizes, turns, clocks_mhz = _gpu(session, taken)
     origin = Origin(device, command, len(ours))
     return Calibration(
         gpu=device.key,
@@ -78,11 +79,11 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
 
 
 def _host(
-    stage: MpsSession, cores: Sequence[int]
+    session: MpsSession, cores: Sequence[int]
 ) -> tuple[tuple[HostCheck, ...], dict[str, str | None]]:
-    stage.set_for(Naive())
-    seats = [TenantSetup("cpu", (core,), {}) for core in cores]
-    with tenants_on(seats, stage.folder) as tenants:
+    session.switch_to(Naive())
+    setups = [TenantSetup("cpu", (core,), {}) for core in cores]
+    with tenants_on(setups, session.folder) as tenants:
         checks = host_checks(tenants)
         versions = tenants[0].versions
     for each in checks:
@@ -91,15 +92,15 @@ def _host(
 
 
 def _gpu(
-    stage: MpsSession, cores: Sequence[int]
+    session: MpsSession, cores: Sequence[int]
 ) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
-    if stage.device.kind == "cpu":
+    if session.device.kind == "cpu":
         return None, (), (None, None)
-    sizes = contexts(stage, cores[0])
+    sizes = contexts(session, cores[0])
     say(f"  MiB held by {_listed(sizes)}")
-    turns, clocks_mhz = switching(stage, cores[:2])
+    turns, clocks_mhz = switching(session, cores[:2])
     for each in turns:
-        say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_told(each)}")
+        say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_switching_text(each)}")
     return sizes, turns, clocks_mhz
 
 
@@ -116,7 +117,7 @@ def _listed(sizes: Contexts) -> str:
     )
 
 
-def _told(turns: Switching) -> str:
+def _switching_text(turns: Switching) -> str:
     lost = f"{100 * turns.overhead:.1f} % lost"
     if turns.slice_s is None or turns.switch_s is None:
         return lost
@@ -124,7 +125,7 @@ def _told(turns: Switching) -> str:
 
 
 def _idle_power_w(device: Device) -> float | None:
-    """Least power of a claimed device in some seconds without work; None where not metered."""
+    """Least power of a claimed device over some idle seconds; None if it is not metered."""
     if device.uuid is None:
         return None
     from advisor.hardware.live_gpu import power_w_now
@@ -139,9 +140,10 @@ def _idle_power_w(device: Device) -> float | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor calibrate",
-        description="Measures in about a minute what is this machine's and no workload's: host "
-        "cores, sizes of CUDA contexts, what taking turns costs, idle power. Advice for this GPU "
-        "is then taken to this machine. Also starts as `python -m advisor.calibration`, which "
+        description="Measures in about a minute what depends on this machine and not on a "
+        "workload: host cores, sizes of CUDA contexts, the cost of taking turns, idle power. "
+        "Advice for this GPU then accounts for this machine. Also starts as "
+        "`python -m advisor.calibration`, which "
         "needs torch, timm and nvidia-ml-py only.",
         epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
     )
@@ -151,3 +153,30 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     return parser
+
+
+# As many cores at once as jobs that share a GPU have.
+CORES_AT_ONCE = (1, 2, 4, 8)
+
+# Spread over some seconds, since a virtual core can be slow for one.
+_ROUNDS = 12
+
+
+def host_checks(tenants: Sequence[TenantProcess]) -> tuple[HostCheck, ...]:
+    """The host check on one core, then on 2, 4 and 8 at once as far as there are tenants.
+
+    Every round measures each count, on other cores each time: the figure is the median over
+    rounds of the mean over the cores at work.
+
+    Args:
+        tenants: One per core.
+    """
+    counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
+    all_answers(tenants, "check_host", {})  # the first check is slower
+    seen: dict[int, list[float]] = {count: [] for count in counts}
+    for turn in range(_ROUNDS):
+        for count in counts:
+            chosen = [tenants[(turn * count + i) % len(tenants)] for i in range(count)]
+            answer = all_answers(chosen, "check_host", {})
+            seen[count].append(mean(each["check_s"] for each in answer))
+    return tuple(HostCheck(count, median(checks)) for count, checks in seen.items())

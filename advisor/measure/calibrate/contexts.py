@@ -1,20 +1,19 @@
-"""What CUDA contexts, the MPS server and the driver hold of a GPU's memory."""
+"""Measures how much GPU memory CUDA contexts, the MPS server and the driver hold."""
 
 from dataclasses import dataclass
 
 from advisor.errors import AdvisorError
-from advisor.measure.calibrate.tenant_rpc import all_told
+from advisor.measure.calibrate.calibration_verbs import all_answers
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenant_memory import memory_record
-from advisor.measure.process.tenants import tenants_on
+from advisor.measure.process.tenants import memory_record, tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Mps, Naive
 from advisor.workload.calibration import Contexts, LimitedContext
 from advisor.workload.named_workloads import workload
 
-# Small, and loads the matrix library, as whatever trains does.
+# Small, and loads the matrix library as all training does.
 _WORKLOAD = "mlp-toy-bs128"
 
 _LIMITS_PCT = (50.0, 10.0)
@@ -22,30 +21,30 @@ _LIMITS_PCT = (50.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """One tenant's context, the SMs it may use, and what others hold; None: not told."""
+    """One tenant's context, the SMs it may use, and what other processes hold; None: unknown."""
 
     context_mib: float | None
     sms: int | None
     others_mib: float
 
 
-def contexts(stage: MpsSession, core: int) -> Contexts:
-    """Sizes of contexts on the GPU of `stage`, on which no tenant lives.
+def contexts(session: MpsSession, core: int) -> Contexts:
+    """Sizes of contexts on the GPU of `session`, on which no tenant lives.
 
     Args:
-        stage: A GPU, claimed.
+        session: Of a claimed GPU.
         core: Where to pin each tenant.
 
     Raises:
-        AdvisorError: Not even a plain process can train.
+        AdvisorError: A process without MPS cannot train.
     """
-    stage.set_for(Naive())
-    driver_mib = _used_mib(stage)
-    plain = _seen(stage, core, Naive())
+    session.switch_to(Naive())
+    driver_mib = _used_mib(session)
+    plain = _seen(session, core, Naive())
     try:
-        stage.set_for(Mps())
-        client = _seen(stage, core, Mps())
-        limited = {limit: _seen(stage, core, Mps((limit,))) for limit in _LIMITS_PCT}
+        session.switch_to(Mps())
+        client = _seen(session, core, Mps())
+        limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
         return Contexts(
@@ -66,21 +65,21 @@ def contexts(stage: MpsSession, core: int) -> Contexts:
     )
 
 
-def _seen(stage: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
-    (environment,) = stage.environments(sharing, 1)
-    seat = TenantSetup(stage.device.kind, (core,), environment)
-    with tenants_on([seat], stage.folder) as (tenant,):
-        (told,) = all_told([tenant], "load", {"workload": workload(_WORKLOAD)})
-        stage.proved_clients(sharing, [tenant.pid])
-        seen = Meter(stage.device).memory_mib()
-    # In a container the driver may know it by another number; but the server holds less.
+def _seen(session: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
+    (environment,) = session.environments(sharing, 1)
+    setup = TenantSetup(session.device.kind, (core,), environment)
+    with tenants_on([setup], session.folder) as (tenant,):
+        (answer,) = all_answers([tenant], "load", {"workload": workload(_WORKLOAD)})
+        session.proved_clients(sharing, [tenant.pid])
+        seen = Meter(session.device).memory_mib()
+    # In a container the driver may list it under another pid; but the server holds less.
     own_mib = seen.get(tenant.pid, max(seen.values(), default=None))
     others_mib = sum(seen.values()) - (own_mib or 0.0)
-    context_mib = memory_record(told["memory"], own_mib).context_mib
-    return _Seen(context_mib, told["sms"], others_mib)
+    context_mib = memory_record(answer["memory"], own_mib).context_mib
+    return _Seen(context_mib, answer["sms"], others_mib)
 
 
-def _used_mib(stage: MpsSession) -> float:
+def _used_mib(session: MpsSession) -> float:
     from advisor.hardware.live_gpu import live_gpu
 
-    return live_gpu(stage.device.uuid or "").memory_used_mib
+    return live_gpu(session.device.uuid or "").memory_used_mib

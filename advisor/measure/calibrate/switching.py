@@ -1,7 +1,7 @@
-"""What taking turns on a GPU costs: two processes of endless kernels, alone and together.
+"""Measures what taking turns on a GPU costs: two processes of endless kernels, alone and together.
 
-Alone, each does a kernel every `alone` seconds; together every `shared` seconds. Were turns free,
-``alone / shared`` of both would add up to 1: what is missing is the overhead.
+Alone, each does a kernel every `alone` seconds; together every `shared` seconds. If turns were
+free, ``alone / shared`` of both would add up to 1: the difference from 1 is the overhead.
 
 With kernels far shorter than a slice, the moments at which one tenant's kernels end show slices:
 close together while it has the GPU, then a gap while the other has it. A cycle reaches from the
@@ -17,11 +17,10 @@ from time import sleep, time
 
 import numpy as np
 
-from advisor.measure.calibrate.calibration_verbs import calibration_verbs
-from advisor.measure.calibrate.tenant_rpc import all_told, lively
+from advisor.measure.calibrate.calibration_verbs import REMEDY, all_answers, calibration_verbs
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.tenants import GRACE_S, TenantProcess, tenants_on
+from advisor.measure.process.tenants import GRACE_S, TenantProcess, living, tenants_on
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
@@ -37,15 +36,15 @@ _NOTICE_S = 0.05
 # From this many kernels alone on, a pause between two ends is a turn of the other's.
 _GAP = 2.0
 
-# Fewer turns than this are no pattern; in a slice of fewer kernels they cut it, not the driver.
+# Fewer gaps show no pattern; with fewer kernels in a slice, kernels and not the driver end it.
 _FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
 
 Clocks = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
-    """What tenants did in one schedule: when their kernels ended, shape (tenants, kernels)."""
+class TimedKernels:
+    """When the kernels of tenants ended in one schedule, shape (tenants, kernels)."""
 
     plan: Schedule
     completed_at: tuple[tuple[float, ...], ...]
@@ -56,46 +55,46 @@ class Spell:
         return tuple(median_step_s(windows_of(self.plan, each)) for each in self.completed_at)
 
 
-def switching(stage: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
-    """What turns cost for each length of kernel, and the GPU's clocks under such work.
+def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
+    """The cost of turns for each length of kernel, and the GPU's clocks during that work.
 
     Args:
-        stage: A GPU, claimed.
+        session: Of a claimed GPU.
         cores: Where to pin the two tenants.
 
     Raises:
         AdvisorError: A tenant ran out of memory or died.
     """
-    stage.set_for(Naive())
-    environments = stage.environments(Naive(), 2)
-    seats = [
-        TenantSetup(stage.device.kind, (core,), environment)
+    session.switch_to(Naive())
+    environments = session.environments(Naive(), 2)
+    setups = [
+        TenantSetup(session.device.kind, (core,), environment)
         for core, environment in zip(cores, environments, strict=True)
     ]
-    meter, found = Meter(stage.device), []
+    meter, found = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
-    with tenants_on(seats, stage.folder, calibration_verbs) as tenants:
+    with tenants_on(setups, session.folder, calibration_verbs) as tenants:
         for kernel_s in _KERNELS_S:
-            for tenant in tenants:  # in turn, since each times its kernel
-                all_told([tenant], "load_kernel", {"kernel_s": kernel_s})
-            alone = [_spell([tenant], meter)[0] for tenant in tenants]
-            together, clocks_mhz = _spell(tenants, meter)
+            for tenant in tenants:  # one after another, since each times its kernel
+                all_answers([tenant], "load_kernel", {"kernel_s": kernel_s})
+            alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
+            together, clocks_mhz = _timed_kernels(tenants, meter)
             found.append(switching_of(alone, together))
     return tuple(found), clocks_mhz
 
 
-def _spell(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[Spell, Clocks]:
+def _timed_kernels(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[TimedKernels, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
     sleep(max(0.0, (plan.begin_at + plan.end_at) / 2 - time()))
     clocks_mhz = meter.clocks_mhz()
-    told = [lively(tenant.receive(GRACE_S)) for tenant in tenants]
-    return Spell(plan, tuple(tuple(each["completed_at"]) for each in told)), clocks_mhz
+    answer = [living(tenant.receive(GRACE_S), REMEDY) for tenant in tenants]
+    return TimedKernels(plan, tuple(tuple(each["completed_at"]) for each in answer)), clocks_mhz
 
 
-def switching_of(alone: Sequence[Spell], together: Spell) -> Switching:
-    """What two tenants' times alone and together say.
+def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switching:
+    """The cost of turns, from two tenants' times alone and together.
 
     Args:
         alone: Of each tenant by itself.
@@ -122,7 +121,7 @@ def switching_of(alone: Sequence[Spell], together: Spell) -> Switching:
 def _turns(
     plan: Schedule, completed_at: Sequence[float], alone_s: float
 ) -> tuple[float, float] | None:
-    """Median slice and median cycle of one tenant, seconds; None where no pattern shows."""
+    """Median slice and median cycle of one tenant, seconds; None if there is no pattern."""
     ends = np.array([each for each in completed_at if plan.begin_at <= each <= plan.end_at])
     pauses = np.diff(ends)
     gaps = np.flatnonzero(pauses > _GAP * alone_s)

@@ -1,4 +1,4 @@
-"""The one queue of a campaign: who takes what next, and what is under way."""
+"""The queue of a campaign's tasks, from which its runners take blocks."""
 
 from collections.abc import Collection, Mapping, Sequence
 from threading import Condition
@@ -8,33 +8,33 @@ from advisor.measure.campaign.runner import Task
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
 from advisor.sharing import Mps
 
-# Starting or stopping an MPS daemon takes about a second, so a runner gets up to so many runs that
-# need it in one state ...
+# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
+# that need it in one state ...
 _BLOCK = 8
-# ... found among so many: solo runs must stay where they are, between the others.
+# ... among the first this many: solo runs must stay in their places between the others.
 _LOOK_AHEAD = 24
 
 
 class Board:
-    """What is left to do; every method may be called from any runner's thread.
+    """The tasks left to do; every method may be called from any runner's thread.
 
     Args:
         tasks: In the order in which they should be done.
-        quiet: Controls to be done last, each with all other runners idle, and by the runner that
-            did its busy twin, where that still works.
-        homes: The names of the runners that did busy twins before, by the id in `quiet`.
+        idle_controls: Controls to be done last, each with all other runners idle, and by the runner
+            that did its busy twin, if it is still there.
+        homes: The runners that did busy twins before, by the id in `idle_controls`.
         runners: The names of all runners.
     """
 
     def __init__(
         self,
         tasks: Sequence[Task],
-        quiet: Sequence[PlannedMix],
+        idle_controls: Sequence[PlannedMix],
         homes: Mapping[str, str],
         runners: Collection[str],
     ) -> None:
         self._waiting = list(tasks)
-        self._quiet = list(quiet)
+        self._idle_controls = list(idle_controls)
         self._homes = dict(homes)
         self._runners = set(runners)
         self._under_way = 0
@@ -42,9 +42,9 @@ class Board:
         self._changed = Condition()
 
     def take(self, runner: str) -> list[Task]:
-        """The next tasks of `runner`; waits while others may yet hand some back; empty at the end.
+        """The next tasks of `runner`; waits while others may give some back; empty at the end.
 
-        Whoever takes tasks says of each that it is `done` or hands it `back`.
+        The caller must report each task as `done` or give it `back`.
         """
         with self._changed:
             while not self._over:
@@ -59,10 +59,10 @@ class Board:
             return []
 
     def _block(self) -> list[Task]:
-        """The first that waits, and some soon after it that need MPS in the same state."""
+        """The first waiting task, and some soon after it that need MPS in the same state."""
         if not self._waiting:
             return []
-        # Towards the end, smaller, so that nobody waits for one who has much left.
+        # Smaller towards the end, so that no runner has much left when the others are done.
         size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
         wanted = needs_mps(self._waiting[0])
         near = self._waiting[:_LOOK_AHEAD]
@@ -72,21 +72,21 @@ class Board:
         return block
 
     def _alone(self, runner: str) -> list[Task]:
-        """A control of this runner's, where nobody does anything."""
+        """An idle control of this runner's, if no task is under way."""
         if self._under_way:
             return []
-        for mix in self._quiet:
+        for mix in self._idle_controls:
             home = self._homes.get(mix.id)
             if home == runner or home not in self._runners:
-                self._quiet.remove(mix)
+                self._idle_controls.remove(mix)
                 return [mix]
         return []
 
     def _nothing_will_come(self) -> bool:
-        return not (self._under_way or self._waiting or self._quiet)
+        return not (self._under_way or self._waiting or self._idle_controls)
 
     def done(self, task: Task, runner: str) -> None:
-        """`runner` need not do `task` again, whether or not there is a record of it."""
+        """Note that `runner` is done with `task`, with or without a record."""
         with self._changed:
             self._under_way -= 1
             if isinstance(task, PlannedMix) and task.purpose == "control":
@@ -94,20 +94,20 @@ class Board:
             self._changed.notify_all()
 
     def back(self, tasks: Sequence[Task]) -> None:
-        """`tasks` were taken, and not done: somebody else is to do them, before all others."""
+        """Put back `tasks` that were taken and not done, before all others."""
         with self._changed:
             self._waiting[:0] = tasks
             self._under_way -= len(tasks)
             self._changed.notify_all()
 
     def leave(self, runner: str) -> None:
-        """`runner` will never take anything again."""
+        """Note that `runner` takes no further task."""
         with self._changed:
             self._runners.discard(runner)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody gets anything any more."""
+        """Give out no further task."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -119,13 +119,13 @@ class Board:
 
     @property
     def left(self) -> int:
-        """Tasks that nobody has taken."""
+        """Number of tasks that were not taken."""
         with self._changed:
-            return len(self._waiting) + len(self._quiet)
+            return len(self._waiting) + len(self._idle_controls)
 
 
 def needs_mps(task: Task) -> bool:
     """Whether `task` begins with an MPS daemon running."""
     return isinstance(task, PlannedMix | CompletionRun) and isinstance(
-        task.heats[0].mix.sharing, Mps
+        task.run_groups[0].mix.sharing, Mps
     )

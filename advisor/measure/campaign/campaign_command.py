@@ -1,4 +1,4 @@
-"""Does a campaign from its plan file to its summary."""
+"""``advisor campaign``: measures a campaign from its plan file to its summary."""
 
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
@@ -8,15 +8,13 @@ from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.campaign_file import Campaign, read_campaign
-from advisor.measure.campaign.campaign_options import devices_in, parsed
-from advisor.measure.campaign.campaign_progress import Progress
-from advisor.measure.campaign.core_shares import split_cores
+from advisor.measure.campaign.campaign_options import devices_in, parsed, split_cores
 from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.draw import drawn_plans
 from advisor.measure.campaign.drawn_list import counts, write_list
-from advisor.measure.campaign.ledger import Ledger
+from advisor.measure.campaign.ledger import Ledger, Progress
 from advisor.measure.campaign.local_runner import LocalRunner, Runner, start_all, stop_all
-from advisor.measure.campaign.runner import Duty, Task
+from advisor.measure.campaign.runner import RunnerSettings, Task
 from advisor.measure.campaign.steadiness import Steadiness
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import allowed_cores, cores_of_each
@@ -30,10 +28,10 @@ from advisor.workload.writing import writable_folder
 
 
 def run(argv: Sequence[str]) -> int:
-    """Do the campaign that the words `argv` name; the exit code. Needs a supervisor around it.
+    """Measure the campaign that the words `argv` name; the exit code. Runs under a supervisor.
 
     Raises:
-        InvalidInput: Plan, words or files make no sense.
+        InvalidInput: Plan, words or files are invalid.
         GpuUnavailable: A device cannot be used.
     """
     asked = parsed(argv)
@@ -62,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
 def _todo(
     campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
 ) -> tuple[list[Workload], list[PlannedMix | CompletionRun]]:
-    """What is not measured yet: workloads to profile, and mixes."""
+    """Workloads to profile and mixes to run that are not measured yet."""
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     mixes = [mix for mix in wanted if mix.id not in ledger.done]
     if len(mixes) < len(wanted):
@@ -76,10 +74,10 @@ def _todo(
 
 
 def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
-    """See that files which are no profiles bear the names of other workloads than those `used`.
+    """Refuse files that are not profiles but have the name of a workload in `used`.
 
     Raises:
-        InvalidInput: One bears such a name; of others it is said on stderr.
+        InvalidInput: There is one; for other names a warning is printed.
     """
     for name, why in sorted(steadiness.refused.items()):
         if name in used:
@@ -93,7 +91,7 @@ def _refuse_too_big(
     fewest: tuple[int, ...],
     key: str,
 ) -> None:
-    """Refuse what would not find cores, before anything is started."""
+    """Refuse tasks that need more cores than there are, before anything is started."""
     kind = "cpu" if key == "cpu" else "cuda"
     for mix in mixes:
         cores_of_tenants(mix, fewest, kind)
@@ -106,11 +104,11 @@ def _runners(
     asked: Namespace, campaign: Campaign, command: str
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
     """Runners that are stopped when the block ends, and the cores of the one with fewest."""
-    duty = Duty("cpu", (), campaign.timing, campaign.probe, command)
+    settings = RunnerSettings("cpu", (), campaign.timing, campaign.probe, command)
     if asked.ray is not None:
         from advisor.measure.campaign.ray_cluster import cluster_runners
 
-        with cluster_runners(asked, campaign.gpu, duty) as found:
+        with cluster_runners(asked, campaign.gpu, settings) as found:
             yield found
         return
     devices = devices_in(asked.devices or ("cpu" if campaign.gpu == "cpu" else "0"))
@@ -119,7 +117,7 @@ def _runners(
     shares = _shares(asked.cores, devices)
     names = [f"cpu{number}" if each == "cpu" else each for number, each in enumerate(devices)]
     runners = [
-        LocalRunner(name, Duty(device, cores, duty.timing, duty.probe, command))
+        LocalRunner(name, RunnerSettings(device, cores, settings.timing, settings.probe, command))
         for name, device, cores in zip(names, devices, shares, strict=True)
     ]
     try:
@@ -133,13 +131,13 @@ def _refuse_other(device: str, key: str) -> None:
     if found.key != key:
         raise InvalidInput(
             f"the plan is for {key}, and device {device} is {found.key} ({found.name}). Choose "
-            f"other --devices, or mend the plan's gpu."
+            f"other --devices, or correct the plan's gpu."
         )
 
 
 def _shares(cores: str | None, devices: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     allowed = allowed_cores(cores)
-    if devices[0] == "cpu":  # for trying out: no figure is worth cores of its own
+    if devices[0] == "cpu":  # a trial, whose figures are not kept
         return (allowed,) * len(devices)
     return split_cores(allowed, len(devices))
 
@@ -152,10 +150,12 @@ def _measure(
     deadline_s: float | None,
 ) -> int:
     todo = _without_controls(todo) if len(runners) == 1 else todo
-    quiet = [task for task in todo if isinstance(task, PlannedMix) and task.id.endswith("-idle")]
-    busy = [task for task in todo if task not in quiet]
+    idle_controls = [
+        task for task in todo if isinstance(task, PlannedMix) and task.id.endswith("-idle")
+    ]
+    busy = [task for task in todo if task not in idle_controls]
     names = [runner.name for runner in runners]
-    board = Board(busy, quiet, ledger.homes, names)
+    board = Board(busy, idle_controls, ledger.homes, names)
     progress = Progress(len(todo), len(runners), deadline_s, steadiness)
     Crew(board, ledger, progress).work(runners)
     say(progress.summary())

@@ -1,4 +1,4 @@
-"""What a campaign measures, as a user writes it down: a TOML file, read strictly.
+"""Reads the TOML file in which a user plans a campaign.
 
 gpu = "h200-141gb"
 seed = 2028
@@ -53,8 +53,7 @@ from typing import Any, Literal
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu_meant
-from advisor.measure.campaign.campaign_workloads import listed_workloads
-from advisor.measure.campaign.toml_table import Table
+from advisor.measure.campaign.toml_table import Table, listed_workloads
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import plan_of
@@ -69,7 +68,7 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many runs to draw: of copies of one workload, and of different ones."""
+    """Number of runs to draw: of copies of one workload, and of different workloads."""
 
     same: int
     mixed: int
@@ -77,22 +76,22 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """All that a plan file says; the module's first lines show one.
+    """The content of a plan file; the module's docstring shows one.
 
     Attributes:
-        name: Of its files: the plan file's stem.
+        name: Prefix of its files: the plan file's stem.
         prefix: Of the ids of drawn, solo and control runs.
-        seed: What is drawn follows from it.
-        small: Workloads that any mix may have.
-        large: Workloads of mixes of up to `large_up_to`.
+        seed: Of the random draw.
+        small: Workloads for mixes of any degree.
+        large: Workloads for mixes of a degree up to `large_up_to`.
         degrees: For each number of tenants, in the file's order, the counts by mode.
-        limits: Per cent, from which each tenant's is drawn.
-        equal_limits: For each number of tenants, per cent, from which all tenants' is drawn.
-        solo_every: Of the others, between two solo runs; 0: no solo runs.
-        solos_of_each: How often a workload runs alone at most; 0: as often as there is room.
-        repeats: How many drawn runs are repeated.
-        runs: Those not drawn.
-        controls: Each is measured twice: other GPUs busy, other GPUs idle.
+        limits: Per cent, from which each tenant's limit is drawn.
+        equal_limits: For each number of tenants, per cent, from which one limit for all is drawn.
+        solo_every: Number of other runs between two solo runs; 0: no solo runs.
+        solos_of_each: Most solo runs of a workload; 0: no bound.
+        repeats: Number of drawn runs that are repeated.
+        runs: Runs that are named and not drawn.
+        controls: Each is measured twice: with other GPUs busy, and with other GPUs idle.
         profile_missing: Whether to profile first what has no profile.
         probe: Whether profiles have an MPS probe.
         known: Folders of profiles.
@@ -123,13 +122,13 @@ def read_campaign(path: Path) -> Campaign:
     """The campaign in the TOML file `path`.
 
     Raises:
-        InvalidInput: It is none; says which key is wrong.
+        InvalidInput: It is not a valid plan; the message names the key.
     """
     top = Table("", read_toml(path))
     try:
         return _campaign(top, path)
     except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
 
 
 def _campaign(top: Table, path: Path) -> Campaign:
@@ -167,20 +166,20 @@ def _campaign(top: Table, path: Path) -> Campaign:
 
 
 def _refuse_idle(top: Table, campaign: Campaign) -> None:
-    """Refuse keys that would say nothing, for want of what they speak of."""
+    """Refuse keys that have no effect with the others."""
     for key in ("solo_every", "solos_of_each"):
         if top.has(key) and getattr(campaign, key) and not campaign.small + campaign.large:
             raise InvalidInput(
-                f"{key!r} speaks of the workloads in 'small' and 'large', and there are none: list "
+                f"{key!r} is about the workloads in 'small' and 'large', and there are none: list "
                 f"some, or leave it out"
             )
     if campaign.solos_of_each and not campaign.solo_every:
-        raise InvalidInput("'solos_of_each' says nothing where 'solo_every' is 0: leave it out")
+        raise InvalidInput("'solos_of_each' has no effect if 'solo_every' is 0: leave it out")
 
 
 def _folder(value: Any, base: Path) -> Path:
     if not isinstance(value, str) or not (base / value).is_dir():
-        raise InvalidInput(f"profile.known: {value!r} is no folder beside the plan")
+        raise InvalidInput(f"profile.known: {value!r} is not a folder next to the plan")
     return base / value
 
 
@@ -215,7 +214,7 @@ def _runs(entries: list[Any], key: str) -> tuple[PlannedRun, ...]:
     for number, run in enumerate(runs):
         if run.purpose in ("drawn", "control"):
             raise InvalidInput(
-                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come of the "
+                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come from the "
                 f"seed, controls of [[control]]"
             )
     return runs

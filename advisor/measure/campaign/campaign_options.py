@@ -1,20 +1,21 @@
-"""What a user asks of a campaign, out of the words of the command line."""
+"""The options of ``advisor campaign``, and how its devices share the host's cores."""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from advisor.english import counted
 from advisor.errors import InvalidInput
 
 _RANGE = re.compile(r"(\d{1,3})-(\d{1,3})")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """The words `argv`, understood.
+    """The options in the words `argv`.
 
     Raises:
-        SystemExit: They ask for help (0), or are not understood (2).
+        SystemExit: They ask for help (0), or cannot be parsed (2).
     """
     parser = argparse.ArgumentParser(
         prog="advisor campaign",
@@ -43,7 +44,7 @@ def devices_in(text: str) -> tuple[str, ...]:
     """The devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``.
 
     Raises:
-        InvalidInput: `text` is no list of devices, or has a GPU twice.
+        InvalidInput: `text` is not a list of devices, or names a GPU twice.
     """
     devices = tuple(each for part in text.split(",") for each in _range(part.strip()))
     if "" in devices or not devices:
@@ -67,3 +68,45 @@ def _seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
+
+
+_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+
+
+def siblings_of(core: int) -> str:
+    """The hardware threads of `core`'s physical core, as one text; `core` itself if unknown."""
+    try:
+        return Path(_TOPOLOGY.format(core)).read_text().strip()
+    except OSError:
+        return str(core)
+
+
+def split_cores(
+    allowed: Sequence[int], parts: int, siblings: Callable[[int], str] = siblings_of
+) -> tuple[tuple[int, ...], ...]:
+    """Equally many cores for each of `parts` devices, no physical core in two parts.
+
+    Args:
+        allowed: The host's cores, ascending.
+        parts: Number of devices.
+        siblings: Gives the same text for all threads of one physical core.
+
+    Raises:
+        InvalidInput: There are fewer physical cores than devices.
+    """
+    physical: dict[str, list[int]] = {}
+    for core in allowed:
+        physical.setdefault(siblings(core), []).append(core)
+    cores = list(physical.values())
+    each = len(cores) // parts
+    if each == 0:
+        raise InvalidInput(
+            f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
+            f"cores are allowed. Allow more with --cores, or take fewer --devices."
+        )
+    return tuple(
+        tuple(
+            sorted(core for threads in cores[part * each : (part + 1) * each] for core in threads)
+        )
+        for part in range(parts)
+    )

@@ -1,4 +1,4 @@
-"""Runners at work: a thread for each hands it what the board gives, and replaces it when lost."""
+"""Runs a campaign's runners, a thread for each, and replaces those that are lost."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,14 +8,13 @@ from time import monotonic
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
-from advisor.measure.campaign.campaign_progress import Progress
-from advisor.measure.campaign.ledger import Ledger, task_name
+from advisor.measure.campaign.ledger import Ledger, Progress, task_name
 from advisor.measure.campaign.local_runner import Runner
 from advisor.measure.campaign.runner import Record, Task
 from advisor.measure.process.supervisor import say
 from advisor.workload.run import Run
 
-# A run is done again so often, each time by a fresh runner, before it is given up.
+# How often a run is repeated, each time by a new runner, before it is given up.
 _AGAIN = 2
 
 
@@ -23,9 +22,9 @@ class Crew:
     """All runners of a campaign, started.
 
     Args:
-        board: What is to do.
-        ledger: Where it is written down.
-        progress: Told of everything.
+        board: The tasks to do.
+        ledger: Writes the records.
+        progress: Prints what is done and what failed.
     """
 
     def __init__(self, board: Board, ledger: Ledger, progress: Progress) -> None:
@@ -37,7 +36,7 @@ class Crew:
         self._error: BaseException | None = None
 
     def work(self, runners: Sequence[Runner]) -> None:
-        """Let started `runners` work until all is done, or the deadline is near.
+        """Let started `runners` work until all is done, or the next task would pass the deadline.
 
         Raises:
             AdvisorError: A record cannot be written, or no runner is left.
@@ -53,7 +52,7 @@ class Crew:
             if self._board.left and not self._board.over:
                 raise AdvisorError(
                     f"every runner was given up, and {counted(self._board.left, 'run')} "
-                    f"{is_or_are(self._board.left)} left. Mend what the lines above say; the same "
+                    f"{is_or_are(self._board.left)} left. Fix the errors above; the same "
                     f"command goes on from here."
                 )
         finally:
@@ -64,14 +63,14 @@ class Crew:
             while block := self._board.take(runner.name):
                 if not self._block(runner, block):
                     break
-        except BaseException as error:  # nobody else would hear of a thread's
+        except BaseException as error:  # otherwise an error in a thread would be lost
             self._error = error
             self._board.close()
         finally:
             self._board.leave(runner.name)
 
     def _block(self, runner: Runner, block: list[Task]) -> bool:
-        """Do `block`; whether `runner` can go on."""
+        """Do the tasks of `block`; whether `runner` can go on."""
         while block:
             if self._progress.too_late():
                 self._board.back(block)
@@ -84,7 +83,7 @@ class Crew:
         return True
 
     def _do(self, runner: Runner, task: Task) -> bool:
-        """Do `task`, or see that it is done again; whether `runner` is still good."""
+        """Do `task`, or queue it again; whether `runner` is still usable."""
         began = monotonic()
         try:
             record = runner.measured(task)
@@ -101,7 +100,7 @@ class Crew:
             return False
         self._ledger.add(record, runner.name)
         self._board.done(task, runner.name)
-        self._progress.tell(record, runner.name, monotonic() - began)
+        self._progress.report_done(record, runner.name, monotonic() - began)
         return not died
 
     def _once_more(self, runner: Runner, task: Task, why: str) -> None:
@@ -123,7 +122,7 @@ class Crew:
         self._progress.fail(task, why)
 
     def _replaced(self, runner: Runner) -> bool:
-        """Whether a fresh runner took the place of one that was lost."""
+        """Whether a lost runner was replaced by a new one."""
         why: object = "the campaign ends"
         for _ in range(_AGAIN + 1):
             if self._board.over:
@@ -140,7 +139,7 @@ class Crew:
 
 
 def _died(record: Record) -> str | None:
-    """How a tenant died for another reason than memory, which a fresh runner may not repeat."""
+    """How a tenant died for another reason than memory, which may not repeat with a new runner."""
     if not isinstance(record, Run):
         return None
     return next(

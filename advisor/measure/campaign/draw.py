@@ -1,4 +1,4 @@
-"""Draws what a campaign measures, by its seed, so that nobody chooses what is scored."""
+"""Draws the runs of a campaign from its seed, so that scored runs are not chosen."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,21 +9,21 @@ from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import MODES, Campaign, Count, Mode
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
-from advisor.measure.shared.run_list_file import refuse_twins
+from advisor.measure.shared.run_list_file import refuse_duplicate_ids
 from advisor.workload.spec import Workload
 
 BUSY, IDLE = "busy", "idle"
 
-# Controls that need busy neighbours come while there is much left to keep those busy.
+# Busy controls come in this share of the plan, while enough other runs keep the neighbours busy.
 _BUSY_UNTIL = 0.8
 
 
 def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     """Everything that `campaign` measures, in the order in which it should be measured.
 
-    Drawn runs come first, in random order, then those that the plan names; solo runs lie between
-    them, busy controls too; repeats of drawn runs and idle controls come last. Runs added to the
-    plan later change nothing of what was drawn.
+    Drawn runs come first, in random order, then those that the plan names, with solo runs and busy
+    controls between them; repeats of drawn runs and idle controls come last. Runs added to the plan
+    later do not change what is drawn.
 
     Raises:
         InvalidInput: There are too few workloads for what is to be drawn, or two runs of one id.
@@ -34,7 +34,7 @@ def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     again = _repeats(campaign, drawn, random)
     between = _with_controls(_with_solos([*drawn, *campaign.runs], solos, campaign), campaign)
     plans = (*between, *again, *_controls(campaign, IDLE))
-    refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
+    refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
 
 
@@ -42,7 +42,7 @@ def _solos(campaign: Campaign, random: Random) -> Iterator[Workload]:
     """Workloads to run alone: all of them in random order, then all again."""
     workloads = [*campaign.small, *campaign.large]
     random.shuffle(workloads)
-    # Of its own, so that how many solo runs there are changes no repeat.
+    # A generator of its own, so that the number of solo runs changes no repeat.
     later = Random(f"{campaign.seed} solos")
     return _rounds(workloads, later, campaign.solos_of_each)
 
@@ -82,7 +82,7 @@ def _of_mode(
     if len(pool) < max(count.same, degree * (count.mixed > 0)):
         raise InvalidInput(
             f"degrees.{degree}.{mode}: {counted(len(pool), 'workload')} {is_or_are(len(pool))} "
-            f"too few to draw from. List more, or draw less"
+            f"too few to draw from. List more, or draw fewer"
         )
     jobs = [(workload,) * degree for workload in random.sample(pool, count.same)]
     jobs += [tuple(random.sample(pool, degree)) for _ in range(count.mixed)]

@@ -1,4 +1,4 @@
-"""The drawn list beside the results: what was fixed before anything was measured."""
+"""Writes the list of drawn runs next to the results, before anything is measured."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
     """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.collocation`` reads.
 
     Raises:
-        InvalidInput: The file is there already, and its drawn runs are others.
+        InvalidInput: The file exists and its drawn runs differ.
     """
     entries = [plan_entry(plan) for plan in plans]
     if path.exists():
@@ -31,7 +31,7 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
 
 
 def plan_entry(plan: PlannedRun) -> dict[str, Any]:
-    """`plan` as a file of plans has it; a workload of the zoo by its name."""
+    """`plan` as an entry of a plan file; a workload of the zoo by its name."""
     smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
     whole = {} if plan.steps is None else {"steps": list(plan.steps)}
     return {
@@ -59,10 +59,10 @@ def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
         lost = [each["id"] for each in _drawn(before) if each not in entries]
         lost += [each["id"] for each in _drawn(entries) if each not in before]
     except (TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"{path}: no list of runs. {remedy}") from None
+        raise InvalidInput(f"{path}: not a list of runs. {remedy}") from None
     if lost:
         raise InvalidInput(
-            f"{path}: drawn otherwise before ({lost[0]} differs), and what is scored is fixed "
+            f"{path}: the runs drawn before are different ({lost[0]}), and scored runs are fixed "
             f"beforehand. Restore the plan's seed, workloads, counts and limits, or choose another "
             f"name or --out."
         )
@@ -73,7 +73,7 @@ def _drawn(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def counts(plans: Iterable[PlannedRun]) -> str:
-    """How many runs of which purpose, mode and number of tenants; a line each."""
+    """The number of runs by purpose, mode and number of tenants, a line each."""
     found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
     lines = [
         f"  {purpose:10} {mode:12} x{tenants}: {number}"

@@ -1,4 +1,4 @@
-"""A runner as whoever started it sees it: a process that is handed tasks, one at a time."""
+"""Starts a runner, a process that measures tasks one at a time, and talks to it over a pipe."""
 
 import os
 import signal
@@ -11,20 +11,20 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.measure.campaign.runner import Answer, Duty, Record, Task
+from advisor.measure.campaign.runner import Answer, Record, RunnerSettings, Task
 from advisor.measure.process.supervisor import started_inner, sweep
 
-# Claiming a GPU that a run has just left takes seconds.
+# Claiming a GPU that a run has just released takes seconds.
 _START_S = 120.0
 
-# Beyond the patience that a measurement has with all its tenants.
+# Longer than the timeouts that a measurement has for all its tenants.
 _LONGEST_TASK_S = 1800.0
 
 _TEARDOWN_S = 60.0
 
 
 class Runner(Protocol):
-    """What measures on one device, wherever that is.
+    """Measures on one device, on this host or another.
 
     Attributes:
         name: Of the device, for files and messages.
@@ -33,68 +33,68 @@ class Runner(Protocol):
     name: str
 
     def start(self) -> None:
-        """Begin, or begin again after it was lost.
+        """Start, or start again after it was lost.
 
         Raises:
-            AdvisorError: It cannot.
+            AdvisorError: It does not start.
         """
 
     def measured(self, task: Task) -> Record:
         """The record of `task`.
 
         Raises:
-            InvalidInput: Nobody can do it.
-            AdvisorError: This runner cannot go on, and must be started anew.
+            InvalidInput: No runner can measure it.
+            AdvisorError: This runner cannot go on, and must be started again.
         """
 
     def stop(self) -> None:
-        """End it and all it began; may be called at any time."""
+        """End it and all that it started; may be called at any time."""
 
 
 class LocalRunner:
     """A runner in a process of its own, on this host.
 
-    It dies, and all it started with it, when this process does.
+    It and all that it started die when this process does.
 
     Args:
         name: Of its device.
-        duty: What it is for.
+        settings: Of the runner.
     """
 
-    def __init__(self, name: str, duty: Duty) -> None:
+    def __init__(self, name: str, settings: RunnerSettings) -> None:
         self.name = name
-        self._duty = duty
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._lifeline = -1
 
     def start(self) -> None:
-        """As `Runner` has it."""
-        understood(self.begun())
+        """See `Runner`."""
+        result_of(self.begun())
 
     def begun(self) -> Answer:
-        """Start the process; how it answers."""
+        """Start the process; its first answer."""
         ours, its = Pipe()
         self._process, self._lifeline = started_inner(
             "advisor.measure.campaign.runner:serve", [str(its.fileno())], keep=[its.fileno()]
         )
         its.close()  # or its death would not close the pipe
         self._connection = ours
-        return self.answer(self._duty, _START_S)
+        return self.answer(self._settings, _START_S)
 
     def measured(self, task: Task) -> Record:
-        """As `Runner` has it."""
-        record: Record = understood(self.answer(task))
+        """See `Runner`."""
+        record: Record = result_of(self.answer(task))
         return record
 
-    def answer(self, task: Task | Duty, patience_s: float = _LONGEST_TASK_S) -> Answer:
-        """What the process answers to `task`; as broken where it does not."""
+    def answer(self, task: Task | RunnerSettings, timeout_s: float = _LONGEST_TASK_S) -> Answer:
+        """The answer of the process to `task`; ``"broken"`` if there is none."""
         if self._connection is None:
             return ("broken", AdvisorError.exit_code, "it was ended")
         try:
             self._connection.send(task)
-            if not self._connection.poll(patience_s):
-                return ("broken", AdvisorError.exit_code, f"no answer within {patience_s:.0f} s")
+            if not self._connection.poll(timeout_s):
+                return ("broken", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
             answer: Answer = self._connection.recv()
         except (EOFError, OSError):
             return ("broken", AdvisorError.exit_code, self._how_it_died())
@@ -110,7 +110,7 @@ class LocalRunner:
         return "it closed its connection"
 
     def stop(self) -> None:
-        """As `Runner` has it: interrupt the process, and kill it where it does not listen."""
+        """See `Runner`: interrupts the process, and kills it if that fails."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -122,14 +122,14 @@ class LocalRunner:
             process.wait()
         if self._connection is not None:
             self._connection.close()
-        sweep()  # where it was killed, its folder and its MPS daemon are left
+        sweep()  # if it was killed, its folder and its MPS daemon are left
 
 
-def understood(answer: Answer) -> Any:
-    """What a runner's answer holds.
+def result_of(answer: Answer) -> Any:
+    """The result in a runner's answer.
 
     Raises:
-        InvalidInput: It refused what the user asked for.
+        InvalidInput: It refused the task.
         GpuUnavailable: It has no GPU to measure on.
         AdvisorError: It cannot go on.
     """

@@ -1,4 +1,4 @@
-"""The same runners on a Ray cluster: an actor holds a whole GPU, and a runner of its own on it.
+"""Runners on a Ray cluster: an actor holds a whole GPU, and starts a runner on it.
 
 The actor's process touches no GPU. Its runner finds the GPU that Ray gave it by the driver's
 index or UUID, and shows its tenants that one by UUID; so how Ray masks GPUs does not matter.
@@ -14,26 +14,25 @@ from typing import Any
 
 from advisor.english import with_article
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.measure.campaign.campaign_options import devices_in
-from advisor.measure.campaign.core_shares import split_cores
-from advisor.measure.campaign.local_runner import LocalRunner, Runner, stop_all, understood
-from advisor.measure.campaign.runner import Answer, Duty, Record, Task
+from advisor.measure.campaign.campaign_options import devices_in, split_cores
+from advisor.measure.campaign.local_runner import LocalRunner, Runner, result_of, stop_all
+from advisor.measure.campaign.runner import Answer, Record, RunnerSettings, Task
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.supervisor import sweep
 
-# A cluster that has the room starts an actor in seconds, and a runner ends in seconds.
-_PATIENCE_S = 120.0
+# A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an actor is.
+    """Where an actor runs.
 
     Attributes:
-        node: Ray's id of it.
-        device: Index or UUID of the GPU that Ray gave it, or ``"cpu"``.
-        key: What that is, in the catalogue's words.
+        node: Ray's id of the node.
+        device: Index or UUID of the GPU that Ray assigned, or ``"cpu"``.
+        key: Catalogue key of the device.
         cores: All host cores that it may use.
     """
 
@@ -44,13 +43,13 @@ class Place:
 
 
 class Actor:
-    """What runs in Ray: hands on what it is told to a runner on its node."""
+    """The Ray actor: passes tasks to a runner on its node."""
 
     def __init__(self) -> None:
         self._runner: LocalRunner | None = None
 
     def place(self) -> Place:
-        """Where it is.
+        """Where it runs.
 
         Raises:
             AdvisorError: The device cannot be used.
@@ -62,15 +61,15 @@ class Actor:
         key = device_at_hand(device).key
         return Place(context.get_node_id(), device, key, allowed_cores())
 
-    def start(self, duty: Duty) -> Answer:
-        """Start a runner; how it answers."""
+    def start(self, settings: RunnerSettings) -> Answer:
+        """Start a runner; its first answer."""
         self.stop()
-        sweep()  # what was killed on this node before
-        self._runner = LocalRunner(duty.device, duty)
+        sweep()  # removes what killed runs left on this node
+        self._runner = LocalRunner(settings.device, settings)
         return self._runner.begun()
 
     def answer(self, task: Task) -> Answer:
-        """What the runner answers to `task`."""
+        """The runner's answer to `task`."""
         if self._runner is None:
             return ("broken", AdvisorError.exit_code, "it was not started")
         return self._runner.answer(task)
@@ -83,27 +82,27 @@ class Actor:
 
 
 class ClusterRunner:
-    """A runner on whatever node its actor is; see `local_runner.Runner`.
+    """A runner on its actor's node; see `local_runner.Runner`.
 
     Args:
-        remote: The actor's class, as Ray has it.
+        remote: Ray's remote class of the actor.
         actor: The first such actor.
-        place: Where that is.
-        duty: What it is for.
+        place: Where that runs.
+        settings: Of the runner.
     """
 
-    def __init__(self, remote: Any, actor: Any, place: Place, duty: Duty) -> None:
+    def __init__(self, remote: Any, actor: Any, place: Place, settings: RunnerSettings) -> None:
         self.name = f"{place.node[:8]}-{place.device}"
         self._remote = remote
         self._actor: Any = actor
         self._place = place
-        self._duty = duty
+        self._settings = settings
 
     def start(self) -> None:
-        """As `Runner` has it; anew on the same node, where that still lives."""
+        """See `Runner`; a lost actor is started again on the same node, if that is still alive."""
         if self._actor is None:
             self._actor = self._another()
-        understood(_told(self._actor.start.remote(self._duty), _PATIENCE_S))
+        result_of(_result_from_ray(self._actor.start.remote(self._settings), _TIMEOUT_S))
 
     def _another(self) -> Any:
         import ray
@@ -115,37 +114,37 @@ class ClusterRunner:
             raise AdvisorError(f"Ray's node {node[:8]} is gone")
         here = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
         actor = self._remote.options(scheduling_strategy=here).remote()
-        place = _told(actor.place.remote(), _PATIENCE_S)
-        self._duty = replace(self._duty, device=place.device)
+        place = _result_from_ray(actor.place.remote(), _TIMEOUT_S)
+        self._settings = replace(self._settings, device=place.device)
         return actor
 
     def measured(self, task: Task) -> Record:
-        """As `Runner` has it."""
-        record: Record = understood(_told(self._actor.answer.remote(task)))
+        """See `Runner`."""
+        record: Record = result_of(_result_from_ray(self._actor.answer.remote(task)))
         return record
 
     def stop(self) -> None:
-        """As `Runner` has it."""
+        """See `Runner`."""
         import ray
 
         actor, self._actor = self._actor, None
         if actor is None:
             return
         with suppress(AdvisorError):
-            _told(actor.stop.remote(), _PATIENCE_S)
+            _result_from_ray(actor.stop.remote(), _TIMEOUT_S)
         ray.kill(actor)
 
 
-def _told(reference: Any, patience_s: float | None = None) -> Any:
-    """What Ray brings.
+def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
+    """The result of a remote call.
 
     Raises:
-        AdvisorError: The actor or its node is gone, or keeps silent.
+        AdvisorError: The actor or its node is gone, or does not answer.
     """
     import ray
 
     try:
-        return ray.get(reference, timeout=patience_s)
+        return ray.get(reference, timeout=timeout_s)
     except ray.exceptions.RayTaskError as error:
         raise _cause(error) from None
     except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
@@ -159,28 +158,28 @@ def _cause(error: Any) -> AdvisorError:
 
 @contextmanager
 def cluster_runners(
-    asked: Namespace, key: str, duty: Duty
+    asked: Namespace, key: str, settings: RunnerSettings
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
     """Runners on a Ray cluster, stopped when the block ends, and the cores of the smallest.
 
     Args:
-        asked: The words of the command line.
+        asked: The parsed command line.
         key: The GPU model of the plan, or ``"cpu"``.
-        duty: What all are for; its device and cores are each place's own.
+        settings: Of all runners; device and cores are replaced by those of each place.
 
     Raises:
-        InvalidInput: Ray is not installed, or devices or cores were asked for by number.
-        GpuUnavailable: No such cluster, or it has no GPU free.
+        InvalidInput: Ray is not installed, or devices or cores were given.
+        GpuUnavailable: There is no such cluster, or it has no GPU free.
     """
     ray = _connected(asked, key)
     runners: list[ClusterRunner] = []
     try:
         remote = _remote_class(ray, key)
         actors = [remote.remote() for _ in range(_how_many(ray, asked, key))]
-        places = [_told(actor.place.remote(), _PATIENCE_S) for actor in actors]
-        duties = _duties(places, key, duty)
-        runners += map(ClusterRunner, [remote] * len(actors), actors, places, duties)
-        yield _named_apart(runners), min((each.cores for each in duties), key=len)
+        places = [_result_from_ray(actor.place.remote(), _TIMEOUT_S) for actor in actors]
+        settings_of_each = _settings_of_each(places, key, settings)
+        runners += map(ClusterRunner, [remote] * len(actors), actors, places, settings_of_each)
+        yield _named_apart(runners), min((each.cores for each in settings_of_each), key=len)
     finally:
         stop_all(runners)
         ray.shutdown()
@@ -212,7 +211,7 @@ def _how_many(ray: Any, asked: Namespace, key: str) -> int:
 
 
 def _remote_class(ray: Any, key: str) -> Any:
-    # A lost actor is not Ray's to restart: what it held must be done again, and it says where.
+    # Ray must not restart a lost actor: its task is measured again by the campaign.
     return ray.remote(
         num_cpus=1,
         num_gpus=0 if key == "cpu" else 1,
@@ -222,11 +221,13 @@ def _remote_class(ray: Any, key: str) -> Any:
     )(Actor)
 
 
-def _duties(places: Sequence[Place], key: str, duty: Duty) -> list[Duty]:
-    """The duty of each: a node's cores are split among the places on it."""
+def _settings_of_each(
+    places: Sequence[Place], key: str, settings: RunnerSettings
+) -> list[RunnerSettings]:
+    """The settings of each runner: a node's cores are split among the places on it."""
     on_node = Counter(place.node for place in places)
     seen: Counter[str] = Counter()
-    duties = []
+    settings_of_each = []
     for place in places:
         if place.key != key:
             raise InvalidInput(
@@ -237,12 +238,12 @@ def _duties(places: Sequence[Place], key: str, duty: Duty) -> list[Duty]:
         if key != "cpu":
             cores = split_cores(place.cores, on_node[place.node])[seen[place.node]]
         seen[place.node] += 1
-        duties.append(replace(duty, device=place.device, cores=cores))
-    return duties
+        settings_of_each.append(replace(settings, device=place.device, cores=cores))
+    return settings_of_each
 
 
 def _named_apart(runners: Sequence[ClusterRunner]) -> Sequence[ClusterRunner]:
-    """`runners`, several of one name (on the CPU of one node) numbered."""
+    """`runners`, numbered if several have one name (on the CPU of one node)."""
     seen: Counter[str] = Counter()
     for runner in runners:
         name = runner.name

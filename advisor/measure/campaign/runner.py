@@ -1,7 +1,7 @@
-"""The inside of a runner: a process of its own that measures on one device what it is handed.
+"""What runs inside a runner process: it measures the tasks that it receives on one device.
 
-An answer is ``("done", record)``, ``("refused", message)`` for what the user must mend, or
-``("broken", exit code, message)`` after which this runner should be replaced by a fresh one.
+An answer is ``("done", record)``, ``("refused", message)`` for an error that the user must correct,
+or ``("broken", exit code, message)``, after which this runner should be replaced by a new one.
 """
 
 import os
@@ -19,27 +19,27 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
 from advisor.measure.solo.batch import idle_power_w
-from advisor.measure.solo.solo_run import SoloRunSetup, cores_for, profile_alone
+from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 
-# What a runner is handed: a mix or whole jobs to run, or a workload to profile.
+# A task of a runner: a mix or whole jobs to run, or a workload to profile.
 Task = PlannedMix | CompletionRun | Workload
 Record = Run | Profile
 Answer = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Duty:
-    """What a runner is for, as long as it lives.
+class RunnerSettings:
+    """The settings of a runner.
 
     Attributes:
         device: GPU index or UUID, or ``"cpu"``.
-        cores: Host cores that are its and its tenants' alone.
-        timing: How long to look.
+        cores: Host cores for it and its tenants alone.
+        timing: How long to measure.
         probe: Whether profiles have an MPS probe.
-        command: What the user typed.
+        command: The user's command line.
     """
 
     device: str
@@ -50,7 +50,7 @@ class Duty:
 
 
 def serve(argv: Sequence[str]) -> int:
-    """Obey over the connection whose descriptor is ``argv[0]`` until it closes; the exit code."""
+    """Serve the connection whose descriptor is ``argv[0]`` until it closes; the exit code."""
     os.set_inheritable(int(argv[0]), False)
     connection = Connection(int(argv[0]))
     try:
@@ -64,29 +64,29 @@ def serve(argv: Sequence[str]) -> int:
     return 0
 
 
-def _serve(connection: Connection, duty: Duty) -> None:
-    device = device_at_hand(duty.device)
-    os.sched_setaffinity(0, duty.cores)
-    with bench_on(device, duty.cores, duty.timing, duty.command) as bench:
-        alone = _alone_on(bench, duty)
+def _serve(connection: Connection, settings: RunnerSettings) -> None:
+    device = device_at_hand(settings.device)
+    os.sched_setaffinity(0, settings.cores)
+    with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
+        alone = _alone_on(bench, settings)
         connection.send(("done", device.key))
         while (task := connection.recv()) is not None:
             connection.send(_attempt(lambda task=task: _measured(task, bench, alone)))  # type: ignore[misc]
 
 
-def _alone_on(bench: Bench, duty: Duty) -> SoloRunSetup:
-    stage = bench.setting.stage
-    return SoloRunSetup(
-        stage=stage,
-        origin=Origin(stage.device, duty.command, len(bench.setting.cores)),
-        host_cores=bench.setting.cores,
+def _alone_on(bench: Bench, settings: RunnerSettings) -> SoloRunSettings:
+    session = bench.settings.session
+    return SoloRunSettings(
+        session=session,
+        origin=Origin(session.device, settings.command, len(bench.settings.cores)),
+        host_cores=bench.settings.cores,
         cores=bench.allowed,
-        probe=duty.probe,
-        idle_power_w=idle_power_w(stage.device),
+        probe=settings.probe,
+        idle_power_w=idle_power_w(session.device),
     )
 
 
-def _measured(task: Task, bench: Bench, alone: SoloRunSetup) -> Record:
+def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
     if isinstance(task, PlannedMix | CompletionRun):
         return bench.measure(task)
     os.sched_setaffinity(0, spare_cores([cores_for(task, alone)], alone.host_cores))

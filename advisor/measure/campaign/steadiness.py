@@ -1,4 +1,4 @@
-"""Whether measurements repeat: solo runs their profiles, repeats their originals."""
+"""Compares repeated measurements: solo runs with profiles, repeats with their originals."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -14,13 +14,13 @@ from advisor.workload.data_folders import profile_files
 from advisor.workload.files import read_json
 from advisor.workload.measured import Window, median_step_s
 
-# A solo run further from its profile than this does not repeat it.
+# A solo run that differs from its profile by more than this share does not repeat it.
 STEADY_WITHIN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class _Pace:
-    """Of one run: which run it should be like, and each tenant's workload and step, seconds."""
+    """The run that a run should repeat, and each tenant's workload and seconds a step."""
 
     like: str | None
     solo: bool
@@ -28,13 +28,13 @@ class _Pace:
 
 
 class Steadiness:
-    """Collects runs and profiles, as their files have them, and compares.
+    """Collects runs and profiles as read from their files, and compares them.
 
     Args:
-        profiles: Folders of profiles; of two of one name, the first folder's counts.
+        profiles: Folders of profiles; of two with one name, the first folder's counts.
 
     Attributes:
-        refused: Why a file of these folders is no profile, by the name that it bears.
+        refused: Why a file of these folders is not a profile, by its workload's name.
     """
 
     def __init__(self, profiles: Iterable[Path]) -> None:
@@ -54,30 +54,30 @@ class Steadiness:
         return frozenset(self._alone_s)
 
     def learn(self, path: Path) -> None:
-        """Take in the profile in the file `path`.
+        """Add the profile in the file `path`.
 
         Raises:
-            InvalidInput: It holds none.
+            InvalidInput: It is not a profile.
         """
         remedy = "Measure it again, or move it out of this folder."
         measured = read_json(path, remedy)
         try:
             self._alone_s[path.stem] = _step_s(measured)
         except (InvalidInput, TypeError, KeyError):
-            raise InvalidInput(f"{path}: no profile. {remedy}") from None
+            raise InvalidInput(f"{path}: not a profile. {remedy}") from None
         self.refused.pop(path.stem, None)
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Take in a run; one with a tenant that ended early tells nothing.
+        """Add a run; one with a tenant that ended early is ignored.
 
         Raises:
-            InvalidInput: It is no run.
+            InvalidInput: It is not a run.
         """
         try:
             self._note(record)
         except (AttributeError, TypeError, KeyError):
             raise InvalidInput(
-                f"run {record['id']} is not whole. Mend its file, or choose another --out."
+                f"run {record['id']} is incomplete. Correct its file, or choose another --out."
             ) from None
 
     def _note(self, record: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Steadiness:
         self._paces[record["id"]] = _Pace(like, purpose == "solo", steps_s)
 
     def short(self) -> str:
-        """How many solo runs repeat their profiles, for a line of progress."""
+        """The number of solo runs that repeat their profiles, for a line of progress."""
         apart = [each for solos in self._solos().values() for each in solos]
         steady = sum(each <= STEADY_WITHIN for each in apart)
         return f"{steady}/{counted(len(apart), 'solo run')} within {STEADY_WITHIN:.0%}"
@@ -113,7 +113,7 @@ class Steadiness:
         return "\n".join(lines)
 
     def _solos(self) -> dict[str, list[float]]:
-        """How far each workload's solo runs lie from its profile, as shares."""
+        """Differences of each workload's solo runs from its profile, as shares."""
         apart = defaultdict(list)
         for pace in tuple(self._paces.values()):
             for name, step_s in pace.steps_s:
@@ -122,7 +122,7 @@ class Steadiness:
         return apart
 
     def _twins(self, control: bool) -> list[float]:
-        """How far the steps of runs lie from those of the runs that they should be like."""
+        """Differences of steps between runs and the runs that they repeat, as shares."""
         pairs = [
             (pace, self._paces[pace.like])
             for name, pace in self._paces.items()

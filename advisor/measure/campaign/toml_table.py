@@ -1,31 +1,38 @@
-"""A TOML table read strictly: what is missing, unknown or out of range is refused with its key."""
+"""Reads TOML tables strictly, and the workloads that a campaign lists in them.
+
+Missing, unknown and invalid values are refused with their key.
+"""
 
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
+from advisor.measure.shared.run_list_file import workload_of
+from advisor.workload.files import read_toml
+from advisor.workload.spec import Workload
 
 
 class Table:
-    """The keys of one table, each taken once; `close` refuses what nobody took.
+    """The keys of one table, each read once; `close` refuses keys that were not read.
 
     Args:
-        where: What the table is called in messages, e.g. ``"degrees.2"``; empty for the document.
-        content: As `tomllib` gave it.
+        where: Name of the table in messages, e.g. ``"degrees.2"``; empty for the document.
+        content: From `tomllib`.
 
     Raises:
-        InvalidInput: `content` is no table.
+        InvalidInput: `content` is not a table.
     """
 
     def __init__(self, where: str, content: Any) -> None:
         if not isinstance(content, dict):
-            raise InvalidInput(f"{where}: a table is wanted here, got {content!r}")
+            raise InvalidInput(f"{where}: must be a table, got {content!r}")
         self._where = where
         self._content = dict(content)
         self._taken: list[str] = []
 
     def key(self, name: str) -> str:
-        """`name` as messages have it."""
+        """`name` with the table's name, for messages."""
         return f"{self._where}.{name}" if self._where else name
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -62,14 +69,14 @@ class Table:
         return value
 
     def array(self, name: str) -> list[Any]:
-        """An array; empty where it is not there."""
+        """An array; empty if the key is missing."""
         value = self._value(name, [])
         if not isinstance(value, list):
             raise InvalidInput(f"{self.key(name)} must be an array, got {value!r}")
         return value
 
     def limits(self, name: str) -> tuple[float, ...]:
-        """MPS limits, per cent; empty where they are not there."""
+        """MPS limits, per cent; empty if the key is missing."""
         values = self.array(name)
         for value in values:
             if type(value) not in (int, float) or not 0 < value <= 100:
@@ -79,7 +86,7 @@ class Table:
         return tuple(values)
 
     def table(self, name: str) -> "Table":
-        """A table; empty where it is not there."""
+        """A table; empty if the key is missing."""
         return Table(self.key(name), self._value(name, {}))
 
     def names(self) -> tuple[str, ...]:
@@ -91,7 +98,7 @@ class Table:
         return name in self._content
 
     def close(self) -> None:
-        """See that every key was taken.
+        """Check that every key was read.
 
         Raises:
             InvalidInput: One was not.
@@ -106,3 +113,45 @@ class Table:
         if value is None:
             raise InvalidInput(f"{self.key(name)!r} is missing")
         return value
+
+
+def listed_workloads(top: Table, folder: Path) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
+    """The workloads in the arrays `small` and `large`, or in the file that `include` names.
+
+    Args:
+        top: The plan.
+        folder: That of the plan file.
+
+    Raises:
+        InvalidInput: An entry is not a workload, or is listed twice.
+    """
+    if not top.has("include"):
+        return _both_sizes(top)
+    if top.has("small") or top.has("large"):
+        raise InvalidInput("workloads are either included or listed, not both")
+    path = folder / top.text("include")
+    listed = Table("", read_toml(path))
+    try:
+        found = _both_sizes(listed)
+        listed.close()
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return found
+
+
+def _both_sizes(table: Table) -> tuple[tuple[Workload, ...], tuple[Workload, ...]]:
+    small, large = (
+        tuple(_workload(each, f"{size}[{number}]") for number, each in enumerate(table.array(size)))
+        for size in ("small", "large")
+    )
+    names = [each.name for each in small + large]
+    if twins := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInput(f"workload {twins[0]!r} is listed twice")
+    return small, large
+
+
+def _workload(entry: Any, where: str) -> Workload:
+    try:
+        return workload_of(entry)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None

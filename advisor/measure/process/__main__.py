@@ -1,4 +1,4 @@
-"""The inner process of `advisor.measure.process.supervisor.supervised`; not for use by hand."""
+"""Starts the inner process of `advisor.measure.process.supervisor.supervised`; not for users."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The device that a run asked for: what it is, and that nobody else uses it."""
+"""The device that a run asked for: which it is, that no other process uses it, and its meters."""
 
 import platform
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ class Device:
     """What tenants run on.
 
     Attributes:
-        kind: What torch calls it.
-        uuid: What CUDA_VISIBLE_DEVICES is set to; None for a CPU.
+        kind: As torch names it.
+        uuid: The value of CUDA_VISIBLE_DEVICES; None for a CPU.
         key: Catalogue key, or ``"cpu"``.
-        name: As its driver gives it; the CPU's model name.
+        name: From its driver; for a CPU its model name.
         driver: None for a CPU.
     """
 
@@ -36,7 +36,7 @@ class Device:
 
 
 def device_at_hand(asked: str) -> Device:
-    """The device that `asked` means: ``"cpu"``, an index or a UUID.
+    """The device that `asked` names: ``"cpu"``, an index or a UUID.
 
     Raises:
         GpuUnavailable: There is no such GPU, or it is cut into MIG instances.
@@ -50,7 +50,7 @@ def device_at_hand(asked: str) -> Device:
     if found.mig_enabled:
         raise GpuUnavailable(
             f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
-            f"it off (nvidia-smi -mig 0), or use another --device."
+            f"MIG off (nvidia-smi -mig 0), or use another --device."
         )
     known = gpu_of_product(found.product)
     if known is None:
@@ -62,10 +62,10 @@ def device_at_hand(asked: str) -> Device:
 
 
 def refuse_other(device: Device, key: str | None) -> None:
-    """See that `device` is of the GPU model `key`, where one was asked for.
+    """Check that `device` is of the GPU model `key`, if one was asked for.
 
     Raises:
-        InvalidInput: It is another, or there is no such model.
+        InvalidInput: It is another model, or there is no such model.
     """
     if key is not None and gpu_meant(key).key != device.key:
         raise InvalidInput(
@@ -84,11 +84,11 @@ def host_cpu() -> str:
 
 @contextmanager
 def claimed(device: Device, command: str) -> Iterator[None]:
-    """Own `device` while the block runs.
+    """Hold `device` while the block runs.
 
     Raises:
-        GpuUnavailable: Another run owns it, another process uses it, or an MPS daemon of
-            somebody else's runs.
+        GpuUnavailable: Another run holds it, another process uses it, or another user's MPS daemon
+            runs.
     """
     if device.uuid is None:
         yield
@@ -106,13 +106,13 @@ def _refuse_users(uuid: str) -> None:
     if not wait_until(lambda: not live_gpu(uuid).processes, 5):
         pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
         raise GpuUnavailable(
-            f"process {pids} uses this GPU, so nothing measured beside it would be true. Wait "
+            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
             f"for it, or use another --device."
         )
 
 
 class Meter:
-    """What a device does in a stretch of time; a CPU says nothing of itself."""
+    """Reads what a device does over a stretch of time; all readings are None on a CPU."""
 
     def __init__(self, device: Device) -> None:
         self._uuid = device.uuid
@@ -123,12 +123,12 @@ class Meter:
             self._sampler = ActivitySampler(device.uuid)
 
     def begin(self) -> None:
-        """Start the stretch."""
+        """Start metering."""
         if self._sampler is not None:
             self._sampler.begin()
 
     def end(self) -> Activity | None:
-        """What was done since `begin`."""
+        """Activity since `begin`."""
         return None if self._sampler is None else self._sampler.end()
 
     def clocks_mhz(self) -> tuple[int | None, int | None]:

@@ -1,6 +1,6 @@
 """Gives each tenant host cores of its own.
 
-Two tenants on one core, or one tenant chased over many, is a measurement of the scheduler.
+With two tenants on one core, or one tenant moved between cores, the scheduler would be measured.
 """
 
 import os
@@ -15,10 +15,10 @@ _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
 
 
 def allowed_cores(text: str | None = None) -> tuple[int, ...]:
-    """The cores that tenants may have: those in `text`, e.g. ``"0-5,8"``, else all of ours.
+    """The cores that tenants may have: those in `text`, e.g. ``"0-5,8"``, else all of this process.
 
     Raises:
-        InvalidInput: `text` is no list of cores, or has one that this process may not use.
+        InvalidInput: `text` is not a list of cores, or names one that this process may not use.
     """
     ours = sorted(os.sched_getaffinity(0))
     if text is None:
@@ -42,11 +42,11 @@ def cores_of_each(
     Args:
         wanted: Cores that each tenant needs, shape (tenants,).
         allowed: Cores that there are.
-        share: Where there are too few, give cores to several tenants rather than refuse: for
-            trying out without a GPU, where no figure is worth keeping.
+        share: If there are too few, give a core to several tenants instead of refusing: for trials
+            without a GPU, whose figures are not kept.
 
     Raises:
-        InvalidInput: There are too few.
+        InvalidInput: There are too few cores.
     """
     needed = sum(wanted)
     if needed > len(allowed) and not share:
@@ -64,7 +64,7 @@ def cores_of_each(
 
 
 def spare_cores(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> tuple[int, ...]:
-    """The allowed cores that no tenant has; all of them where none is spare."""
+    """The allowed cores that no tenant has; all of them if none is spare."""
     rest = set(allowed).difference(*taken)
     return tuple(sorted(rest)) or tuple(allowed)
 

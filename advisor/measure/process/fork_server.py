@@ -1,7 +1,7 @@
-"""What the fork server loads once, so that a new tenant costs a fork and no imports.
+"""Modules that the fork server loads once, so that a tenant starts without imports.
 
-Imported by the fork server alone. Nothing here may initialise CUDA: a fork cannot use a context
-that was made before it.
+Only the fork server imports this module. Nothing here may initialise CUDA: a fork cannot use a
+context that was made before it.
 """
 
 from contextlib import suppress
@@ -12,6 +12,6 @@ from advisor.measure.process.pdeathsig import die_with_parent
 # The server lives as long as its tenants do, and they die with it: so it must die with us.
 die_with_parent()
 
-with suppress(Exception):  # what is missing or broken says so where it is needed
+with suppress(Exception):  # a missing or broken package is reported where it is needed
     import_module("advisor.zoo.task")
     import_module("advisor.zoo.torchvision_import").import_timm()

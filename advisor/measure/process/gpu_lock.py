@@ -15,10 +15,10 @@ from advisor.measure.process.scratch_folder import temporary_base
 
 @contextmanager
 def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
-    """Own the GPU `uuid` while the block runs; the kernel lets go if this process is killed.
+    """Lock the GPU `uuid` while the block runs; the kernel releases it if this process is killed.
 
     Raises:
-        GpuUnavailable: Another run owns it; says which.
+        GpuUnavailable: Another run holds the lock; the message names it.
     """
     path = temporary_base() / f"advisor-{uuid}.lock"
     descriptor = _locked(path)
@@ -33,7 +33,7 @@ def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
         os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         yield path
     finally:
-        # Before letting go: later, the file might already be another run's.
+        # Before unlocking: afterwards the file might already be another run's.
         path.unlink(missing_ok=True)
         os.close(descriptor)
 

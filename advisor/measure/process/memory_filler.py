@@ -1,7 +1,6 @@
-"""Makes a GPU look like a smaller card: an idle process holds what the smaller one lacks.
+"""Makes a GPU look like a smaller card: an idle process holds the memory that one lacks.
 
-The process is no MPS client, and launches nothing, so it takes memory from the tenants and
-nothing else.
+The process is not an MPS client and launches no kernels, so it takes only memory from the tenants.
 """
 
 import os
@@ -21,62 +20,62 @@ from advisor.sharing import Naive
 _MIB = 2**20
 
 # Torch asks the driver for blocks above 10 MiB exactly, in multiples of 2 MiB; smaller ones come
-# out of 20 MiB. So this near the mark it stops.
+# out of 20 MiB. So filling stops this near the target.
 _NEAR_MIB = 20
 
 # More than an MPS server holds (66 MiB on an H200), less than any tenant's context (740 MiB).
 _LEAST_TENANT_MIB = 300
 
-# The first block nearly hits the mark; the driver's page tables for it take a little more.
+# The first block nearly reaches the target; the driver's page tables for it take a little more.
 _MOST_BLOCKS = 4
 
 
 @contextmanager
-def ballast_on(stage: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
+def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
     """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
 
-    What the driver keeps for itself is taken to be the same on both. An MPS server that runs
-    already counts as the tenants', like one that starts with them.
+    The driver's own memory is assumed to be the same on both. An MPS server that already runs
+    counts as the tenants' memory, like one that starts with them.
 
     Args:
-        stage: On which no tenant is alive.
+        session: Without a live tenant.
         capacity_mib: Size of the smaller card as its driver would report it; None: the GPU stays
             as it is.
 
     Yields:
-        What was then free for tenants and MPS server, MiB; None where nothing was held.
+        The memory then free for tenants and MPS server, MiB; None if nothing was held.
 
     Raises:
-        InvalidInput: The GPU itself has less; or the device is a CPU.
-        AdvisorError: The process that holds the memory ended; or somebody else uses the GPU.
+        InvalidInput: The GPU itself has less, or the device is a CPU.
+        AdvisorError: The process that holds the memory ended, or another process uses the GPU.
     """
     if capacity_mib is None:
         yield None
         return
-    uuid = stage.device.uuid
+    uuid = session.device.uuid
     if uuid is None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
     served_mib = _served_mib(uuid)
-    leave_mib = capacity_mib - reserve_mib(stage.device) - served_mib
-    (environment,) = stage.environments(Naive(), 1)
-    seat = TenantSetup(stage.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
-    with tenants_on([seat], stage.folder, ballast_verbs) as (ballast,):
-        answer = ballast.ask("leave_free", free_mib=leave_mib)
+    leave_mib = capacity_mib - reserve_mib(session.device) - served_mib
+    (environment,) = session.environments(Naive(), 1)
+    setup = TenantSetup(session.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
+    with tenants_on([setup], session.folder, filler_verbs) as (filler,):
+        answer = filler.ask("leave_free", free_mib=leave_mib)
         if isinstance(answer, Ended):
             raise AdvisorError(
-                f"what should make the GPU look like {capacity_mib} MiB ended: {answer.detail}. "
-                f"Run it again."
+                f"the process that fills the GPU to look like {capacity_mib} MiB ended: "
+                f"{answer.detail}. Run it again."
             )
         yield answer["free_mib"] + served_mib
 
 
 def reserve_mib(device: Device) -> int:
-    """What the driver keeps of `device` for itself, as the catalogue has it; 0 where unknown."""
+    """Memory that the driver reserves on `device`, from the catalogue; 0 if unknown."""
     return gpu(device.key).reserved_mib or 0
 
 
 def _served_mib(uuid: str) -> float:
-    """What an MPS server holds, once the tenants of the run before have left."""
+    """Memory of the MPS server, after the tenants of the previous run have left."""
     from advisor.hardware.live_gpu import process_memory_mib
 
     def in_use_mib() -> float:
@@ -90,23 +89,23 @@ def _served_mib(uuid: str) -> float:
     return in_use_mib()
 
 
-def ballast_verbs() -> Mapping[str, Verb]:
+def filler_verbs() -> Mapping[str, Verb]:
     """`leave_free`."""
     return {"leave_free": leave_free}
 
 
-def leave_free(desk: TenantState, free_mib: float) -> dict[str, Any]:
-    """Hold so much device memory that `free_mib` remain for everybody else.
+def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
+    """Hold so much device memory that `free_mib` remain free.
 
     Returns:
-        ``free_mib``: what remains in truth.
+        ``free_mib``: what actually remains.
 
     Raises:
-        InvalidInput: There is less from the start.
+        InvalidInput: Less is free already.
     """
     import torch
 
-    blocks = desk.notes.setdefault("blocks", [])
+    blocks = state.notes.setdefault("blocks", [])
     if _free_mib() < free_mib - _NEAR_MIB:
         raise InvalidInput(
             f"this GPU has {_free_mib():.0f} MiB free and should look as if it had "
@@ -114,12 +113,12 @@ def leave_free(desk: TenantState, free_mib: float) -> dict[str, Any]:
         )
     while len(blocks) < _MOST_BLOCKS and (excess := _free_mib() - free_mib) >= _NEAR_MIB:
         whole_mib = int(excess) // 2 * 2
-        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device=desk.device))
+        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device=state.device))
     return {"free_mib": _free_mib()}
 
 
 def _free_mib() -> float:
-    """What the driver would still give to any process, MiB."""
+    """Free device memory as the driver reports it, MiB."""
     import torch
 
     return float(torch.cuda.mem_get_info()[0]) / _MIB

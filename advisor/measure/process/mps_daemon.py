@@ -1,7 +1,7 @@
-"""NVIDIA's Multi-Process Service: a daemon of our own, and proof of whom it serves.
+"""NVIDIA's Multi-Process Service: starts a daemon of our own, and checks which clients it serves.
 
-The daemon runs in the foreground as a child of ours, with pipes and logs in our folder, so it
-meets no other daemon and leaves nothing behind.
+The daemon runs in the foreground as a child process, with pipes and logs in our folder, so it
+does not interfere with another daemon and leaves nothing behind.
 """
 
 import os
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps_processes import mps_processes
-from advisor.measure.process.pdeathsig import leashed
+from advisor.measure.process.pdeathsig import tied_to_parent
 from advisor.measure.process.scratch_folder import end_mps_within, mps_within, wait_until
 
 CONTROL = "nvidia-cuda-mps-control"
 
 _DEFAULT_PIPES = Path("/tmp/nvidia-mps")
 
-# A variable of the caller's that starts so would change how tenants share.
+# The caller's variables with this prefix would change how tenants share.
 MPS_PREFIX = "CUDA_MPS_"
 
 
@@ -43,7 +43,7 @@ class MpsDaemon:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the daemon itself is started with, beside the caller's environment."""
+        """Variables to set for the daemon, in addition to the caller's environment."""
         return {
             "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(self._logs),
@@ -54,8 +54,8 @@ class MpsDaemon:
         """Start the daemon, and wait until it answers.
 
         Raises:
-            GpuUnavailable: Its program is missing, or it ended or kept silent; says its last
-                words.
+            GpuUnavailable: Its program is missing, or it ended or did not answer; the message
+                quotes the end of its logs.
         """
         if shutil.which(CONTROL) is None:
             raise GpuUnavailable(
@@ -67,7 +67,7 @@ class MpsDaemon:
         self._logs.mkdir(exist_ok=True)
         with (self._logs / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                leashed([CONTROL, "-f"]),
+                tied_to_parent([CONTROL, "-f"]),
                 env=self._whole_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -75,10 +75,10 @@ class MpsDaemon:
             )
         wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
         if not self.running or self._answer("get_server_list") is None:
-            words = self._last_words()
+            words = self._log_tail()
             self.stop()
             raise GpuUnavailable(
-                f"the MPS daemon does not start: {words}. Mend that, or choose naive sharing."
+                f"the MPS daemon does not start: {words}. Fix that, or choose naive sharing."
             )
 
     def clients(self) -> frozenset[int]:
@@ -88,7 +88,7 @@ class MpsDaemon:
         return frozenset(pid for each in lists for pid in each)
 
     def stop(self) -> None:
-        """End the daemon and its servers: by asking, and where it does not listen, by force.
+        """End the daemon and its servers: by request, and by force if that fails.
 
         Its clients must have ended before.
         """
@@ -107,9 +107,9 @@ class MpsDaemon:
             end_mps_within(self.pipes)
 
     def _answer(self, request: str) -> str | None:
-        """What the daemon says to `request`; None where it does not answer."""
+        """The daemon's answer to `request`; None if it does not answer."""
         try:
-            told = subprocess.run(
+            reported = subprocess.run(
                 [CONTROL],
                 input=request + "\n",
                 env=self._whole_environment(),
@@ -120,12 +120,12 @@ class MpsDaemon:
             )
         except (subprocess.TimeoutExpired, OSError):
             return None
-        return told.stdout if told.returncode == 0 else None
+        return reported.stdout if reported.returncode == 0 else None
 
     def _whole_environment(self) -> dict[str, str]:
         return without_mps(os.environ) | self.environment
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         logs = [self._logs / "output", self._logs / "control.log"]
         lines = [
             line.strip()
@@ -133,7 +133,7 @@ class MpsDaemon:
             if log.is_file()
             for line in log.read_text(errors="replace").splitlines()[-3:]
         ]
-        return " / ".join(filter(None, lines)) or "it said nothing"
+        return " / ".join(filter(None, lines)) or "its logs are empty"
 
 
 def without_mps(environment: "os._Environ[str] | dict[str, str]") -> dict[str, str]:
@@ -142,10 +142,10 @@ def without_mps(environment: "os._Environ[str] | dict[str, str]") -> dict[str, s
 
 
 def refuse_strangers(uuid: str) -> None:
-    """See that no MPS daemon or server runs that may serve the GPU `uuid`.
+    """Check that no MPS daemon or server runs that may serve the GPU `uuid`.
 
     Raises:
-        GpuUnavailable: One does; says whose it is and how to end it.
+        GpuUnavailable: One does; the message says whose it is and how to end it.
     """
     for stranger in mps_processes():
         if stranger.serves(uuid):
@@ -158,10 +158,10 @@ def refuse_strangers(uuid: str) -> None:
 
 
 def prove_absent(uuid: str) -> None:
-    """See that MPS is off on the GPU `uuid`.
+    """Check that MPS is off on the GPU `uuid`.
 
     Raises:
-        AdvisorError: A daemon or server is still there after some seconds.
+        AdvisorError: A daemon or server still runs after some seconds.
     """
 
     def serving() -> list[int]:

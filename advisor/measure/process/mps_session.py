@@ -1,4 +1,4 @@
-"""Sets the stage on which tenants share a device: MPS on or off, as each run needs it."""
+"""Switches MPS on or off on a device as each run needs it, and sets the tenants' environments."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from advisor.sharing import Mps, Naive
 
 
 class MpsSession:
-    """One device, and an MPS daemon that is started when first needed and stopped when in the way.
+    """One device and its MPS daemon, started for MPS runs and stopped for naive ones.
 
     Args:
         device: What the tenants share.
@@ -24,7 +24,7 @@ class MpsSession:
         self._daemon = MpsDaemon(folder, device.uuid or "")
         _no_pipes(folder).mkdir(exist_ok=True)
 
-    def set_for(self, sharing: Naive | Mps) -> None:
+    def switch_to(self, sharing: Naive | Mps) -> None:
         """Bring MPS into the state that `sharing` needs; no tenant may be alive.
 
         Raises:
@@ -40,14 +40,14 @@ class MpsSession:
             prove_absent(self.device.uuid)
 
     def environments(self, sharing: Naive | Mps, tenants: int) -> tuple[dict[str, str], ...]:
-        """What each of `tenants` tenants has in its environment."""
+        """The environment variables to set for each of `tenants` tenants."""
         return tenant_environments(sharing, tenants, self.folder, self.device.uuid)
 
     def proved_clients(self, sharing: Naive | Mps, pids: Sequence[int]) -> int:
-        """How many tenants MPS serves: all of them, or none where it is off.
+        """How many tenants MPS serves: all of them, or none if it is off.
 
         Raises:
-            AdvisorError: It serves other tenants than it should.
+            AdvisorError: The MPS server does not list one of the tenants.
         """
         if not isinstance(sharing, Mps):
             return 0
@@ -60,27 +60,27 @@ class MpsSession:
         return len(pids)
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop the daemon, if it runs."""
         self._daemon.stop()
 
 
 @contextmanager
-def stage_on(device: Device, folder: Path) -> Iterator[MpsSession]:
-    """A stage that is cleared when the block ends."""
-    stage = MpsSession(device, folder)
+def mps_session_on(device: Device, folder: Path) -> Iterator[MpsSession]:
+    """An MPS session that is closed when the block ends."""
+    session = MpsSession(device, folder)
     try:
-        yield stage
+        yield session
     finally:
-        stage.close()
+        session.close()
 
 
 def tenant_environments(
     sharing: Naive | Mps, tenants: int, folder: Path, uuid: str | None
 ) -> tuple[dict[str, str], ...]:
-    """What each tenant has in its environment, beside the caller's without its MPS settings.
+    """The variables to set for each tenant, in addition to the caller's without its MPS settings.
 
-    A tenant that shares naively is pointed to an empty folder of pipes: so it finds no daemon,
-    not even one that somebody starts meanwhile at the default place.
+    A tenant that shares naively gets an empty folder as its pipe directory, so it finds no daemon,
+    not even one that another user starts meanwhile at the default path.
     """
     if uuid is None:
         return ({},) * tenants

@@ -1,6 +1,6 @@
-"""Ties a process to its parent: when the parent dies, however it dies, the kernel ends it too.
+"""Makes a process end with its parent: the kernel signals it when the parent dies in any way.
 
-Run as a script, ties itself and then becomes the command it was given.
+Run as a script, it ties itself to its parent and then becomes the command given.
 """
 
 import ctypes
@@ -24,8 +24,8 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def leashed(command: list[str]) -> list[str]:
-    """The words of a command that runs `command` and dies, by SIGTERM, with its parent."""
+def tied_to_parent(command: list[str]) -> list[str]:
+    """The words of a command that runs `command` and gets SIGTERM when its parent dies."""
     return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
 
 

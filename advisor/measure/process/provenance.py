@@ -23,11 +23,11 @@ _TRAINED = ("networks/*.py", "examples.py", "feed.py", "optimizers.py", "precisi
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all figures of one command have in common.
+    """The provenance that all figures of one command share.
 
     Attributes:
         device: What they are measured on.
-        command: As `command_line` gives it.
+        command: From `command_line`.
         host_cores: Host cores that this process may use.
     """
 
@@ -40,11 +40,11 @@ class Origin:
         versions: Mapping[str, str | None],
         clocks_mhz: tuple[int | None, int | None],
     ) -> Provenance:
-        """The provenance of what was measured just now.
+        """The provenance of a measurement that ended now.
 
         Args:
-            versions: As a tenant gave them: only tenants import torch.
-            clocks_mhz: Of SMs and memory while it ran.
+            versions: From a tenant: only tenants import torch.
+            clocks_mhz: Of SMs and memory during the measurement.
         """
         return Provenance(
             device=self.device.name,
@@ -65,10 +65,10 @@ class Origin:
 
 @cache
 def recipes() -> str:
-    """The first digits of a digest of the code that says what is trained, and on what.
+    """The first digits of a digest of the code that defines what is trained, and on which data.
 
-    Of networks, optimizers and data only, without comments and docstrings: what does not change a
-    step does not change it.
+    It covers networks, optimizers and data only, without comments and docstrings, so that it
+    changes only when a step may change.
     """
     digest = sha256()
     for path in sorted(path for part in _TRAINED for path in _ZOO.glob(part)):
@@ -87,7 +87,7 @@ def _without_docstrings(path: Path) -> str:
 
 
 def command_line(module: str, argv: Sequence[str]) -> str:
-    """The command as it was typed, of each path only the last part."""
+    """The command as typed, with only the last part of each path."""
     return " ".join(
         ["python", "-m", module, *(Path(word).name if "/" in word else word for word in argv)]
     )
@@ -114,7 +114,7 @@ def present_machine(gpu: str) -> Present | None:
 
 
 def _torch() -> str | None:
-    """Its version, without importing it; None where jobs train in another environment."""
+    """The version of torch, without importing it; None if it is not installed here."""
     try:
         return version("torch")
     except PackageNotFoundError:

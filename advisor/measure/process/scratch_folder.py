@@ -1,7 +1,7 @@
-"""The one folder in which a run keeps everything that must not outlive it.
+"""The folder in which a run keeps everything that must not outlive it.
 
-Its owner holds a lock on it. The kernel lets go of that lock when the owner dies, so whoever
-comes next can tell a dead owner's folder from a live one's.
+Its owner holds a lock on it. The kernel releases that lock when the owner dies, so the next run
+can tell a dead owner's folder from a live one's.
 """
 
 import fcntl
@@ -21,19 +21,19 @@ FOLDER_PREFIX = "advisor-run-"
 # A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
 _LONGEST_BASE = 50
 
-# Between making a folder and locking it lies no more than this, by far.
-_NEWBORN_S = 10.0
+# Far more than passes between making a folder and locking it.
+_NEW_FOLDER_S = 10.0
 
 
 def temporary_base() -> Path:
-    """The system's folder of temporary files; /tmp where that is too long for sockets."""
+    """The system's folder of temporary files; /tmp if that path is too long for sockets."""
     base = gettempdir()
     return Path(base if len(os.fsencode(base)) <= _LONGEST_BASE else "/tmp")
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder of this process alone, gone when the block ends."""
+    """A new folder for this process alone, removed when the block ends."""
     folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=temporary_base()))
     try:
         with _locked(folder):
@@ -44,17 +44,17 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def sweep_folders() -> None:
-    """Remove the folders of owners that were killed, and end the MPS daemons they left."""
+    """Remove the folders of killed owners, and end the MPS daemons they left."""
     for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
         with suppress(OSError), _locked(folder):
-            if not _newborn(folder):
+            if not _is_new(folder):
                 end_mps_within(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Raises `OSError` where somebody else holds the lock, or where `folder` is not ours."""
+    """Raises `OSError` if another process holds the lock, or `folder` is not ours."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,9 +63,9 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _newborn(folder: Path) -> bool:
+def _is_new(folder: Path) -> bool:
     """Whether its owner may be about to lock it."""
-    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEWBORN_S
+    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEW_FOLDER_S
 
 
 def end_mps_within(folder: Path) -> None:
@@ -88,7 +88,7 @@ def mps_within(folder: Path) -> tuple[int, ...]:
 
 
 def wait_until(true: Callable[[], object], seconds: float) -> bool:
-    """Whether `true` became so within `seconds`."""
+    """Whether `true()` holds within `seconds`."""
     until = monotonic() + seconds
     while not true():
         if monotonic() > until:

@@ -1,10 +1,10 @@
-"""A run that cleans up after itself, whoever is killed.
+"""Runs a measurement so that everything it started is cleaned up, whichever process is killed.
 
 `supervised` starts the run as an inner process, in a session of its own, that holds the reading
-end of a pipe: the lifeline. When the outer process ends, however it ends, the lifeline closes,
-and the inner process is interrupted, so its ``with`` blocks end what they began. Should the inner
-process be killed instead, its tenants die with it (`advisor.measure.process.pdeathsig`), and the
-outer process, or the next run, sweeps up folders, daemons and locks.
+end of a pipe, the lifeline. When the outer process ends in any way, the lifeline closes and the
+inner process is interrupted, so its ``with`` blocks clean up. If the inner process is killed
+instead, its tenants die with it (`advisor.measure.process.pdeathsig`), and the outer process or
+the next run removes folders, daemons and locks.
 """
 
 import os
@@ -24,13 +24,13 @@ from advisor.terminal import clean
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# As a shell has it for a command that Ctrl-C ended.
+# The exit code that a shell reports for a command ended by Ctrl-C.
 INTERRUPTED = 128 + signal.SIGINT
 
-# Tenants, the MPS daemon and its server each have their own, shorter, patience.
+# Longer than the timeouts for ending tenants, the MPS daemon and its server.
 _TEARDOWN_S = 90.0
 
-# One thread a tenant, whatever mathematics library torch was built with: it has one core.
+# One thread per tenant for every mathematics library that torch may use: a tenant has one core.
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -38,8 +38,8 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in an inner process that cleans up, and return its exit code.
 
     Args:
-        entry: ``"module:function"``; the function takes words and returns an exit code. What it
-            raises of `AdvisorError` becomes a line on stderr and that error's exit code.
+        entry: ``"module:function"``; the function takes words and returns an exit code. An
+            `AdvisorError` from it becomes a line on stderr and that error's exit code.
         argv: The words of the command line after its name.
     """
     sweep()
@@ -62,11 +62,11 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
 def started_inner(
     entry: str, argv: Sequence[str], *, start_new_session: bool = False, keep: Sequence[int] = ()
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """A process that does ``entry(argv)``, and the descriptor of ours that is its lifeline.
+    """Start a process that runs ``entry(argv)``; it, and our descriptor of its lifeline.
 
     Args:
-        entry: As `supervised` has it.
-        argv: The words it gets.
+        entry: As for `supervised`.
+        argv: The words passed to it.
         start_new_session: Whether it leaves this process's session, so that a terminal's Ctrl-C
             does not reach it.
         keep: Descriptors that it inherits.
@@ -92,13 +92,13 @@ def _after_teardown(inner: "subprocess.Popen[bytes]") -> int:
 
 
 def sweep() -> None:
-    """Remove whatever runs that were killed left behind."""
+    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
     sweep_folders()
     sweep_locks()
 
 
 def run_inner(entry: str, argv: Sequence[str]) -> int:
-    """What the inner process does: ``entry(argv)``, interrupted when the lifeline closes."""
+    """Run ``entry(argv)`` in the inner process, interrupted when the lifeline closes."""
     _interrupt_on_signals()
     threading.Thread(target=_watch_lifeline, daemon=True).start()
     module, _, function = entry.partition(":")
@@ -114,14 +114,14 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
 
 
 def say(line: str) -> None:
-    """A line of progress on stderr; a terminal that is gone stops no run."""
+    """Print a line of progress on stderr; a closed terminal does not stop the run."""
     with suppress(OSError):
         print(clean(line, keep="\n"), file=sys.stderr, flush=True)
 
 
 def _interrupt_on_signals() -> None:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in _INTERRUPTS:  # a second one must not break the clearing up
+        for number in _INTERRUPTS:  # a second one must not interrupt the cleaning up
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""What every tenant can be told: load a workload, and train from one moment to another."""
+"""The requests that every tenant answers: load a workload, train, check the host core."""
 
 import ctypes
 import os
@@ -6,20 +6,23 @@ import resource
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from statistics import median
 from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.host_speed import host_check_s
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:
+    import torch
+
     from advisor.zoo.task import Step
+
 
 _MIB = 2**20
 
-# Steps whose events are kept unread at once: beyond what a GPU queues, so the oldest are done.
+# Most events kept unread: more than a GPU queues, so the oldest steps are done.
 _UNREAD_STEPS = 4096
 
 
@@ -28,36 +31,36 @@ def training_verbs() -> Mapping[str, Verb]:
     return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
 
 
-def load(desk: TenantState, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
-    """Build `workload` and take its first steps, which are slower than all later ones.
+def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
+    """Build `workload` and take its first steps, which are slower than later ones.
 
     Returns:
         ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s`` and ``memory``.
     """
     from advisor.zoo.task import build
 
-    desk.step = build(workload, desk.device)
+    state.step = build(workload, state.device)
     for _ in range(warm_steps):
-        desk.step()
-    synchronise(desk)
+        state.step()
+    synchronise(state)
     began = perf_counter()
     for _ in range(2):
-        desk.step()
-    synchronise(desk)
+        state.step()
+    synchronise(state)
     warm_step_s = (perf_counter() - began) / 2
     return {
         "pid": os.getpid(),
-        "sms": context_sms(desk),
+        "sms": context_sms(state),
         "warm_step_s": warm_step_s,
-        "memory": memory(desk),
+        "memory": memory(state),
     }
 
 
-def run(desk: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
+def run(state: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
     """Train without waiting for the device, from one moment to another.
 
     Args:
-        desk: With a workload loaded.
+        state: With a workload loaded.
         start_at: Seconds of the wall clock.
         stop_at: No step begins after it; at least one is taken.
 
@@ -65,50 +68,50 @@ def run(desk: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
         ``completed_at``: when each step ended on the device, seconds of the wall clock; and
         ``memory``.
     """
-    step, clock = _at_the_start(desk, start_at)
+    step, clock = _at_the_start(state, start_at)
     while True:
         step()
         clock.mark()
         if time() >= stop_at:
             break
-    return {"completed_at": clock.marked_at(), "memory": memory(desk)}
+    return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def run_steps(desk: TenantState, start_at: float, steps: int) -> dict[str, Any]:
-    """Train so many `steps` without waiting for the device; as `run` otherwise."""
-    step, clock = _at_the_start(desk, start_at)
+def run_steps(state: TenantState, start_at: float, steps: int) -> dict[str, Any]:
+    """Train the number of `steps` without waiting for the device; otherwise as `run`."""
+    step, clock = _at_the_start(state, start_at)
     for _ in range(steps):
         step()
         clock.mark()
-    return {"completed_at": clock.marked_at(), "memory": memory(desk)}
+    return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def _at_the_start(desk: TenantState, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
-    """What to train and a clock for it, when it is time."""
-    if desk.step is None:
-        raise AdvisorError("a tenant trains only what it has loaded")
-    clock = _GpuClock() if desk.device == "cuda" else _HostClock()
+def _at_the_start(state: TenantState, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
+    """Wait for `start_at`; the step to train and a clock for it."""
+    if state.step is None:
+        raise AdvisorError("a tenant must load a workload before it trains")
+    clock = _GpuClock() if state.device == "cuda" else _HostClock()
     sleep(max(0.0, start_at - time()))
-    return desk.step, clock
+    return state.step, clock
 
 
-def check_host(desk: TenantState) -> dict[str, Any]:
-    """``check_s``: how fast this tenant's core is now, its GPU work done."""
-    synchronise(desk)
+def check_host(state: TenantState) -> dict[str, Any]:
+    """``check_s``: seconds of the host check on this tenant's core, after its GPU work is done."""
+    synchronise(state)
     return {"check_s": host_check_s()}
 
 
-def synchronise(desk: TenantState) -> None:
-    """Wait until the device has done all it was given."""
-    if desk.device == "cuda":
+def synchronise(state: TenantState) -> None:
+    """Wait until the device has finished its queued work."""
+    if state.device == "cuda":
         import torch
 
         torch.cuda.synchronize()
 
 
-def memory(desk: TenantState) -> dict[str, float]:
-    """Most memory held so far, MiB; on a CPU the process's resident memory stands for both."""
-    if desk.device == "cpu":
+def memory(state: TenantState) -> dict[str, float]:
+    """Peak memory so far, MiB; on a CPU both values are the process's resident memory."""
+    if state.device == "cpu":
         resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {"allocated_mib": resident_mib, "reserved_mib": resident_mib}
     import torch
@@ -122,9 +125,9 @@ def memory(desk: TenantState) -> dict[str, float]:
 _SM_COUNT = 0  # cuda.h, CUexecAffinityType
 
 
-def context_sms(desk: TenantState) -> int | None:
-    """SMs that this process's CUDA context may use; fewer than there are under an MPS limit."""
-    if desk.device == "cpu":
+def context_sms(state: TenantState) -> int | None:
+    """SMs that this process's CUDA context may use; fewer than the GPU has under an MPS limit."""
+    if state.device == "cpu":
         return None
     import torch
 
@@ -138,7 +141,7 @@ def context_sms(desk: TenantState) -> int | None:
 
 
 class _HostClock:
-    """Ends of steps on a device that works while one waits."""
+    """When steps ended, on a device whose calls return when the work is done."""
 
     def __init__(self) -> None:
         self._marks: list[float] = []
@@ -151,10 +154,10 @@ class _HostClock:
 
 
 class _GpuClock:
-    """Ends of steps on the GPU, told in seconds of the wall clock.
+    """When steps ended on the GPU, in seconds of the wall clock.
 
-    The GPU's clock is tied to the wall clock by an event that had just happened when this was
-    made; so make it while the GPU is idle.
+    The GPU's clock is tied to the wall clock by an event recorded when this object is created, so
+    create it while the GPU is idle.
     """
 
     def __init__(self) -> None:
@@ -185,3 +188,26 @@ class _GpuClock:
         if events:
             events[-1].synchronize()
         self._marks += [self._base_at + self._base.elapsed_time(each) / 1000 for each in events]
+
+
+_ROUNDS = 40
+# Half interpreter and half dispatch into torch, as a step's host path is; about a millisecond.
+_SUMS, _DISPATCHES = 8000, 300
+
+
+def host_check_s() -> float:
+    """Median seconds of the piece of work on the core to which this process is pinned."""
+    import torch
+
+    tensor = torch.ones(4)
+    return median(_round_s(tensor) for _ in range(_ROUNDS))
+
+
+def _round_s(tensor: "torch.Tensor") -> float:
+    began = perf_counter()
+    total = 0
+    for number in range(_SUMS):
+        total += number * number % 7
+    for _ in range(_DISPATCHES):
+        tensor.add_(1)
+    return perf_counter() - began

@@ -1,10 +1,10 @@
-"""Tenants as whoever started them sees them: processes that are told things and answer.
+"""Tenant processes as seen from the process that starts them: requests are sent, answers received.
 
     with tenants_on(seats, folder) as tenants:
         answers = ask_all(tenants, "load", [{"workload": each} for each in workloads])
 
-A tenant that dies or runs out of memory does not raise: it has `ended`, and so answers `Ended`
-to whatever else it is told.
+A tenant that dies or runs out of memory does not raise: it has `ended`, and answers `Ended` to
+every further request.
 """
 
 import multiprocessing
@@ -24,20 +24,21 @@ from typing import Any, Literal
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.tenant_verbs import training_verbs
 from advisor.measure.process.worker import TenantSetup, Verb, serve
+from advisor.workload.measured import Memory
 
 # A big model on a busy GPU; the first tenant also waits for the imports.
 _LOAD_S = 300.0
 
-# Beyond the moment at which a tenant was told to stop: what it had queued must still be done.
+# How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
 
-# One that trains for longer does not hear that it should stop.
+# How long tenants have to end after they were asked to stop.
 _POLITE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a tenant ended before it was told to."""
+    """How a tenant ended before it was asked to."""
 
     outcome: Literal["out-of-memory", "died"]
     detail: str
@@ -46,44 +47,57 @@ class Ended:
 Answer = dict[str, Any] | Ended
 
 
+def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
+    """`answer`, if its tenant still runs.
+
+    Raises:
+        AdvisorError: The tenant ran out of memory or died; the message ends with `remedy`.
+    """
+    if isinstance(answer, Ended):
+        raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
+    return answer
+
+
 class TenantProcess:
     """One process, alive until it is stopped or ends by itself.
 
     Attributes:
-        seat: Where it runs.
+        setup: Where it runs.
         pid: Its process.
         versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty if it ended
             before it could say.
         ended: None while it lives.
     """
 
-    def __init__(self, seat: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]) -> None:
+    def __init__(self, setup: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]) -> None:
         ours, its = _context().Pipe()
-        self.seat = seat
+        self.setup = setup
         self.ended: Ended | None = None
         self._connection: Connection = ours
-        self._process: ForkServerProcess = _context().Process(target=serve, args=(its, seat, verbs))
+        self._process: ForkServerProcess = _context().Process(
+            target=serve, args=(its, setup, verbs)
+        )
         self._process.start()
         its.close()  # or its death would not close the pipe
         self.pid: int = self._process.pid or 0
         self.versions: dict[str, str | None] = {}
 
-    def greet(self) -> None:
-        """Wait until it sits; every tenant is greeted once, before it is told anything."""
-        greeting = self.receive(_LOAD_S)
-        self.versions = {} if isinstance(greeting, Ended) else greeting
+    def wait_until_ready(self) -> None:
+        """Wait until it has sent its versions; once for each tenant, before any request."""
+        versions = self.receive(_LOAD_S)
+        self.versions = {} if isinstance(versions, Ended) else versions
 
     def send(self, verb: str, **arguments: Any) -> None:
-        """Tell it something, without waiting; `receive` has the answer."""
+        """Send a request without waiting; `receive` returns the answer."""
         if self.ended is None:
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.send((verb, arguments))
 
     def receive(self, timeout_s: float) -> Answer:
-        """Its answer, or how it ended; one that keeps silent is killed.
+        """Its answer, or how it ended; it is killed if it does not answer in time.
 
         Raises:
-            InvalidInput: It refused what the user asked for.
+            InvalidInput: It refused the user's request.
         """
         if self.ended is not None:
             return self.ended
@@ -94,14 +108,14 @@ class TenantProcess:
             answer = self._connection.recv() if self._connection.poll() else None
         except (EOFError, ConnectionResetError):
             answer = None
-        return self._understood(answer)
+        return self._parsed(answer)
 
     def ask(self, verb: str, timeout_s: float = _LOAD_S, **arguments: Any) -> Answer:
-        """Tell it something and wait for the answer."""
+        """Send a request and wait for the answer."""
         self.send(verb, **arguments)
         return self.receive(timeout_s)
 
-    def _understood(self, answer: tuple[Any, ...] | None) -> Answer:
+    def _parsed(self, answer: tuple[Any, ...] | None) -> Answer:
         match answer:
             case ("done", dict() as value):
                 return value
@@ -124,12 +138,12 @@ class TenantProcess:
                 return f"killed by {signal.Signals(-code).name}"
         return f"ended with exit status {code}"
 
-    def say_stop(self) -> None:
+    def ask_to_stop(self) -> None:
         """Ask it to end."""
         self.send("stop")
 
     def end_by(self, deadline: float) -> None:
-        """See that it has ended: by itself until `deadline` (monotonic seconds), then by force."""
+        """Wait until `deadline` (monotonic seconds) for it to end, then end it by force."""
         self._process.join(max(0.0, deadline - monotonic()))
         for force in (self._process.terminate, self._process.kill):
             if self._process.is_alive():
@@ -140,24 +154,24 @@ class TenantProcess:
 
 @contextmanager
 def tenants_on(
-    seats: Sequence[TenantSetup],
+    setups: Sequence[TenantSetup],
     folder: Path,
     verbs: Callable[[], Mapping[str, Verb]] = training_verbs,
 ) -> Iterator[tuple[TenantProcess, ...]]:
-    """Fresh tenants, one a seat, greeted; all gone when the block ends.
+    """New tenants, one for each of `setups`, ready for requests; all ended when the block ends.
 
     Args:
-        seats: Where they sit.
+        setups: Where each runs.
         folder: Where they and the fork server keep temporary files.
-        verbs: An importable function that gives what they can be told.
+        verbs: An importable function that returns the requests they answer.
     """
     tenants: list[TenantProcess] = []
     try:
         warm_up(folder)
-        for seat in seats:
-            tenants.append(TenantProcess(seat, verbs))  # noqa: PERF401 - those begun must be ended
+        for setup in setups:
+            tenants.append(TenantProcess(setup, verbs))  # noqa: PERF401 - each must be ended below
         for tenant in tenants:
-            tenant.greet()
+            tenant.wait_until_ready()
         yield tuple(tenants)
     finally:
         end_all(tenants)
@@ -169,7 +183,7 @@ def ask_all(
     arguments: Sequence[Mapping[str, Any]],
     timeout_s: float = _LOAD_S,
 ) -> tuple[Answer, ...]:
-    """Tell every tenant something at once, then wait for all answers, in the tenants' order."""
+    """Send every tenant a request at once, then wait for all answers, in the tenants' order."""
     for tenant, each in zip(tenants, arguments, strict=True):
         tenant.send(verb, **each)
     deadline = monotonic() + timeout_s
@@ -177,9 +191,9 @@ def ask_all(
 
 
 def end_all(tenants: Sequence[TenantProcess]) -> None:
-    """End tenants: all are asked first, and those that do not listen are forced."""
+    """End all tenants: they are asked to stop, and those that do not are ended by force."""
     for tenant in tenants:
-        tenant.say_stop()
+        tenant.ask_to_stop()
     deadline = monotonic() + _POLITE_S
     for tenant in tenants:
         tenant.end_by(deadline)
@@ -193,7 +207,7 @@ def _context() -> ForkServerContext:
 
 
 def warm_up(folder: Path) -> None:
-    """Start the fork server where it does not run; its imports go on beside what the caller does.
+    """Start the fork server if it does not run; it imports while the caller goes on.
 
     Args:
         folder: Where this process, the server and all tenants keep temporary files from now on,
@@ -210,3 +224,20 @@ def warm_up(folder: Path) -> None:
         del os.environ["TMPDIR"]
         if inherited is not None:
             os.environ["TMPDIR"] = inherited
+
+
+def memory_record(reported: Mapping[str, float], on_device_mib: float | None) -> Memory:
+    """The record of a tenant's memory.
+
+    Args:
+        reported: From `advisor.measure.process.tenant_verbs.memory`.
+        on_device_mib: Memory of its process from the driver; None if the driver does not say.
+    """
+    # A driver that reports less than torch holds counts something else (seen for MPS clients before
+    # Volta): then its figure is not used.
+    trusted = on_device_mib is not None and on_device_mib >= reported["reserved_mib"]
+    return Memory(
+        allocated_mib=reported["allocated_mib"],
+        reserved_mib=reported["reserved_mib"],
+        device_mib=on_device_mib if trusted else None,
+    )

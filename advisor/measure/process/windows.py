@@ -1,4 +1,4 @@
-"""From the moments at which steps ended to the windows in which all tenants ran."""
+"""Schedules the windows of a measurement, and counts the steps that tenants did in each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ import numpy as np
 
 from advisor.workload.measured import Window
 
-# Fewer steps of the slowest tenant than this, and where windows cut shows in its figure.
+# With fewer steps of the slowest tenant, where a window cuts a step affects its figure.
 _FEWEST_STEPS = 6
 
-# After the last window: so that a step is under way when it ends, whatever clocks disagree by.
+# Training goes on this long after the last window, so that clock differences cut no window short.
 _MARGIN_S = 0.05
 
 _LONGEST_LEAD_S = 2.0
@@ -18,14 +18,14 @@ _LONGEST_LEAD_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long to look.
+    """How long a measurement takes.
 
     Attributes:
         settle_s: Seconds that all tenants train together before anything counts.
-        window_s: Length of a window, at least.
-        windows: How many.
-        lead_s: Seconds before the first window, at least: queues fill, and all are in their loop.
-        longest_s: Of all windows together. Beyond it, more steps cost more than they tell.
+        window_s: Least length of a window.
+        windows: Number of windows.
+        lead_s: Least seconds before the first window, in which launch queues fill.
+        longest_s: Most seconds of all windows together.
     """
 
     settle_s: float = 0.7
@@ -40,7 +40,7 @@ class Schedule:
     """Moments of one run.
 
     Attributes:
-        start_at: All tenants take their first step; seconds of the wall clock.
+        start_at: When all tenants take their first step; seconds of the wall clock.
         bounds_s: Where windows begin and end, seconds after `start_at`, shape (windows + 1,).
     """
 
@@ -59,14 +59,14 @@ class Schedule:
 
     @property
     def stop_at(self) -> float:
-        """No tenant begins a step after it."""
+        """When tenants begin no further step."""
         return self.end_at + _MARGIN_S
 
 
 def schedule(start_at: float, timing: Timing, slowest_step_s: float) -> Schedule:
     """When to measure, if all start at `start_at` and the slowest takes `slowest_step_s` a step."""
-    wanted_s = timing.windows * timing.window_s
-    length_s = max(wanted_s, min(_FEWEST_STEPS * slowest_step_s, timing.longest_s))
+    least_s = timing.windows * timing.window_s
+    length_s = max(least_s, min(_FEWEST_STEPS * slowest_step_s, timing.longest_s))
     first_s = min(max(timing.lead_s, slowest_step_s), _LONGEST_LEAD_S)
     bounds_s = np.linspace(first_s, first_s + length_s, timing.windows + 1)
     return Schedule(start_at, tuple(bounds_s.tolist()))
@@ -78,7 +78,7 @@ def step_s_of(start_at: float, completed_at: Sequence[float]) -> float:
 
 
 def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, ...]:
-    """What one tenant did in each window; a step that a bound cuts counts on both sides in part.
+    """What one tenant did in each window; a step cut by a bound counts in part on both sides.
 
     Args:
         plan: When the windows were.

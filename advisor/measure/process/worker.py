@@ -1,7 +1,7 @@
-"""A tenant's own side: it sits down on its cores, then does what it is told over a pipe.
+"""What runs inside a tenant process: it pins itself to its cores, then serves requests from a pipe.
 
-An answer is ``("done", value)``, ``("ended", outcome, detail)`` when the tenant can go on no
-longer, or ``("refused", exit code, message)`` for an error of the user's.
+An answer is ``("done", value)``, ``("ended", outcome, detail)`` when the tenant cannot continue,
+or ``("refused", exit code, message)`` for an error of the user's.
 """
 
 import os
@@ -28,9 +28,9 @@ class TenantSetup:
     """Where a tenant runs.
 
     Attributes:
-        device: What torch calls the device.
-        cores: Host cores it is pinned to, its loader workers with it.
-        environment: Set before CUDA is touched; what the caller set for MPS is dropped.
+        device: The kind of device, as torch names it.
+        cores: Host cores to which it and its loader workers are pinned.
+        environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
     """
 
     device: Literal["cuda", "cpu"]
@@ -40,11 +40,11 @@ class TenantSetup:
 
 @dataclass(slots=True)
 class TenantState:
-    """What a tenant remembers between two things it is told.
+    """What a tenant keeps between two requests.
 
     Attributes:
         step: Enqueues one training step; None before a workload was loaded.
-        notes: Whatever verbs want to keep.
+        notes: Values that verbs keep for later requests.
     """
 
     device: Literal["cuda", "cpu"]
@@ -56,20 +56,20 @@ Verb = Callable[..., dict[str, Any]]
 
 
 def serve(
-    connection: Connection, seat: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]
+    connection: Connection, setup: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]
 ) -> None:
-    """Greet, then obey until told ``"stop"`` or until something ends this tenant.
+    """Send the versions in use, then answer requests until ``"stop"`` or until this tenant ends.
 
     Args:
-        connection: To whoever started this process.
-        seat: Where to sit.
-        verbs: Gives what can be asked: each takes a `TenantState` and the arguments it was sent,
-            and returns plain values.
+        connection: To the process that started this one.
+        setup: Where to run.
+        verbs: Returns the requests that are understood: each takes a `TenantState` and the
+            arguments sent, and returns plain values.
     """
-    _sit_down(seat)
+    _prepare_process(setup)
     known = verbs()
-    desk = TenantState(seat.device)
-    answer = _attempt(_greet, {})
+    state = TenantState(setup.device)
+    answer = _attempt(_versions, {})
     while True:
         connection.send(answer)
         if answer[0] == "ended":
@@ -80,24 +80,24 @@ def serve(
             return
         if verb == "stop":
             return
-        answer = _attempt(known[verb], {"desk": desk} | arguments)
+        answer = _attempt(known[verb], {"state": state} | arguments)
 
 
-def _sit_down(seat: TenantSetup) -> None:
+def _prepare_process(setup: TenantSetup) -> None:
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)  # loader workers
     parent = parent_process()
     if parent is not None and not parent.is_alive():
-        os._exit(1)  # it died before the kernel knew that we die with it
-    os.sched_setaffinity(0, seat.cores)
+        os._exit(1)  # it died before `die_with_parent` took effect
+    os.sched_setaffinity(0, setup.cores)
     kept = without_mps(os.environ)
     os.environ.clear()
     os.environ.update(kept)
-    os.environ.update(seat.environment)
+    os.environ.update(setup.environment)
 
 
-def _greet() -> dict[str, Any]:
-    """Versions of what measures."""
+def _versions() -> dict[str, Any]:
+    """Versions of torch, CUDA and timm."""
     import torch
 
     torch.set_num_threads(1)
@@ -118,14 +118,14 @@ def _attempt(verb: Verb, arguments: dict[str, Any]) -> Answer:
         return ("done", verb(**arguments))
     except AdvisorError as error:
         return ("refused", error.exit_code, str(error))
-    except Exception as error:  # whatever it is, it ends this tenant and not the run
+    except Exception as error:  # any error ends this tenant and not the run
         outcome = _outcome(error)
         if outcome == "died":
-            print_exc()  # for whoever must mend it; the record holds one line
+            print_exc()  # the record holds one line only
         return ("ended", outcome, _one_line(error))
 
 
-# How CUDA's libraries say that the device has no memory left, where torch does not say it.
+# Messages of CUDA's libraries when the device has no memory left and torch does not raise its own.
 _NO_MEMORY = (
     "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
 )  # fmt: skip
@@ -136,8 +136,8 @@ def _outcome(error: Exception) -> Literal["out-of-memory", "died"]:
 
     if isinstance(error, torch.OutOfMemoryError):
         return "out-of-memory"
-    said = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
-    return "out-of-memory" if said else "died"
+    no_memory = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
+    return "out-of-memory" if no_memory else "died"
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What to run: plans as asked for, and the runs that come of each."""
+"""Runs as a user or a campaign plans them, and what each measures: mixes or runs to completion."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from advisor.sharing.parts import at_once, check_count, only
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
 
-# More than any GPU here is shared by, and few enough to start.
+# More tenants than are useful on any GPU, and few enough to start.
 _MOST_WORKLOADS = 48
 
 
@@ -18,12 +18,12 @@ class PlannedRun:
 
     Attributes:
         id: Becomes the run's; ``ID.1``, ``ID.2``... where a serial plan has several workloads.
-        sharing: How, in words that `advisor.sharing.parse_sharing` reads.
+        sharing: In the notation of `advisor.sharing.parse_sharing`.
         purpose: See `advisor.workload.run.Run`.
         repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
-        capacity_mib: Size of the card that the GPU shall look like, with purpose ``"memory"``.
-        steps: What each workload has to do, with purpose ``"completion"``: then all of them run
-            to their end, serially and in phases too.
+        capacity_mib: Size of the card that the GPU is made to look like, with purpose ``"memory"``.
+        steps: Steps of each workload, with purpose ``"completion"``: then all of them run to their
+            end, also serially and in phases.
         workloads: In the order of the limits in `sharing`.
     """
 
@@ -65,7 +65,7 @@ class PlannedRun:
         groups = sharing.groups if isinstance(sharing, Phases) else (sharing,)
         if any(isinstance(each, Mig | Hybrid) for each in groups):
             raise InvalidInput(
-                "MIG plans cannot be run yet: nothing here makes instances. Run the others"
+                "MIG plans cannot be run: instances are not created here. Run the others"
             )
         if isinstance(sharing, Phases) and self.steps is None:
             raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
@@ -84,8 +84,8 @@ class PlannedMix:
     workloads: tuple[Workload, ...]
 
     @property
-    def heats(self) -> "tuple[RunGroup, ...]":
-        """All at once."""
+    def run_groups(self) -> "tuple[RunGroup, ...]":
+        """One group with all workloads."""
         return (RunGroup(tuple(range(len(self.workloads))), self),)
 
 
@@ -95,7 +95,7 @@ class RunGroup:
 
     Attributes:
         jobs: Their positions in the run, from 0.
-        mix: They, and how they share.
+        mix: The workloads and how they share.
     """
 
     jobs: tuple[int, ...]
@@ -107,7 +107,7 @@ class CompletionRun:
     """Workloads that run until each has done its steps, in groups one after another.
 
     Attributes:
-        steps: What each has to do, shape (workloads,).
+        steps: Steps of each workload, shape (workloads,).
     """
 
     id: str
@@ -117,8 +117,8 @@ class CompletionRun:
     steps: tuple[int, ...]
 
     @property
-    def heats(self) -> tuple[RunGroup, ...]:
-        """The groups in their order; of a serial plan, each workload is one."""
+    def run_groups(self) -> tuple[RunGroup, ...]:
+        """The groups in their order; in a serial plan each workload is a group."""
         groups = at_once(self.sharing, len(self.workloads))
         return tuple(RunGroup(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
 
@@ -134,9 +134,9 @@ class CompletionRun:
 
 
 def mixes_of(plan: PlannedRun) -> tuple[PlannedMix | CompletionRun, ...]:
-    """What `plan` runs, one after the other: of a serial plan, each workload alone, once.
+    """The runs of `plan`, one after another; a serial plan runs each distinct workload alone once.
 
-    With steps to do, it is all one run.
+    A plan with steps is one run.
     """
     sharing = parse_sharing(plan.sharing)
     if plan.steps is not None:

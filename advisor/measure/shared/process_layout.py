@@ -1,4 +1,4 @@
-"""What a plan would start: every process, its cores, environment and command; starts nothing."""
+"""Lists every process that a plan would start, with its cores, environment and command."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class PlannedProcess:
     """One process that a plan would start.
 
     Attributes:
-        role: What it is for.
-        cores: Host cores it is pinned to; empty where it is not.
-        environment: What is set for it, beside the caller's environment without ``CUDA_MPS_...``.
+        role: Its purpose.
+        cores: Host cores it is pinned to; empty if it is not pinned.
+        environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
         command: Words of its command; empty for a tenant, which is a fork of the fork server.
     """
 
@@ -44,7 +44,7 @@ def planned_processes(
         InvalidInput: There are too few cores.
     """
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
-    groups = [heat.mix for each in mixes_of(plan) for heat in each.heats]
+    groups = [run_group.mix for each in mixes_of(plan) for run_group in each.run_groups]
     return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in groups))
 
 

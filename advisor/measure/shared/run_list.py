@@ -1,4 +1,4 @@
-"""Runs plans one after the other, each into the file as it finishes."""
+"""``python -m advisor.collocation``: runs plans one after another, appending each to a file."""
 
 import argparse
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, writable
 
-# What a run is taken to need before one has been seen.
+# Assumed seconds of a run before the first has been measured.
 FIRST_RUN_S = 15.0
 
-_REMEDY = "Mend the file, or choose another --out."
+_REMEDY = "Correct the file, or choose another --out."
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,7 +49,8 @@ class _Campaign:
 
     Args:
         todo: What to run.
-        deadline_s: No run is begun that would end later than this after the start; None: all are.
+        deadline_s: No run is begun that would end later than this after the start; None: no
+            deadline.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class _Campaign:
         self._done = 0
 
     def run(self, bench: Bench, out: Path) -> None:
-        """Do what is to do, until it is done or the deadline is near."""
+        """Measure the runs, until all are done or the next would pass the deadline."""
         for number, mix in enumerate(self._todo):
             if self._too_late():
                 say(
@@ -73,7 +74,7 @@ class _Campaign:
             run = bench.measure(mix)
             append_run(out, run)
             self._done += 1
-            self._tell(run, monotonic() - began)
+            self._report(run, monotonic() - began)
 
     def _too_late(self) -> bool:
         passed_s = monotonic() - self._began
@@ -83,15 +84,16 @@ class _Campaign:
         """Seconds of a run, so far on average."""
         return (monotonic() - self._began) / self._done if self._done else FIRST_RUN_S
 
-    def _tell(self, run: Run, seconds: float) -> None:
+    def _report(self, run: Run, seconds: float) -> None:
         left_s = self._run_s() * (len(self._todo) - self._done)
         say(
-            f"{self._done}/{len(self._todo)} {told(run)} {seconds:.1f} s; about {left_s:.0f} s left"
+            f"{self._done}/{len(self._todo)} {run_summary(run)} {seconds:.1f} s; "
+            f"about {left_s:.0f} s left"
         )
 
 
-def told(run: Run) -> str:
-    """`run` in a few words: what it was, and how its tenants ended."""
+def run_summary(run: Run) -> str:
+    """`run` in one line: its id, its sharing and how its tenants ended."""
     failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
     what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
@@ -116,17 +118,17 @@ def _ids_in(out: Path) -> frozenset[str]:
 
 
 def records_in(path: Path) -> list[dict[str, Any]]:
-    """The runs in a JSON Lines file as they are written there; only that each has an id is seen to.
+    """The runs in a JSON Lines file as they are written there; checks only that each has an id.
 
     Raises:
-        InvalidInput: A line is no run.
+        InvalidInput: A line is not a run.
     """
     records = []
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         where = f"{path}:{number}"
         record = parse_json(line, where, _REMEDY)
         if not isinstance(record, dict) or not isinstance(record.get("id"), str):
-            raise InvalidInput(f"{where}: no run. {_REMEDY}")
+            raise InvalidInput(f"{where}: not a run. {_REMEDY}")
         records.append(record)
     return records
 

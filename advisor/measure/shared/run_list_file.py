@@ -1,4 +1,6 @@
-"""The file that says what to run together: read strictly, with the standard library alone.
+"""Reads a file of plans, or the output of ``advisor recommend --json``, as runs to measure.
+
+The file is read strictly and with the standard library alone:
 
 {"schema": 1, "gpu": "h200-141gb", "plans": [
     {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
@@ -6,19 +8,19 @@
     {"id": "whole-1", "sharing": "naive[1];mps[2,3]", "purpose": "completion",
      "workloads": ["dlrm-1gb-bs128", "gru-speech-bs64", "gru-speech-bs64"],
      "steps": [1000, 100, 300]}]}
-
-What ``advisor recommend --json`` prints will do as well: see `recommended_plans`.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from hashlib import sha256
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
-from advisor.measure.shared.recommended_plans import is_advice, plans_of_advice
-from advisor.sharing import parse_sharing
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.sharing.parts import mps_servers
 from advisor.workload import named_workloads
 from advisor.workload.files import read_json
@@ -31,13 +33,14 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     """The plans in `path`, which must be for `gpu`.
 
     Raises:
-        InvalidInput: The file is no such file, or for another GPU; says which entry is wrong.
+        InvalidInput: The file is not such a file, or is for another GPU; the message names the
+            entry.
     """
     document = read_json(path)
     try:
         return _plans(document, gpu)
     except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Mend the file.") from None
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
 
 
 def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
@@ -57,12 +60,12 @@ def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
     plans = tuple(
         plan_of(entry, f"plans[{number}]", gpu) for number, entry in enumerate(document["plans"])
     )
-    refuse_twins([mix.id for plan in plans for mix in mixes_of(plan)])
+    refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
 
 
-def refuse_twins(ids: list[str]) -> None:
-    """See that no id comes twice.
+def refuse_duplicate_ids(ids: list[str]) -> None:
+    """Check that no id occurs twice.
 
     Raises:
         InvalidInput: One does.
@@ -78,7 +81,7 @@ def plan_of(entry: Any, where: str, gpu: str) -> PlannedRun:
     """The plan that `entry` of a file holds; messages call it `where`.
 
     Raises:
-        InvalidInput: It holds none, or one that `gpu` cannot run.
+        InvalidInput: It is not a plan, or `gpu` cannot run it.
     """
     try:
         if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
@@ -111,13 +114,13 @@ def workload_of(entry: Any) -> Workload:
     """The workload that `entry` of a file names, or describes field by field.
 
     Raises:
-        InvalidInput: It does neither.
+        InvalidInput: `entry` is neither a known name nor a description.
     """
     return named_workloads.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
 
 
 def _record(kind: type[_Record], entry: Any) -> _Record:
-    """The dataclass `kind` that the JSON object `entry` holds, nothing more and nothing less."""
+    """The dataclass `kind` from the JSON object `entry`; unknown and missing keys are refused."""
     if not isinstance(entry, dict):
         raise InvalidInput(f"expected an object, got {entry!r}")
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
@@ -141,3 +144,51 @@ def _is(value: Any, hint: Any) -> bool:
     if get_origin(hint) is tuple:
         return isinstance(value, tuple)  # its members were read before, or `PlannedRun` reads them
     return value is None if hint in (None, NoneType) else type(value) is hint
+
+
+def is_advice(document: Any) -> bool:
+    """Whether `document` is advice rather than a file of plans."""
+    return isinstance(document, dict) and "objective" in document
+
+
+def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The plans of `document` in the form of a plan file, with the purpose of validation.
+
+    A run's id is made of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
+    in phases and under a power cap are left out: MIG instances and caps are not set here, and a
+    run has one sharing.
+
+    Raises:
+        InvalidInput: Part of the advice is missing, or none of its plans can be run.
+    """
+    try:
+        workloads = document["workloads"]
+        name = sha256(json.dumps([workloads, _jobs(document)]).encode()).hexdigest()[:8]
+        plans = [
+            {
+                "id": f"advice-{name}-plan{plan['rank']}",
+                "sharing": plan["sharing"],
+                "purpose": "validation",
+                "workloads": [workloads[job["job"]] for job in plan["jobs"]],
+            }
+            for plan in document["plans"]
+            if _can_be_run(plan)
+        ]
+        gpu, schema = document["gpu"], document["schema"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"it is advice, but incomplete ({error!r})") from None
+    if not plans:
+        raise InvalidInput(
+            "all plans of this advice are on MIG, in phases or under a power cap. Ask for more: "
+            "`advisor recommend`"
+        )
+    return {"schema": schema, "gpu": gpu, "plans": plans}
+
+
+def _can_be_run(plan: Mapping[str, Any]) -> bool:
+    simple = isinstance(parse_sharing(plan["sharing"]), Serial | Naive | Mps)
+    return simple and plan.get("power_cap_w") is None
+
+
+def _jobs(document: Mapping[str, Any]) -> list[list[str]]:
+    return [[plan["sharing"], *(job["job"] for job in plan["jobs"])] for plan in document["plans"]]

@@ -1,8 +1,8 @@
-"""One real run to the end of every job: each does its steps and leaves, the others go on.
+"""One real run to the end of every job: each does its steps and stops, the others go on.
 
 A tenant that has done its steps idles until the last of its group has: its context stays, and uses
-no SM. Groups come one after another, each with fresh tenants, which start and load while the clock
-of the run stands still; what it takes to start or stop MPS for them counts.
+no SM. Groups run one after another, each with new tenants. The time in which these start and load
+does not count; the time to start or stop MPS for them does.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import Answer, Ended, TenantProcess, ask_all, tenants_on
 from advisor.measure.process.windows import Schedule, windows_of
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, RunGroup
-from advisor.measure.shared.shared_run import SharedRunSetup
+from advisor.measure.shared.shared_run import SharedRunSettings
 from advisor.measure.shared.together import (
     NOTICE_S,
-    all_said,
     check_hosts,
-    rehearse,
-    seats_for,
     sleep_until,
+    tenant_reports,
+    tenant_setups,
+    train_together,
     versions_of,
 )
 from advisor.workload.measured import Provenance, Window
@@ -32,16 +32,16 @@ from advisor.workload.run import Completion, Run, Tenant
 # A tenant that has not done its steps by then hangs.
 _LONGEST_S = 900.0
 
-# When clocks are read: the GPU works, and no job has ended.
+# When clocks are read: the GPU is busy, and no job has ended.
 _UNDER_WAY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """How one group went; columns have shape (its tenants,).
+    """The result of one group; columns have shape (tenants of the group,).
 
     Attributes:
-        pause_s: What it took to bring MPS into the state that it needs.
+        pause_s: Seconds taken to bring MPS into the state that it needs.
     """
 
     tenants: tuple[Tenant, ...]
@@ -57,7 +57,7 @@ class _Group:
 
 
 def run_to_the_end(
-    full: CompletionRun, cores: Sequence[tuple[int, ...]], setting: SharedRunSetup
+    full: CompletionRun, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings
 ) -> Run:
     """Run `full` for real, its tenants on `cores`, each until it has done its steps.
 
@@ -68,42 +68,51 @@ def run_to_the_end(
         GpuUnavailable: MPS does not start.
         AdvisorError: MPS is not in the state it should be in, or no tenant starts.
     """
-    groups = [_group(full, heat, [cores[job] for job in heat.jobs], setting) for heat in full.heats]
-    return _record(full, groups, setting.stage.device.key)
+    groups = [
+        _group(full, run_group, [cores[job] for job in run_group.jobs], settings)
+        for run_group in full.run_groups
+    ]
+    return _record(full, groups, settings.session.device.key)
 
 
 def _group(
-    full: CompletionRun, heat: RunGroup, cores: Sequence[tuple[int, ...]], setting: SharedRunSetup
+    full: CompletionRun,
+    run_group: RunGroup,
+    cores: Sequence[tuple[int, ...]],
+    settings: SharedRunSettings,
 ) -> _Group:
-    stage, sharing = setting.stage, heat.mix.sharing
+    session, sharing = settings.session, run_group.mix.sharing
     began = monotonic()
-    stage.set_for(sharing)
+    session.switch_to(sharing)
     pause_s = monotonic() - began
-    steps = [full.steps[job] for job in heat.jobs]
-    with tenants_on(seats_for(sharing, cores, stage), stage.folder) as tenants:
-        group = _raced(heat.mix, steps, tenants, setting)
+    steps = [full.steps[job] for job in run_group.jobs]
+    with tenants_on(tenant_setups(sharing, cores, session), session.folder) as tenants:
+        group = _train_group(run_group.mix, steps, tenants, settings)
     if None in group.ended_s:
-        stage.close()  # a client that dies can leave an MPS server that serves nobody anew
+        session.close()  # a client that dies can leave an MPS server that accepts no new clients
     return replace(group, pause_s=pause_s)
 
 
-def _raced(
-    mix: PlannedMix, steps: Sequence[int], tenants: Sequence[TenantProcess], setting: SharedRunSetup
+def _train_group(
+    mix: PlannedMix,
+    steps: Sequence[int],
+    tenants: Sequence[TenantProcess],
+    settings: SharedRunSettings,
 ) -> _Group:
     loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
     alive = [tenant.pid for tenant in tenants if tenant.ended is None]
-    clients = setting.stage.proved_clients(mix.sharing, alive)
-    rehearse(tenants, setting.timing.settle_s)
-    device = setting.stage.device
+    clients = settings.session.proved_clients(mix.sharing, alive)
+    train_together(tenants, settings.timing.settle_s)
+    device = settings.session.device
     meter, checked = Meter(device), check_hosts(tenants)
     start_at = time() + NOTICE_S
     for tenant, each in zip(tenants, steps, strict=True):
         tenant.send("run_steps", start_at=start_at, steps=each)
     answers, activity, clocks_mhz = _watched(tenants, meter, start_at)
-    said = all_said(tenants, loaded, checked, answers, meter)
+    reports = tenant_reports(tenants, loaded, checked, answers, meter)
     ended_s = tuple(_ended_s(each, start_at) for each in answers)
-    own = zip(mix.workloads, tenants, said, _windows(answers, start_at, ended_s), strict=True)
-    origin = Origin(device, setting.command, len(setting.cores))
+    own = zip(mix.workloads, tenants, reports, _windows(answers, start_at, ended_s), strict=True)
+    origin = Origin(device, settings.command, len(settings.cores))
     return _Group(
         tenants=tuple(its.record(workload, one, windows) for workload, one, its, windows in own),
         ended_s=ended_s,
@@ -117,7 +126,7 @@ def _raced(
 def _watched(
     tenants: Sequence[TenantProcess], meter: Meter, start_at: float
 ) -> tuple[list[Answer], Activity | None, tuple[int | None, int | None]]:
-    """What tenants answer when they have done their steps, and what the device did until then."""
+    """Tenants' answers when they have done their steps, and the device's activity until then."""
     sleep_until(start_at)
     meter.begin()
     sleep_until(start_at + _UNDER_WAY_S)
@@ -135,7 +144,7 @@ def _ended_s(answer: Answer, start_at: float) -> float | None:
 def _windows(
     answers: Sequence[Answer], start_at: float, ended_s: Sequence[float | None]
 ) -> Iterator[tuple[Window, ...]]:
-    """Of each tenant its steps in each stretch of time in which the same tenants ran."""
+    """For each tenant, its steps in each stretch of time in which the same tenants ran."""
     ends_s = sorted({each for each in ended_s if each is not None})
     for answer, own_s in zip(answers, ended_s, strict=True):
         if isinstance(answer, Ended) or own_s is None:
@@ -146,7 +155,7 @@ def _windows(
 
 
 def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
-    jobs = [job for heat in full.heats for job in heat.jobs]
+    jobs = [job for run_group in full.run_groups for job in run_group.jobs]
     records = dict(zip(jobs, (each for group in groups for each in group.tenants), strict=True))
     activities = [group.activity for group in groups]
     energy_j, power_w = _energy(activities)
@@ -171,9 +180,9 @@ def _completion(
     began_s: dict[int, float] = {}
     ended_s: dict[int, float | None] = {}
     clock_s = 0.0
-    for heat, group in zip(full.heats, groups, strict=True):
+    for run_group, group in zip(full.run_groups, groups, strict=True):
         clock_s += group.pause_s if began_s else 0.0
-        for job, took_s in zip(heat.jobs, group.ended_s, strict=True):
+        for job, took_s in zip(run_group.jobs, group.ended_s, strict=True):
             began_s[job] = clock_s
             ended_s[job] = None if took_s is None else clock_s + took_s
         clock_s += group.seconds
@@ -188,7 +197,7 @@ def _completion(
 
 
 def _energy(activities: Sequence[Activity | None]) -> tuple[float | None, float | None]:
-    """Joules of all groups together, and their mean power; None where one is not known."""
+    """Joules of all groups together, and their mean power; None if one is not known."""
     known = [each for each in activities if each is not None and each.energy_j is not None]
     if len(known) < len(activities):
         return None, None

@@ -1,4 +1,4 @@
-"""Profiles workloads one after the other, each into its file as it is done."""
+"""``advisor profile``: profiles workloads one after another, and writes each file as it is done."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,55 +10,55 @@ from time import monotonic, sleep
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
 from advisor.measure.process.cores import allowed_cores, spare_cores
-from advisor.measure.process.mps_session import stage_on
+from advisor.measure.process.mps_session import mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.scratch_folder import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.solo.profile_options import ProfileRequest, parsed_request
-from advisor.measure.solo.solo_run import SoloRunSetup, cores_for, profile_alone
+from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.data_folders import user_folder
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
 from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
 
-# What a workload is taken to need before one has been measured.
+# Assumed seconds of a workload before the first has been measured.
 _FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
 
 
 def run(argv: Sequence[str]) -> int:
-    """Profile what the command line `argv` names; the exit code. Needs a supervisor around it."""
+    """Profile what the command line `argv` names; the exit code. Runs under a supervisor."""
     return profile_all(parsed_request(argv, command_line("advisor.profiling", argv)))
 
 
 def profile_all(request: ProfileRequest) -> int:
-    """Profile all that `request` asks for; 0 if none failed, else 1 after saying which.
+    """Profile all that `request` asks for; 0 if none failed, else 1 after listing the failures.
 
     Raises:
-        GpuUnavailable: There is no such GPU, or somebody else uses it.
-        InvalidInput: The request makes no sense as a whole, or its only workload does not.
+        GpuUnavailable: There is no such GPU, or another process uses it.
+        InvalidInput: The request is invalid as a whole, or its only workload is.
     """
     device = device_at_hand(request.device)
     refuse_other(device, request.gpu)
     out = writable_folder(request.out or user_folder("profiles") / device.key)
     batch = _Batch(request, out)
     if batch.todo:
-        with _setting(device, request) as setting:
-            batch.measure(setting)
+        with _settings_of(device, request) as settings:
+            batch.measure(settings)
     return batch.verdict()
 
 
 @contextmanager
-def _setting(device: Device, request: ProfileRequest) -> Iterator[SoloRunSetup]:
+def _settings_of(device: Device, request: ProfileRequest) -> Iterator[SoloRunSettings]:
     ours, allowed = allowed_cores(), allowed_cores(request.cores)
     with claimed(device, request.command), scratch_folder() as folder:
         idle_w = idle_power_w(device)
         os.sched_setaffinity(0, spare_cores([allowed[:1]], ours))
         warm_up(folder)
-        with stage_on(device, folder) as stage:
+        with mps_session_on(device, folder) as session:
             origin = Origin(device, request.command, len(ours))
-            yield SoloRunSetup(
-                stage=stage,
+            yield SoloRunSettings(
+                session=session,
                 origin=origin,
                 host_cores=ours,
                 cores=allowed,
@@ -68,7 +68,7 @@ def _setting(device: Device, request: ProfileRequest) -> Iterator[SoloRunSetup]:
 
 
 def idle_power_w(device: Device) -> float | None:
-    """Power of a claimed device on which nothing has run yet; None where not metered."""
+    """Power of a claimed device on which nothing has run yet; None if not metered."""
     if device.uuid is None:
         return None
     from advisor.hardware.live_gpu import power_w_now
@@ -82,7 +82,7 @@ def idle_power_w(device: Device) -> float | None:
 
 
 class _Batch:
-    """The workloads still to do, and what went wrong with those that failed.
+    """The workloads still to profile, and the errors of those that failed.
 
     Args:
         request: What the user asked for.
@@ -102,35 +102,36 @@ class _Batch:
         for each in self.todo:
             writable(self._path(each))
 
-    def measure(self, setting: SoloRunSetup) -> None:
-        """Measure and write each, until all are done or the deadline is near."""
+    def measure(self, settings: SoloRunSettings) -> None:
+        """Measure and write each, until all are done or the next would pass the deadline."""
         began = monotonic()
         for number, each in enumerate(self.todo):
             if self._too_late(monotonic() - began):
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {each.name}")
-            self._measure_one(each, setting)
+            self._measure_one(each, settings)
 
-    def _measure_one(self, each: Workload, setting: SoloRunSetup) -> None:
+    def _measure_one(self, each: Workload, settings: SoloRunSettings) -> None:
         began = monotonic()
         try:
-            # What watches must not disturb what is watched.
-            os.sched_setaffinity(0, spare_cores([cores_for(each, setting)], setting.host_cores))
-            profile = profile_alone(each, setting)
+            # This process must not disturb the tenants.
+            os.sched_setaffinity(0, spare_cores([cores_for(each, settings)], settings.host_cores))
+            profile = profile_alone(each, settings)
             path = self._path(each)
             write_whole(path, profile_text(profile))
             say(f"  {path}")
         except AdvisorError as error:
             self._fail(each.name, error)
-            setting.stage.close()  # a client that died can leave an MPS server that serves nobody
+            # A client that died can leave an MPS server that serves nobody.
+            settings.session.close()
         self._seconds.append(monotonic() - began)
 
     def verdict(self) -> int:
-        """The exit code, after the list of what failed.
+        """The exit code, after printing what failed.
 
         Raises:
-            AdvisorError: The only workload's own.
+            AdvisorError: That of the only workload.
         """
         if not self._failures:
             return 0

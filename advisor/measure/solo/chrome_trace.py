@@ -1,11 +1,12 @@
-"""Reads the trace that torch's profiler exports (Chrome's trace format) into traced steps.
+"""Reads the trace that torch's profiler exports (Chrome's trace format), and classifies kernels.
 
-Of its events these count: marks of ours around each phase of a step (category
-``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and what they launched
-(``kernel``, ``gpu_memcpy``, ``gpu_memset``), tied to each other by a correlation number. All that
-a CUDA graph holds is tied to the one launch of the graph.
+These events are used: our marks around each phase of a step (category ``user_annotation``),
+launches (``cuda_runtime``, ``cuda_driver``) and what they launched (``kernel``, ``gpu_memcpy``,
+``gpu_memset``), matched by a correlation number. All work in a CUDA graph is matched to the one
+launch of the graph.
 """
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,11 +18,10 @@ from typing import Any
 
 from advisor.english import counted
 from advisor.errors import AdvisorError
-from advisor.measure.solo.kernel_classes import kernel_class
 from advisor.measure.solo.occupancy import SmLimits, resident_blocks
 from advisor.measure.solo.traced_step import QUEUE_FREE_LAUNCHES, GpuWork, Phase, TracedStep
 
-# Begins the name of a phase's mark.
+# Prefix of the name of a phase's mark.
 MARK = "advisor:"
 
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
@@ -54,7 +54,7 @@ def steps_of_trace(
         limits: Of an SM of the GPU.
 
     Raises:
-        AdvisorError: The marks are not those of whole steps.
+        AdvisorError: The marks are not those of complete steps.
     """
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
     spans = _spans(events, phases)
@@ -82,7 +82,7 @@ def _spans(events: Sequence[_Event], phases: Sequence[str]) -> list[_Span]:
     names = [name.removeprefix(MARK) for _, _, name in marks]
     if not names or names != list(phases) * (len(names) // len(phases)):
         raise AdvisorError(
-            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not whole "
+            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not complete "
             f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
         )
     return [_Span(begin, begin + duration) for begin, duration, _ in marks]
@@ -94,7 +94,7 @@ def _correlation(event: _Event) -> int | None:
 
 
 def _launches(events: Sequence[_Event]) -> dict[int | None, _Launch]:
-    """By correlation; of a runtime call and the driver call inside it, the outer one."""
+    """Launches by correlation; of a runtime call and the driver call inside it, the outer one."""
     launches: dict[int | None, _Launch] = {}
     for event in events:
         correlation = _correlation(event)
@@ -107,7 +107,7 @@ def _launches(events: Sequence[_Event]) -> dict[int | None, _Launch]:
 
 
 def _place(spans: Sequence[_Span], at_us: float) -> int | None:
-    """Which span, with the pause after it, `at_us` falls into; None before the first."""
+    """Index of the span, with the pause after it, that contains `at_us`; None before the first."""
     place = bisect_right([span.begin_us for span in spans], at_us) - 1
     return None if place < 0 else place
 
@@ -135,8 +135,8 @@ def _step(spans: Sequence[_Span], found: Sequence[_Found], limits: SmLimits) -> 
 def _waited_us(launches: Sequence[_Launch]) -> list[float]:
     """How long launching had waited for the queue before each launch, and in all.
 
-    The queue was empty when the phase began. Once it may be full, whatever a launch takes beyond
-    nine in ten of the first ones is a wait: for the GPU, that is, and not for the host.
+    The queue was empty when the phase began. Once it may be full, the time of a launch beyond the
+    90th percentile of the first ones counts as a wait for the GPU.
 
     Returns:
         Microseconds, shape (launches + 1,).
@@ -177,3 +177,41 @@ def _occupancy(launched: Mapping[str, Any], limits: SmLimits) -> tuple[int, int,
         shared_bytes=int(launched.get("shared memory", 0)),
     )
     return prod(launched["grid"]), threads, resident
+
+
+# The first match decides. Inductor names its kernels after how they are made and all that was
+# fused: the former decides. Layout comes before conv, whose helpers say "convert"; conv before
+# gemm, since convolutions are often implicit matrix products; loss and norm before reduce.
+_RULES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("elementwise", r"^triton_(poi|for)_"),
+        ("reduce", r"^triton_(red|per|mix|split_scan)_"),
+        ("gemm", r"^triton_(tem|mm|bmm)"),
+        ("optimizer", r"multi_tensor_apply|fused_?(adam|sgd|lamb)|amp_(update_scale|non_finite)"),
+        ("recurrent", r"rnn|lstm|gru_"),
+        ("attention", r"flash_?(fwd|bwd|fprop|bprop|attention)|fmha|attention|sdpa"),
+        ("softmax", r"softmax"),
+        ("loss", r"nll_loss|cross_entropy"),
+        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"
+                 r"|fusedparams|internalgradients"),
+        ("pooling", r"pool"),
+        ("sort", r"sort|thrust.*unique|adjacent_difference"),
+        ("embedding", r"embedding|index(?!ed)|gather|scatter|krn_partial|grad_weight_bags"),
+        ("layout", r"nchwtonhwc|nhwctonchw|converttensor|transpose|permute|tensor_?reorder"),
+        ("conv", r"conv(?!ert)|[fdw]grad|fprop|bprop|winograd|\bfft|im2col|col2im|implicit"),
+        ("gemm", r"gemm|gemv|cutlass|cublas|splitk|nvjet|xmma|dot_kernel|\bmma"),
+        ("reduce", r"reduce|scan|\bsum_"),
+        ("elementwise", r"elementwise|catarray|dropout|fill|copy|distribution|random|triu_tril"
+                        r"|arange|unrolled|pointwise|dot_product|axpy|scal_"),
+    )
+)  # fmt: skip
+
+# Names that show what the kernel does only in their template arguments.
+_WRAPPERS = re.compile(r"cutlass|xmma|cudnn::.*kernel\d?<|cublas|thrust|cub::|device_kernel", re.I)
+
+
+def kernel_class(name: str) -> str:
+    """The class of the kernel called `name`, demangled; ``"other"`` if no rule matches."""
+    answer = name if _WRAPPERS.search(name) else name.partition("<")[0]
+    return next((each for each, pattern in _RULES if pattern.search(answer)), "other")

@@ -1,4 +1,4 @@
-"""A workload alone as an MPS client: without a limit, then under some."""
+"""Measures a workload alone as an MPS client: without a limit, then under several limits."""
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
@@ -8,8 +8,7 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.solo_pace import Pace, asked, measured_pace
-from advisor.measure.solo.stopwatch import Stopwatch
+from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace
 from advisor.sharing import Mps
 from advisor.workload.profile import LimitedRun, MpsProbe
 from advisor.workload.spec import Workload
@@ -18,50 +17,52 @@ LIMITS_PCT = (14.0, 28.0, 50.0)
 
 _TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
 
-# Of a slow step, each costs seconds under a limit.
+# Slow steps take seconds each under a limit, so fewer of them warm up.
 _SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
 
 
 def mps_probe(
-    workload: Workload, stage: MpsSession, cores: tuple[int, ...], step_s: float, watch: Stopwatch
+    workload: Workload, session: MpsSession, cores: tuple[int, ...], step_s: float, watch: Stopwatch
 ) -> MpsProbe | None:
-    """How fast `workload` is under MPS; None, and a line that says why, where it cannot be told.
+    """How fast `workload` is under MPS; None, after printing why, if it cannot be measured.
 
     Args:
         workload: What to train.
-        stage: A GPU on which no tenant lives.
+        session: Of a GPU on which no tenant lives.
         cores: Where to pin each tenant.
         step_s: Seconds of its step without MPS.
-        watch: Gets a lap of the run without a limit, and one of those with.
+        watch: Gets a lap for the run without a limit, and one for those with limits.
     """
     try:
-        stage.set_for(Mps())
-        unlimited, pace = _limited(workload, stage, cores, None, step_s)
+        session.switch_to(Mps())
+        unlimited, pace = _limited(workload, session, cores, None, step_s)
         watch.lap("mps_s")
-        limited = tuple(_limited(workload, stage, cores, limit, step_s)[0] for limit in LIMITS_PCT)
+        limited = tuple(
+            _limited(workload, session, cores, limit, step_s)[0] for limit in LIMITS_PCT
+        )
         watch.lap("limits_s")
     except AdvisorError as error:
-        # A daemon that does not start, or a client that failed: what was measured without holds.
+        # The daemon does not start, or a client failed: the profile without MPS is still valid.
         say(f"  no MPS probe: {error}")
-        stage.close()  # a client that died can leave an MPS server that serves nobody
+        session.close()  # a client that died can leave an MPS server that serves nobody
         return None
     return MpsProbe(unlimited, limited, pace.memory)
 
 
 def _limited(
     workload: Workload,
-    stage: MpsSession,
+    session: MpsSession,
     cores: tuple[int, ...],
     limit_pct: float | None,
     step_s: float,
 ) -> tuple[LimitedRun, Pace]:
     sharing = Mps() if limit_pct is None else Mps((limit_pct,))
-    seat = TenantSetup(stage.device.kind, cores, stage.environments(sharing, 1)[0])
+    setup = TenantSetup(session.device.kind, cores, session.environments(sharing, 1)[0])
     warm_steps = _WARM_STEPS if step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
-    with tenants_on([seat], stage.folder, profiling_verbs) as (tenant,):
+    with tenants_on([setup], session.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload, warm_steps=warm_steps)
-        stage.proved_clients(sharing, [tenant.pid])
-        pace = measured_pace(tenant, Meter(stage.device), _TIMING, loaded["warm_step_s"])
+        session.proved_clients(sharing, [tenant.pid])
+        pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
     run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)
     say(f"  MPS {run.limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
     return run, pace

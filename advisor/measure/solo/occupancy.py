@@ -18,13 +18,13 @@ _SHARED_STEP = 128
 
 @dataclass(frozen=True, slots=True)
 class SmLimits:
-    """What one SM has room for.
+    """What one SM can hold at once.
 
     Attributes:
         threads: Resident threads.
         blocks: Resident blocks.
         shared_kib: Shared memory.
-        reserved_kib: Shared memory that the system takes for itself from each block.
+        reserved_kib: Shared memory that the system reserves for each block.
     """
 
     threads: int
@@ -47,16 +47,16 @@ _LIMITS = {
 
 
 def sm_limits(compute_capability: str) -> SmLimits:
-    """What an SM of `compute_capability`, e.g. ``"9.0"``, has room for.
+    """What an SM of `compute_capability`, e.g. ``"9.0"``, can hold.
 
     Raises:
-        InvalidInput: Its limits are not known here.
+        InvalidInput: Its limits are not in the table.
     """
     try:
         return _LIMITS[compute_capability]
     except KeyError:
         raise InvalidInput(
-            f"nobody entered what an SM of compute capability {compute_capability} holds. "
+            f"the limits of an SM of compute capability {compute_capability} are not known. "
             f"Known: {', '.join(_LIMITS)}."
         ) from None
 
@@ -65,7 +65,7 @@ def resident_blocks(limits: SmLimits, *, threads: int, registers: int, shared_by
     """Blocks of a kernel that fit on one SM at once, at least 1, since the kernel did run.
 
     Args:
-        limits: What the SM has room for.
+        limits: Of the SM.
         threads: Threads of a block.
         registers: Registers of a thread.
         shared_bytes: Shared memory of a block, static and dynamic.

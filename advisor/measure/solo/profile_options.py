@@ -1,4 +1,4 @@
-"""What a user asks to be profiled, out of the words of the command line."""
+"""The options of ``advisor profile``, parsed into a `ProfileRequest`."""
 
 import argparse
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ class ProfileRequest:
         workloads: Names in the zoo, or workloads already described.
         device: GPU index or UUID, or ``"cpu"``.
         out: Folder of profiles; None: the user's own, for the device's GPU model.
-        gpu: Catalogue key that the device must have; None: whatever it has.
+        gpu: Catalogue key that the device must have; None: any.
         probe: Whether to measure under MPS too.
         cores: Host cores for tenants, e.g. ``"0-7"``; None: all.
-        deadline_s: No workload is begun that would end later than this; None: all are.
-        skip_existing: Leave out those whose profile lies in `out` already.
-        command: What the user typed, for the record.
+        deadline_s: No workload is begun that would end later than this; None: no deadline.
+        skip_existing: Leave out workloads whose profile is in `out` already.
+        command: The user's command line, for the record.
     """
 
     workloads: tuple[str | Workload, ...]
@@ -43,11 +43,11 @@ class ProfileRequest:
 
 
 def parsed_request(argv: Sequence[str], command: str) -> ProfileRequest:
-    """What the words `argv` ask for.
+    """The request in the words `argv`.
 
     Raises:
         InvalidInput: They contradict each other.
-        SystemExit: They ask for help (0), or are not understood (2).
+        SystemExit: They ask for help (0), or cannot be parsed (2).
     """
     words = _parser().parse_args(argv)
     return ProfileRequest(

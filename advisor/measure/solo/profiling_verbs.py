@@ -1,4 +1,4 @@
-"""What a tenant that is profiled can be told beside what every tenant can."""
+"""The requests that a profiled tenant answers in addition to those of every tenant."""
 
 import json
 import os
@@ -26,15 +26,15 @@ _FEWEST_TIMED, _MOST_TIMED = 3, 40
 
 
 def profiling_verbs() -> Mapping[str, Verb]:
-    """Those of training, and `train`, `issue` and `trace`."""
+    """The training verbs, and `train`, `issue` and `trace`."""
     return {**training_verbs(), "train": train, "issue": issue, "trace": trace}
 
 
-def train(desk: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
-    """As `run`; also tells ``cpu_s``, what this process and its loader's workers computed."""
+def train(state: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
+    """As `run`, and returns ``cpu_s``, CPU seconds of this process and its loader's workers."""
     before_s = _cpu_s()
-    told = run(desk, start_at, stop_at)
-    return told | {"cpu_s": _cpu_s() - before_s}
+    answer = run(state, start_at, stop_at)
+    return answer | {"cpu_s": _cpu_s() - before_s}
 
 
 def _cpu_s() -> float:
@@ -48,21 +48,21 @@ def _cpu_s_of(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def issue(desk: TenantState, seconds: float) -> dict[str, Any]:
+def issue(state: TenantState, seconds: float) -> dict[str, Any]:
     """How long the host takes for each phase of a step, with an empty launch queue.
 
     Returns:
-        ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of a loader that
-        nothing else holds up, None without one.
+        ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
+        alone, None without a loader.
     """
-    step = _loaded(desk)
-    wait = partial(synchronise, desk)
+    step = _loaded(state)
+    wait = partial(synchronise, state)
     rows: list[list[float]] = []
     until = perf_counter() + seconds
     while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
         rows.append([_timed(phase, wait) for phase in step.phases.values()])
     fetch, *others = zip(*rows, strict=True)
-    # A fetch that has to wait for the loader says nothing of the host's own work.
+    # A fetch that waits for the loader does not measure the host's own work.
     phases_s = (min(fetch), *map(median, others))
     return {"phases_s": phases_s, "loader_s": _loader_s(step, wait, seconds)}
 
@@ -79,7 +79,7 @@ def _loader_s(step: "Step", wait: Callable[[], None], seconds: float) -> float |
     workers = step.workload.loader_workers
     if workers == 0:
         return None
-    for _ in range(3 * workers):  # those that lie ready
+    for _ in range(3 * workers):  # prefetched batches
         step.next_batch()
     wait()
     batches, began = 0, perf_counter()
@@ -90,25 +90,25 @@ def _loader_s(step: "Step", wait: Callable[[], None], seconds: float) -> float |
     return (perf_counter() - began) / batches
 
 
-def trace(desk: TenantState, compute_capability: str) -> dict[str, Any]:
+def trace(state: TenantState, compute_capability: str) -> dict[str, Any]:
     """What the GPU does in a step.
 
     Returns:
-        ``step``: of several profiled ones a `TracedStep`, the one with the median busy time.
+        ``step``: a `TracedStep`, the one with the median busy time of several.
     """
-    step, limits = _loaded(desk), sm_limits(compute_capability)
+    step, limits = _loaded(state), sm_limits(compute_capability)
     phases = tuple(step.phases)
-    steps = steps_of_trace(recorded(step, partial(synchronise, desk)), phases, limits)
+    steps = steps_of_trace(recorded(step, partial(synchronise, state)), phases, limits)
     return {"step": median_step(steps)}
 
 
 def median_step(steps: tuple[TracedStep, ...]) -> TracedStep:
-    """Of `steps` the one with the median busy time."""
+    """The one of `steps` with the median busy time."""
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
 def recorded(step: "Step", wait: Callable[[], None]) -> dict[str, Any]:
-    """Some steps as torch's profiler saw them, the launch queue empty before each phase."""
+    """Torch's profile of some steps, with an empty launch queue before each phase."""
     import torch
     from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -131,7 +131,7 @@ def recorded(step: "Step", wait: Callable[[], None]) -> dict[str, Any]:
     return document
 
 
-def _loaded(desk: TenantState) -> "Step":
-    if desk.step is None:
-        raise AdvisorError("a tenant is profiled only when it has loaded a workload")
-    return desk.step
+def _loaded(state: TenantState) -> "Step":
+    if state.step is None:
+        raise AdvisorError("a tenant must load a workload before it is profiled")
+    return state.step

@@ -1,44 +1,43 @@
-"""How fast a workload trains alone: steady state first, then the windows that count."""
+"""Measures how fast a workload trains alone: first until it is steady, then in windows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from time import monotonic, sleep, time
-from typing import Any
+from typing import Any, Literal
 
-from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenant_memory import memory_record
-from advisor.measure.process.tenants import GRACE_S, Ended, TenantProcess
+from advisor.measure.process.tenants import GRACE_S, TenantProcess, living, memory_record
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
 from advisor.workload.measured import Memory, Window
+from advisor.workload.profile import PartSeconds
 
-# From telling a tenant when to start to that moment.
+# Between the request to start and the start.
 _NOTICE_S = 0.05
 
 # Two stretches in a row whose median steps differ by no more than this are a steady state.
 _STEADY_WITHIN = 0.03
 _STRETCH_S, _STRETCH_STEPS = 0.4, 3
 
-# Some workloads never are steady: a host's clock wanders. Then say so, and measure.
+# Some workloads are never steady, since a host's clock varies. They are measured all the same.
 _LONGEST_SETTLING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What the windows showed.
+    """The result of the windows.
 
     Attributes:
         windows: Every window, shape (windows,).
         host_cpu_share: CPU seconds of the tenant and its loader over wall seconds times cores.
-        activity: Of the whole GPU over the windows; None without one.
-        clocks_mhz: Of SMs and memory while it ran.
-        memory: Of the tenant at its most.
-        host_check_s: How fast its core was, before and after, on average.
-        meter_s: How long the device's driver took to answer.
+        activity: Of the whole GPU over the windows; None without a GPU.
+        clocks_mhz: Of SMs and memory during the run.
+        memory: Peak memory of the tenant.
+        host_check_s: Mean of the host checks before and after.
+        meter_s: Seconds that the device's driver took to answer.
     """
 
     windows: tuple[Window, ...]
@@ -56,7 +55,7 @@ def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
     Raises:
         AdvisorError: It ran out of memory or died.
     """
-    return _lively(tenant.ask(verb, **arguments))
+    return living(tenant.ask(verb, **arguments))
 
 
 def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
@@ -64,7 +63,7 @@ def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
 
     Args:
         tenant: With a workload loaded.
-        first_step_s: A guess at the seconds of a step.
+        first_step_s: A first estimate of the seconds of a step.
     """
     paces: list[float] = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
@@ -73,7 +72,7 @@ def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
         paces.append(_stretch_step_s(tenant, stretch_s))
         if is_steady(paces[1:]):
             return paces[-1]
-    say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows tell how it varies")
+    say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows show how it varies")
     return paces[-1]
 
 
@@ -86,27 +85,27 @@ def is_steady(paces: Sequence[float]) -> bool:
 
 def _stretch_step_s(tenant: TenantProcess, seconds: float) -> float:
     start_at = time() + _NOTICE_S
-    told = asked(tenant, "run", start_at=start_at, stop_at=start_at + seconds)
-    ends = [start_at, *told["completed_at"]]
+    answer = asked(tenant, "run", start_at=start_at, stop_at=start_at + seconds)
+    ends = [start_at, *answer["completed_at"]]
     step_s: float = median(later - earlier for earlier, later in pairwise(ends))
     return step_s
 
 
 def measured_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
-    """What `tenant` does in windows after `timing.lead_s`, while `meter` watches the device."""
+    """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`."""
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
     activity, clocks_mhz, meter_s = _metered(meter, plan)
-    told = _lively(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
-    wall_s = told["completed_at"][-1] - plan.start_at
+    answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
+    wall_s = answer["completed_at"][-1] - plan.start_at
     after = asked(tenant, "check_host")["check_s"]
     return Pace(
-        windows=windows_of(plan, told["completed_at"]),
-        host_cpu_share=told["cpu_s"] / (wall_s * len(tenant.seat.cores)),
+        windows=windows_of(plan, answer["completed_at"]),
+        host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
         activity=activity,
         clocks_mhz=clocks_mhz,
-        memory=memory_record(told["memory"], _on_device_mib(tenant, meter)),
+        memory=memory_record(answer["memory"], _on_device_mib(tenant, meter)),
         host_check_s=(before + after) / 2,
         meter_s=meter_s,
     )
@@ -127,18 +126,35 @@ def _metered(
 
 
 def _on_device_mib(tenant: TenantProcess, meter: Meter) -> float | None:
-    """What the driver says that `tenant` holds."""
+    """Device memory of `tenant` as the driver sees it, MiB."""
     seen = meter.memory_mib()
-    # In a container the driver may know it by another number. Nobody else is on a claimed device
-    # but an MPS server, which holds less than any tenant.
+    # In a container the driver may list it under another pid. On a claimed device the only other
+    # process is an MPS server, which holds less than any tenant.
     return seen.get(tenant.pid, max(seen.values(), default=None))
-
-
-def _lively(answer: dict[str, Any] | Ended) -> dict[str, Any]:
-    if isinstance(answer, Ended):
-        raise AdvisorError(f"{answer.outcome}: {answer.detail}")
-    return answer
 
 
 def _sleep_until(moment: float) -> None:
     sleep(max(0.0, moment - time()))
+
+
+Part = Literal[
+    "start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"
+]  # fmt: skip
+
+
+class Stopwatch:
+    """Assigns every second from its creation to the last lap to one part."""
+
+    def __init__(self) -> None:
+        self._since_s = monotonic()
+        self._parts: dict[str, float] = {}
+
+    def lap(self, part: Part) -> None:
+        """Add the seconds since the last lap to `part`."""
+        now_s = monotonic()
+        self._parts[part] = self._parts.get(part, 0.0) + now_s - self._since_s
+        self._since_s = now_s
+
+    def took(self, meter_s: float) -> PartSeconds:
+        """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
+        return PartSeconds(**self._parts, meter_s=meter_s)

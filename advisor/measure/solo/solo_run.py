@@ -15,44 +15,43 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.solo_pace import Pace, asked, measured_pace, settled_step_s
-from advisor.measure.solo.stopwatch import Stopwatch
+from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace, settled_step_s
 from advisor.measure.solo.traced_step import TracedStep, kernel_trace, phases_without_waits
 from advisor.sharing import Naive
 from advisor.workload.profile import KernelTrace, Profile
 from advisor.workload.spec import Workload
 
-# A loader starts with batches in stock, which must be used up before a window begins.
+# A loader starts with prefetched batches, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
 _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
 
-# A virtual core can be slow for seconds. Where windows differ by this much, more are taken, so
-# that their median tells of the workload and not of such a spell.
-_RESTLESS = 1.1
-_MORE_LOOKS = 2
-# ... unless a look takes so long that settling, three looks and the trace would pass 20 s.
-_LONGEST_LOOK_S = 4.0
+# A virtual core can be slow for seconds. If windows differ by this ratio, more are measured, so
+# that their median shows the workload and not such a slow time.
+_MOST_WINDOW_RATIO = 1.1
+_MORE_ROUNDS = 2
+# ... unless a round takes so long that settling, three rounds and the trace would exceed 20 s.
+_LONGEST_ROUND_S = 4.0
 
 _ISSUE_S = 1.0
 
-# Kernels seem longer in the profiler, short ones most; beyond this its trace explains too much.
+# Kernels take longer in the profiler, short ones most; a trace beyond this ratio gets a warning.
 _TRACE_MAY_EXCEED = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoloRunSetup:
-    """What is the same for all workloads of a batch.
+class SoloRunSettings:
+    """Settings that all workloads of a batch share.
 
     Attributes:
-        stage: The device, claimed.
-        origin: What all figures have in common.
+        session: Of the claimed device.
+        origin: The provenance that all figures share.
         host_cores: All host cores that this process may use.
         cores: Those that tenants may have.
         probe: Whether to measure under MPS too.
-        idle_power_w: Of the device before anything ran; None where not metered.
+        idle_power_w: Of the device before anything ran; None if not metered.
     """
 
-    stage: MpsSession
+    session: MpsSession
     origin: Origin
     host_cores: tuple[int, ...]
     cores: tuple[int, ...]
@@ -62,42 +61,42 @@ class SoloRunSetup:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """What a step consists of; all None on a CPU."""
+    """Host path, GPU path and kernel trace of a step; all None on a CPU."""
 
     host_s: float | None = None
     gpu_s: float | None = None
     trace: KernelTrace | None = None
 
 
-def profile_alone(workload: Workload, setting: SoloRunSetup) -> Profile:
-    """Measure `workload`, with fresh processes.
+def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
+    """Measure `workload` in new processes.
 
     Raises:
         InvalidInput: It cannot be built, or needs more cores than are allowed.
         AdvisorError: It ran out of memory or died.
     """
-    stage, watch = setting.stage, Stopwatch()
-    cores = cores_for(workload, setting)
-    stage.set_for(Naive())
-    seat = TenantSetup(stage.device.kind, cores, stage.environments(Naive(), 1)[0])
-    with tenants_on([seat], stage.folder, profiling_verbs) as (tenant,):
+    session, watch = settings.session, Stopwatch()
+    cores = cores_for(workload, settings)
+    session.switch_to(Naive())
+    setup = TenantSetup(session.device.kind, cores, session.environments(Naive(), 1)[0])
+    with tenants_on([setup], session.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload)
         watch.lap("start_s")
         step_s = settled_step_s(tenant, loaded["warm_step_s"])
         watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        pace = _calm_pace(tenant, Meter(stage.device), timing, step_s)
+        pace = _steady_pace(tenant, Meter(session.device), timing, step_s)
         watch.lap("windows_s")
-        inside = _inside(tenant, setting, watch) if stage.device.kind == "cuda" else _Inside()
+        inside = _inside(tenant, settings, watch) if session.device.kind == "cuda" else _Inside()
         versions = tenant.versions
     watch.lap("start_s")
-    _tell(pace, inside)
+    _report(pace, inside)
     probe = None
-    if setting.probe and stage.device.kind == "cuda":
-        probe = mps_probe(workload, stage, cores, step_s, watch)
+    if settings.probe and session.device.kind == "cuda":
+        probe = mps_probe(workload, session, cores, step_s, watch)
     return Profile(
         workload=workload,
-        gpu=stage.device.key,
+        gpu=session.device.key,
         windows=pace.windows,
         host_s=inside.host_s,
         gpu_s=inside.gpu_s,
@@ -106,49 +105,51 @@ def profile_alone(workload: Workload, setting: SoloRunSetup) -> Profile:
         counters=pace.activity.counters if pace.activity else None,
         power_w=pace.activity.power_w if pace.activity else None,
         energy_j=_energy_j(pace),
-        idle_power_w=setting.idle_power_w,
+        idle_power_w=settings.idle_power_w,
         cores=cores,
         mps=probe,
         trace=inside.trace,
-        provenance=setting.origin.provenance(versions, pace.clocks_mhz),
+        provenance=settings.origin.provenance(versions, pace.clocks_mhz),
         host_check_s=pace.host_check_s,
         took=watch.took(pace.meter_s),
     )
 
 
-def _calm_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
-    """The pace, looked at again where the windows disagree; every window is kept."""
+def _steady_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
+    """The pace, measured again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s)
-    for looks in range(_MORE_LOOKS):
+    for rounds in range(_MORE_ROUNDS):
         paces = [window.step_s for window in pace.windows]
-        looked_s = sum(window.seconds for window in pace.windows)
-        if max(paces) <= _RESTLESS * min(paces) or looked_s > _LONGEST_LOOK_S * (looks + 1):
+        measured_s = sum(window.seconds for window in pace.windows)
+        if max(paces) <= _MOST_WINDOW_RATIO * min(paces) or measured_s > _LONGEST_ROUND_S * (
+            rounds + 1
+        ):
             break
-        say("  its windows disagree; measuring some more")
+        say("  its windows disagree; measuring more of them")
         more = measured_pace(tenant, meter, timing, step_s)
         pace = replace(
             more,
             windows=pace.windows + more.windows,
-            host_check_s=(pace.host_check_s * (looks + 1) + more.host_check_s) / (looks + 2),
+            host_check_s=(pace.host_check_s * (rounds + 1) + more.host_check_s) / (rounds + 2),
             meter_s=pace.meter_s + more.meter_s,
         )
     return pace
 
 
-def cores_for(workload: Workload, setting: SoloRunSetup) -> tuple[int, ...]:
+def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
     """The cores to which the processes of `workload` are pinned.
 
     Raises:
         InvalidInput: It needs more than are allowed.
     """
-    share = setting.stage.device.kind == "cpu"
-    return cores_of_each([workload.cores], setting.cores, share=share)[0]
+    share = settings.session.device.kind == "cpu"
+    return cores_of_each([workload.cores], settings.cores, share=share)[0]
 
 
-def _inside(tenant: TenantProcess, setting: SoloRunSetup, watch: Stopwatch) -> _Inside:
+def _inside(tenant: TenantProcess, settings: SoloRunSettings, watch: Stopwatch) -> _Inside:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
     watch.lap("host_path_s")
-    capability = gpu(setting.stage.device.key).compute_capability
+    capability = gpu(settings.session.device.key).compute_capability
     try:
         step: TracedStep = asked(tenant, "trace", compute_capability=capability)["step"]
     except AdvisorError as error:
@@ -165,12 +166,12 @@ def _inside(tenant: TenantProcess, setting: SoloRunSetup, watch: Stopwatch) -> _
 
 
 def _with_loader(host_s: float, issued: dict[str, Any]) -> float:
-    """A host whose loader is slower than it waits for the loader."""
+    """Host seconds of a step, at least those of the loader, for which the host waits."""
     return max(host_s, issued["loader_s"] or 0.0)
 
 
 def _energy_j(pace: Pace) -> float | None:
-    """Of one step: what the windows took in all, over the steps done in them."""
+    """Joules of one step: mean power times the windows' seconds, over the steps done in them."""
     if pace.activity is None or pace.activity.power_w is None:
         return None
     steps = sum(window.steps for window in pace.windows)
@@ -178,7 +179,7 @@ def _energy_j(pace: Pace) -> float | None:
     return pace.activity.power_w * seconds / steps
 
 
-def _tell(pace: Pace, inside: _Inside) -> None:
+def _report(pace: Pace, inside: _Inside) -> None:
     steps = sum(window.steps for window in pace.windows)
     step_s = sum(window.seconds for window in pace.windows) / steps
     host, on_gpu = (

@@ -1,4 +1,4 @@
-"""One profiled training step: what the host issued and what the GPU then did."""
+"""A profiled training step, what the host issued and the GPU did, and its compact kernel trace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from itertools import accumulate
 
 from advisor.workload.profile import KernelTrace
 
-# A stream takes about 1,024 launches before the host has to wait, and some calls count for more
-# than one: with no more than this many, it never waits.
+# A stream queues about 1,024 launches before the host has to wait, and some calls count for more
+# than one: with at most this many, the host never waits.
 QUEUE_FREE_LAUNCHES = 800
 
 
@@ -18,12 +18,12 @@ class GpuWork:
     Attributes:
         kind: Its class: of a kernel by its name, else ``"copy"`` or ``"memset"``.
         phase: Index of the step's part that launched it.
-        launch_us: When the host launched it, from that part's start, waits left out.
+        launch_us: When the host launched it, from that part's start, without waits.
         start_us: When it started, by the profiler's clock.
         duration_us: How long it ran.
-        blocks: Of the grid; 0 for a copy or memset, and so the next two.
+        blocks: Of the grid; 0 for a copy or memset, as `threads` and `resident_blocks`.
         threads: Of a block.
-        resident_blocks: That fit on an SM at once.
+        resident_blocks: Blocks that fit on an SM at once.
         stream: CUDA's number of the stream it ran on.
     """
 
@@ -40,11 +40,11 @@ class GpuWork:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of a step as the profiler saw the host do it.
+    """A part of a step, as the profiler recorded it on the host.
 
     Attributes:
-        host_us: How long the host issued work, waits for the launch queue left out.
-        launches: How many kernels, copies and memsets it launched, a whole CUDA graph as one.
+        host_us: How long the host issued work, without waits for the launch queue.
+        launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
     """
 
     host_us: float
@@ -60,7 +60,7 @@ class TracedStep:
 
     @property
     def busy_s(self) -> float:
-        """Seconds in which something ran on the GPU: the union of all its intervals."""
+        """Seconds in which anything ran on the GPU: the length of the union of all intervals."""
         busy_us, until_us = 0.0, float("-inf")
         for each in sorted(self.work, key=lambda each: each.start_us):
             end_us = each.start_us + each.duration_us
@@ -70,11 +70,11 @@ class TracedStep:
 
 
 def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
-    """`step` in compact form, at the pace of a host that nothing profiles.
+    """`step` in compact form, with launch times at the pace of an unprofiled host.
 
     Args:
-        step: With some work.
-        phases_s: Seconds that such a host takes for each phase, shape (phases,).
+        step: With at least one piece of work.
+        phases_s: Seconds that an unprofiled host takes for each phase, shape (phases,).
     """
     begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
     paces = [
@@ -88,7 +88,7 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
     return KernelTrace(
         classes=classes,
         class_of=tuple(index[work.kind] for work in step.work),
-        # Streams may overtake each other; what ran later counts as launched no earlier.
+        # Streams may overtake each other; work that ran later counts as launched no earlier.
         launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
         duration_us=tuple(round(work.duration_us, 2) for work in step.work),
         blocks=tuple(work.blocks for work in step.work),
@@ -99,7 +99,7 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
 
 
 def _streams(step: TracedStep) -> tuple[int, ...] | None:
-    """Streams by the order in which they were first used; None where there is one."""
+    """Streams numbered in the order of their first use; None if there is one."""
     numbers = list(dict.fromkeys(work.stream for work in step.work))
     if len(numbers) == 1:
         return None
@@ -109,15 +109,16 @@ def _streams(step: TracedStep) -> tuple[int, ...] | None:
 def phases_without_waits(
     measured_s: Sequence[float], profiled: Sequence[Phase]
 ) -> tuple[float, ...]:
-    """Seconds that an unprofiled host needs for each phase of a step, the GPU out of its way.
+    """Seconds that an unprofiled host needs for each phase of a step if it never waits for the GPU.
 
-    Each phase was timed with an empty launch queue, so one with few launches was timed rightly. One
-    with many may have waited for the GPU. The profile tells such waits apart, but slows the host;
-    so where that gives less, its time, waits left out, counts at the pace of the other phases.
+    Each phase was timed with an empty launch queue, so a phase with few launches was timed
+    correctly. One with many launches may have waited for the GPU. The profile shows such waits but
+    slows the host, so such a phase counts its profiled time without waits, scaled to the pace of
+    the other phases, if that is less.
 
     Args:
-        measured_s: Seconds the host took for each phase, unprofiled, shape (phases,).
-        profiled: The same phases in the profiler.
+        measured_s: Seconds that the host took for each phase, unprofiled, shape (phases,).
+        profiled: The same phases as recorded by the profiler.
     """
     pairs = list(zip(measured_s, profiled, strict=True))
     free = [(seconds, phase) for seconds, phase in pairs if phase.launches <= QUEUE_FREE_LAUNCHES]

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.calibrate.calibration_verbs import calibration_verbs
-from advisor.measure.calibrate.core_speed import host_checks
-from advisor.measure.calibrate.switching import Spell, switching_of
-from advisor.measure.calibrate.tenant_rpc import lively
+from advisor.measure.calibrate.calibrate_command import host_checks
+from advisor.measure.calibrate.calibration_verbs import calibration_verbs, living
+from advisor.measure.calibrate.switching import TimedKernels, switching_of
 from advisor.measure.process.claimed_device import Device, refuse_other
 from advisor.measure.process.tenants import Ended, tenants_on
 from advisor.measure.process.windows import Schedule
@@ -28,7 +27,7 @@ PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
 
 def alone(kernel_s):
     ends = 1_000.0 + kernel_s * np.arange(1, 1.1 / kernel_s)
-    return Spell(PLAN, (tuple(ends.tolist()),))
+    return TimedKernels(PLAN, (tuple(ends.tolist()),))
 
 
 def in_turns(kernel_s, slice_s, switch_s):
@@ -42,7 +41,7 @@ def in_turns(kernel_s, slice_s, switch_s):
         part[owner] = max(0.0, worked - whole * kernel_s)
         now += slice_s + switch_s
         owner = 1 - owner
-    return Spell(PLAN, tuple(map(tuple, ends)))
+    return TimedKernels(PLAN, tuple(map(tuple, ends)))
 
 
 @given(st.floats(1e-3, 4e-3), st.floats(0.0, 0.4e-3))
@@ -62,21 +61,21 @@ def test_kernels_as_long_as_a_slice_tell_the_overhead_only():
 
 def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slices():
     half = alone(1e-4).completed_at[0][1::2]
-    told = switching_of([alone(1e-4)] * 2, Spell(PLAN, (half, half)))
+    told = switching_of([alone(1e-4)] * 2, TimedKernels(PLAN, (half, half)))
     assert told.overhead == pytest.approx(0.0, abs=1e-3)
     assert told.slice_s is None
 
 
 def test_a_tenant_repeats_a_kernel_of_about_the_length_asked_for():
-    desk = TenantState("cpu")
-    told = calibration_verbs()["load_kernel"](desk, kernel_s=1e-3)
+    state = TenantState("cpu")
+    told = calibration_verbs()["load_kernel"](state, kernel_s=1e-3)
     assert told["kernel_s"] > 0
-    desk.step()
+    state.step()
 
 
 def test_a_tenant_that_ends_spoils_a_calibration():
     with pytest.raises(AdvisorError, match="died: killed by SIGKILL"):
-        lively(Ended("died", "killed by SIGKILL"))
+        living(Ended("died", "killed by SIGKILL"))
 
 
 def test_another_gpu_than_the_one_asked_for_is_refused():

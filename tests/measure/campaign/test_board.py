@@ -20,8 +20,8 @@ def many(count):
     return [mix(f"run-{n}", Mps() if n % 2 else Naive()) for n in range(count)]
 
 
-def board(tasks, quiet=(), homes=None, runners=("0", "1")):
-    return Board(tasks, quiet, homes or {}, runners)
+def board(tasks, idle_controls=(), homes=None, runners=("0", "1")):
+    return Board(tasks, idle_controls, homes or {}, runners)
 
 
 def drained(one, *runners):
@@ -75,11 +75,11 @@ def test_a_runner_without_work_waits_for_what_another_may_hand_back():
 
 def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
     busy = [mix(f"c-{n}-busy", purpose="control") for n in (1, 2)]
-    quiet = [mix(idle_twin(each.id), purpose="control") for each in busy]
-    one = board([*busy, *many(2)], quiet)
+    idle_controls = [mix(idle_twin(each.id), purpose="control") for each in busy]
+    one = board([*busy, *many(2)], idle_controls)
     for _ in range(4):
         (task,) = one.take("0")
-        assert task not in quiet
+        assert task not in idle_controls
         one.done(task, "0")
     (first,) = one.take("0")
     got = []
@@ -90,16 +90,16 @@ def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
     one.done(second, "0")
     waiting.join(30)
     assert got == [[]]
-    assert [first, second] == quiet
+    assert [first, second] == idle_controls
 
 
 def test_a_quiet_control_whose_runner_is_gone_is_done_by_another():
-    quiet = mix("c-1-idle", purpose="control")
-    one = board([], [quiet], {"c-1-idle": "0"})
+    idle_controls = mix("c-1-idle", purpose="control")
+    one = board([], [idle_controls], {"c-1-idle": "0"})
     one.leave("0")
-    assert one.take("1") == [quiet]
-    after_a_restart = board([], [quiet], {"c-1-idle": "a device of yesterday"})
-    assert after_a_restart.take("1") == [quiet]
+    assert one.take("1") == [idle_controls]
+    after_a_restart = board([], [idle_controls], {"c-1-idle": "a device of yesterday"})
+    assert after_a_restart.take("1") == [idle_controls]
 
 
 def test_a_closed_board_gives_nothing_and_says_what_is_left():

@@ -90,7 +90,7 @@ def test_a_dry_run_writes_the_list_and_counts_it(campaign):
     assert "drawn      naive        x2: 3" in said
     written_again = campaign(PLAN.replace("seed = 7", "seed = 8")).finish("--dry-run")
     assert written_again[0] == 2
-    assert "drawn otherwise before" in written_again[1]
+    assert "the runs drawn before are different" in written_again[1]
 
 
 @pytest.mark.exhaustive
@@ -169,9 +169,9 @@ def test_an_inner_process_that_is_killed_takes_its_runners_with_it(campaign):
 def test_words_that_cannot_be_meant_are_wrong_use(tmp_path, words, said, capsys):
     files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
     asked = [written(tmp_path, PLAN), *files, "--devices", "cpu,cpu", *words]
-    code, told = refused(run, asked, capsys)
+    code, run_summary = refused(run, asked, capsys)
     assert code == 2
-    assert said in told
+    assert said in run_summary
 
 
 def test_what_would_pass_the_deadline_is_not_begun_and_said_to_be_left(campaign):

@@ -53,19 +53,19 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
         ("degrees = {2 = {mps = {some = 1}}}", "degrees.2.mps.some"),
         ("degrees = {2 = {naive = {same = -1}}}", "degrees.2.naive.same"),
         ("degrees = {2 = {mig = {same = 1}}}", "degrees.2.mig"),
-        ("degrees = 3", "degrees: a table"),
+        ("degrees = 3", "degrees: must be a table"),
         ("timing = {window_s = 0}", "timing.window_s"),
         ("timing = {windows = true}", "timing.windows"),
         ("profile = {missing = 1}", "profile.missing must be true or false"),
         ("profile = {known = [1]}", "profile.known"),
-        ('profile = {known = ["absent"]}', "'absent' is no folder"),
+        ('profile = {known = ["absent"]}', "'absent' is not a folder"),
         ('runs = [{id = "a", sharing = "naive", purpose = "drawn", workloads = ["mlp-toy-bs32"]}]',
          "runs[0]: its purpose cannot be 'drawn'"),
         ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
          "runs[0]: a CPU is not shared by MPS"),
         ('control = [{id = "a", sharing = "naive", workloads = ["x"], copies = 0}]',
          "control[0].copies"),
-        ('control = ["a"]', "control[0]: a table"),
+        ('control = ["a"]', "control[0]: must be a table"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_with_file_and_key(tmp_path, line, said):
@@ -82,7 +82,7 @@ def test_what_cannot_be_meant_is_refused_with_file_and_key(tmp_path, line, said)
 def test_a_plan_that_is_missing_or_no_toml_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="Check the path"):
         read_campaign(tmp_path / "absent.toml")
-    with pytest.raises(InvalidInput, match="Mend the file"):
+    with pytest.raises(InvalidInput, match="Correct the file"):
         read_campaign(written(tmp_path, "gpu = ["))
     with pytest.raises(InvalidInput, match="'seed' is missing"):
         read_campaign(written(tmp_path, 'gpu = "cpu"'))
@@ -91,9 +91,9 @@ def test_a_plan_that_is_missing_or_no_toml_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("solo_every = 2", "'solo_every' speaks of the workloads in 'small' and 'large'"),
-        ("solos_of_each = 1", "'solos_of_each' speaks of the workloads"),
-        ("solo_every = 0\nsolos_of_each = 1\nsmall = ['mlp-toy-bs32']", "where 'solo_every' is 0"),
+        ("solo_every = 2", "'solo_every' is about the workloads in 'small' and 'large'"),
+        ("solos_of_each = 1", "'solos_of_each' is about the workloads"),
+        ("solo_every = 0\nsolos_of_each = 1\nsmall = ['mlp-toy-bs32']", "if 'solo_every' is 0"),
     ],
 )
 def test_solo_runs_of_no_workload_are_refused(tmp_path, lines, said):

@@ -2,9 +2,8 @@ import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
-from advisor.measure.campaign.campaign_progress import Progress
 from advisor.measure.campaign.crew import Crew
-from advisor.measure.campaign.ledger import Ledger
+from advisor.measure.campaign.ledger import Ledger, Progress
 from advisor.measure.campaign.steadiness import Steadiness
 from advisor.workload.measured import Memory, Window
 from advisor.workload.reading import read_runs

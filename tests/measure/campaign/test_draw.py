@@ -138,7 +138,7 @@ def test_what_was_drawn_once_is_not_drawn_otherwise_into_the_same_folder(campaig
     path = tmp_path / "drawn.json"
     write_list(path, campaign.gpu, drawn_plans(campaign))
     other = replace(campaign, degrees={2: campaign.degrees[2] | {"mps": Count(1, 1)}})
-    with pytest.raises(InvalidInput, match="drawn otherwise before"):
+    with pytest.raises(InvalidInput, match="the runs drawn before are different"):
         write_list(path, campaign.gpu, drawn_plans(other))
     more = replace(campaign, solo_every=1)
     write_list(path, campaign.gpu, drawn_plans(more))

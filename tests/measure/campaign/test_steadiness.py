@@ -65,11 +65,11 @@ def test_a_file_that_is_no_profile_stops_only_a_campaign_that_needs_it(tmp_path,
     assert steadiness.profiled == {"w0"}
     refuse_profiles(steadiness, {"w0"})
     assert f"warning: {tmp_path / 'w1.json'}: no" in capsys.readouterr().err
-    with pytest.raises(InvalidInput, match=r"w1\.json: no .* move it out of this folder"):
+    with pytest.raises(InvalidInput, match=r"w1\.json: not a .* move it out of this folder"):
         refuse_profiles(steadiness, {"w0", "w1"})
 
 
 @pytest.mark.parametrize("tenants", [[{}], [None], "no", [{"outcome": "ok", "windows": [1]}]])
 def test_a_run_that_is_not_whole_is_refused_by_its_id(steadiness, tenants):
-    with pytest.raises(InvalidInput, match="run r1 is not whole"):
+    with pytest.raises(InvalidInput, match="run r1 is incomplete"):
         steadiness.note({"id": "r1", "tenants": tenants})

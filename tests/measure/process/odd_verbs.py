@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError, UnknownName
 
 def odd_verbs():
     return {
-        "echo": lambda desk, word: {"word": word, "device": desk.device},
+        "echo": lambda state, word: {"word": word, "device": state.device},
         "seat": _seat,
         "exhaust": _exhaust,
         "alloc_failed": _alloc_failed,

@@ -6,8 +6,8 @@ import torch
 from advisor.errors import InvalidInput
 from advisor.hardware import live_gpu
 from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.memory_filler import _served_mib, ballast_on, leave_free
-from advisor.measure.process.mps_session import stage_on
+from advisor.measure.process.memory_filler import _served_mib, leave_free, memory_filled
+from advisor.measure.process.mps_session import mps_session_on
 from advisor.measure.process.worker import TenantState
 
 MIB = 2**20
@@ -44,17 +44,17 @@ def test_a_card_cannot_look_larger_than_it_is(card):
 
 def test_without_a_capacity_nothing_is_held(tmp_path):
     with (
-        stage_on(Device("cpu", None, "cpu", "a CPU", None), tmp_path) as stage,
-        ballast_on(stage, None) as free_mib,
+        mps_session_on(Device("cpu", None, "cpu", "a CPU", None), tmp_path) as session,
+        memory_filled(session, None) as free_mib,
     ):
         assert free_mib is None
 
 
 def test_a_cpu_has_no_smaller_brother(tmp_path):
     with (
-        stage_on(Device("cpu", None, "cpu", "a CPU", None), tmp_path) as stage,
+        mps_session_on(Device("cpu", None, "cpu", "a CPU", None), tmp_path) as session,
         pytest.raises(InvalidInput, match="drop capacity_mib"),
-        ballast_on(stage, 1024),
+        memory_filled(session, 1024),
     ):
         pass
 

@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps_processes import mps_processes
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_daemon import MpsDaemon, refuse_strangers
-from advisor.measure.process.mps_session import stage_on, tenant_environments
+from advisor.measure.process.mps_session import mps_session_on, tenant_environments
 from advisor.measure.process.scratch_folder import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
@@ -114,24 +114,24 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
 
 @pytest.mark.usefixtures("daemon")
 def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
-    with stage_on(GPU, folder) as stage:
-        stage.set_for(Mps())
-        pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+    with mps_session_on(GPU, folder) as session:
+        session.switch_to(Mps())
+        pipes = Path(session.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101, 102])
-        assert stage.proved_clients(Mps(), [101, 102]) == 2
-        stage.set_for(Naive())
+        assert session.proved_clients(Mps(), [101, 102]) == 2
+        session.switch_to(Naive())
         assert not any(each.serves(UUID) for each in mps_processes())
-        assert stage.proved_clients(Naive(), [101, 102]) == 0
+        assert session.proved_clients(Naive(), [101, 102]) == 0
 
 
 @pytest.mark.usefixtures("daemon")
 def test_a_tenant_whom_mps_does_not_serve_stops_the_run(folder):
-    with stage_on(GPU, folder) as stage:
-        stage.set_for(Mps())
-        pipes = Path(stage.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+    with mps_session_on(GPU, folder) as session:
+        session.switch_to(Mps())
+        pipes = Path(session.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101])
         with pytest.raises(AdvisorError, match="102"):
-            stage.proved_clients(Mps(), [101, 102])
+            session.proved_clients(Mps(), [101, 102])
 
 
 def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):

@@ -12,15 +12,15 @@ from advisor.workload.named_workloads import timm_workload, workload
 from tests.measure.process.odd_verbs import odd_verbs
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
-SEAT = TenantSetup("cpu", CORES[:1], {})
+SETUP = TenantSetup("cpu", CORES[:1], {})
 
 
 @pytest.fixture
 def sat(workers_folder):
     """Sits tenants who do odd things."""
 
-    def sit(*seats):
-        return tenants_on(seats, Path(workers_folder), odd_verbs)
+    def sit(*setups):
+        return tenants_on(setups, Path(workers_folder), odd_verbs)
 
     return sit
 
@@ -28,14 +28,14 @@ def sat(workers_folder):
 def test_a_tenant_says_what_it_measures_with(sat):
     import torch
 
-    with sat(SEAT) as (tenant,):
+    with sat(SETUP) as (tenant,):
         assert tenant.versions["torch"] == torch.__version__
         assert tenant.versions["timm"]
 
 
 def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
     limit = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "43"}
-    with sat(TenantSetup("cpu", CORES[-1:], limit), SEAT) as (limited, free):
+    with sat(TenantSetup("cpu", CORES[-1:], limit), SETUP) as (limited, free):
         assert limited.ask("seat")["cores"] == CORES[-1:]
         assert limited.ask("seat")["mps"] == limit
         assert free.ask("seat")["mps"] == {}
@@ -48,12 +48,12 @@ def test_what_the_caller_set_for_mps_reaches_no_tenant():
 
 
 def test_tenants_keep_their_temporary_files_where_they_were_told(sat, workers_folder):
-    with sat(SEAT) as (tenant,):
+    with sat(SETUP) as (tenant,):
         assert tenant.ask("seat")["temporary"] == workers_folder
 
 
 def test_all_are_told_before_any_answers(sat):
-    with sat(SEAT, SEAT) as tenants:
+    with sat(SETUP, SETUP) as tenants:
         words = [{"word": "a"}, {"word": "b"}]
         answers = ask_all(tenants, "echo", words)
     assert [answer["word"] for answer in answers] == ["a", "b"]
@@ -70,7 +70,7 @@ def test_all_are_told_before_any_answers(sat):
     ],
 )
 def test_however_a_tenant_ends_it_is_an_outcome(sat, verb, outcome, said):
-    with sat(SEAT, SEAT) as (tenant, other):
+    with sat(SETUP, SETUP) as (tenant, other):
         ended = tenant.ask(verb)
         assert isinstance(ended, Ended)
         assert ended.outcome == outcome
@@ -81,14 +81,14 @@ def test_however_a_tenant_ends_it_is_an_outcome(sat, verb, outcome, said):
 
 
 def test_a_tenant_that_keeps_silent_is_ended(sat):
-    with sat(SEAT) as (tenant,):
+    with sat(SETUP) as (tenant,):
         ended = tenant.ask("sleep", timeout_s=0.2, seconds=600)
     assert ended.outcome == "died"
     assert "gave no answer" in ended.detail
 
 
 def test_what_the_user_got_wrong_is_no_outcome_but_a_refusal(sat):
-    with sat(SEAT) as (tenant,):
+    with sat(SETUP) as (tenant,):
         with pytest.raises(InvalidInput, match="resnet50"):
             tenant.ask("refuse")
         with pytest.raises(AdvisorError, match="cannot be"):
@@ -99,7 +99,7 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
     pids = []
 
     def fail():
-        with sat(SEAT, SEAT) as tenants:
+        with sat(SETUP, SETUP) as tenants:
             pids.extend(tenant.pid for tenant in tenants)
             tenants[0].send("sleep", seconds=600)
             raise KeyboardInterrupt
@@ -111,7 +111,7 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
 
 
 def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
-    with tenants_on([SEAT], Path(workers_folder)) as (tenant,):
+    with tenants_on([SETUP], Path(workers_folder)) as (tenant,):
         loaded = tenant.ask("load", workload=workload("mlp-toy-bs32"))
         assert loaded["pid"] == tenant.pid
         assert loaded["sms"] is None
@@ -127,7 +127,7 @@ def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
 def test_a_model_that_nobody_has_is_refused_before_anything_runs(workers_folder):
     unknown = timm_workload("resnet51", resolution=32, classes=10, batch=2)
     with (
-        tenants_on([SEAT], Path(workers_folder)) as (tenant,),
+        tenants_on([SETUP], Path(workers_folder)) as (tenant,),
         pytest.raises(InvalidInput, match="resnet51"),
     ):
         tenant.ask("load", workload=unknown)
@@ -135,7 +135,7 @@ def test_a_model_that_nobody_has_is_refused_before_anything_runs(workers_folder)
 
 def test_a_tenant_that_loaded_nothing_cannot_train(workers_folder):
     with (
-        tenants_on([SEAT], Path(workers_folder)) as (tenant,),
-        pytest.raises(AdvisorError, match="has loaded"),
+        tenants_on([SETUP], Path(workers_folder)) as (tenant,),
+        pytest.raises(AdvisorError, match="must load"),
     ):
         tenant.ask("run", start_at=0.0, stop_at=0.0)

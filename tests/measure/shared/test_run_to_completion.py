@@ -24,7 +24,7 @@ def whole(name, sharing, steps, **other):
 
 def of_gpu(sharing, steps):
     (full,) = mixes_of(plan_of(whole("whole", sharing, steps), "plans[0]", "h200-141gb"))
-    return [(heat.jobs, heat.mix.sharing) for heat in full.heats]
+    return [(run_group.jobs, run_group.mix.sharing) for run_group in full.run_groups]
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_each_job_of_a_group_keeps_its_limit():
         ({"steps": None}, 'if and only if purpose is "completion"'),
         ({"purpose": "chosen"}, 'if and only if purpose is "completion"'),
         ({"sharing": "naive[1];naive[3]"}, "Name each of them once"),
-        ({"sharing": "naive[1];3g.71gb[2]"}, "nothing here makes instances"),
+        ({"sharing": "naive[1];3g.71gb[2]"}, "instances are not created"),
         ({"sharing": "naive[1];mps[2]"}, "a CPU is not shared by MPS"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from advisor.measure.solo.kernel_classes import kernel_class
+from advisor.measure.solo.chrome_trace import kernel_class
 
 NAMES = {
     "conv": [

@@ -26,6 +26,6 @@ def pace(windows):
 def test_where_windows_disagree_more_are_taken_and_every_one_is_kept(monkeypatch, looks, kept):
     seen = chain(map(pace, looks), repeat(pace(looks[-1])))
     monkeypatch.setattr(solo_run, "measured_pace", lambda *_: next(seen))
-    calm = solo_run._calm_pace(None, None, None, 0.01)
+    calm = solo_run._steady_pace(None, None, None, 0.01)
     assert calm.windows == kept
     assert calm.meter_s == 0.25 * len(kept) / 2, "of every look"

@@ -13,9 +13,8 @@ from advisor.measure.process.tenants import Ended
 from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import is_steady
-from advisor.measure.solo.solo_run import SoloRunSetup, _inside
-from advisor.measure.solo.stopwatch import Stopwatch
+from advisor.measure.solo.solo_pace import Stopwatch, is_steady
+from advisor.measure.solo.solo_run import SoloRunSettings, _inside
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.named_workloads import workload
 from advisor.zoo.task import build
@@ -24,7 +23,7 @@ H200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580.0")
 
 
 @pytest.fixture
-def desk():
+def state():
     """Makes a tenant's desk in this process, with a workload loaded."""
     made = []
 
@@ -45,26 +44,26 @@ def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
     assert not is_steady([1.0, 1.0, 1.1])
 
 
-def test_the_host_path_is_told_for_each_part_of_a_step(desk):
-    told = issue(desk("mlp-toy-bs2"), seconds=0.0)
+def test_the_host_path_is_told_for_each_part_of_a_step(state):
+    told = issue(state("mlp-toy-bs2"), seconds=0.0)
     assert len(told["phases_s"]) == 4
     assert all(seconds > 0 for seconds in told["phases_s"])
     assert told["loader_s"] is None
 
 
-def test_a_loader_is_timed_on_its_own(desk):
-    assert issue(desk("cnn-cifar10-bs2-loader1"), seconds=0.0)["loader_s"] > 0
+def test_a_loader_is_timed_on_its_own(state):
+    assert issue(state("cnn-cifar10-bs2-loader1"), seconds=0.0)["loader_s"] > 0
 
 
-def test_training_tells_what_the_process_and_its_loader_computed(desk):
-    loaded = desk("cnn-cifar10-bs32-loader1")
+def test_training_tells_what_the_process_and_its_loader_computed(state):
+    loaded = state("cnn-cifar10-bs32-loader1")
     told = train(loaded, time(), time() + 0.3)
     assert told["completed_at"]
     assert told["cpu_s"] > 0
 
 
-def test_a_desk_without_a_workload_is_not_profiled():
-    with pytest.raises(AdvisorError, match="loaded a workload"):
+def test_a_tenant_without_a_workload_is_not_profiled():
+    with pytest.raises(AdvisorError, match="must load a workload"):
         issue(TenantState("cpu"), seconds=0.0)
 
 
@@ -78,9 +77,9 @@ class Replayed:
         return self._answers[verb]
 
 
-def setting(folder):
-    return SoloRunSetup(
-        stage=MpsSession(H200, folder),
+def settings(folder):
+    return SoloRunSettings(
+        session=MpsSession(H200, folder),
         origin=Origin(H200, "advisor profile", 16),
         host_cores=(0, 1),
         cores=(0, 1),
@@ -106,7 +105,7 @@ ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
 
 
 def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
-    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), setting(tmp_path), Stopwatch())
+    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), settings(tmp_path), Stopwatch())
     assert inside.host_s == pytest.approx(3.5e-4)
     assert inside.gpu_s == pytest.approx(8e-5)
     assert inside.trace is not None
@@ -116,7 +115,7 @@ def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_p
 def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
     slow = ISSUED | {"loader_s": 0.01}
     tenant = Replayed(issue=slow, trace={"step": STEP})
-    assert _inside(tenant, setting(tmp_path), Stopwatch()).host_s == 0.01
+    assert _inside(tenant, settings(tmp_path), Stopwatch()).host_s == 0.01
 
 
 @pytest.mark.parametrize("answer", [Ended("died", "no CUPTI"), {"step": replace(STEP, work=())}])
@@ -124,7 +123,7 @@ def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
     watch = Stopwatch()
     for part in ("start_s", "settle_s", "windows_s"):
         watch.lap(part)
-    inside = _inside(Replayed(issue=ISSUED, trace=answer), setting(tmp_path), watch)
+    inside = _inside(Replayed(issue=ISSUED, trace=answer), settings(tmp_path), watch)
     assert inside.host_s == pytest.approx(3.5e-4)
     assert (inside.gpu_s, inside.trace) == (None, None)
     assert "no kernel trace" in capsys.readouterr().err
@@ -135,6 +134,6 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("PATH", "")
-    task, stage = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
-    assert mps_probe(task, stage, (0,), 0.01, Stopwatch()) is None
+    task, session = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
+    assert mps_probe(task, session, (0,), 0.01, Stopwatch()) is None
     assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err
