@@ -8,7 +8,7 @@ from advisor.errors import InvalidInput
 from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.sharing import Mps, Phases, Sharing, parse_sharing
+from advisor.sharing import Sharing, parse_sharing
 from advisor.sources import DEFAULT_GPU, Sources
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -170,7 +170,7 @@ class Advisor(Sources):
         check_sharing(asked, self.card, arrivals, fleet)
         predictor = self.predictor
         most = min(at_once or len(arrivals), len(arrivals))
-        if isinstance(asked, Mps):
+        if asked.mode in ("mps", "mps-limits"):
             most = min(most, self.card.max_mps_clients)
         profiles = [each.job.profile for each in arrivals]
         paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
@@ -184,13 +184,13 @@ class Advisor(Sources):
             InvalidInput: They share neither by time slices nor by MPS, or a profile has no trace.
         """
         from advisor.prediction.replayed_kernels import recorded
-        from advisor.sharing.parts import only
+        from advisor.sharing.traversal import restricted
 
         lived = [found.jobs[number] for number in found.first.jobs]
-        in_phases = isinstance(found.sharing, Phases)
+        in_phases = found.sharing.mode == "phases"
         named = found.first.jobs if in_phases else [each.place for each in lived]
         profiles = [each.job.profile for each in lived]
-        return recorded(profiles, only(found.sharing, named), self.card, self.model.physics)
+        return recorded(profiles, restricted(found.sharing, named), self.card, self.model.physics)
 
     def _forecast(
         self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing, cap_w: float | None

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from advisor.sharing import parse_sharing
-from advisor.sharing.parts import at_once
+from advisor.sharing.traversal import running_together
 from advisor.workload.profile import Profile
 from advisor.workload.writing import write_whole
 from benchmarks.draw_panels import by_busy, one, ran, run_text
@@ -178,7 +178,7 @@ def _slow_to_start(profile: Profile) -> bool:
 def _about_s(jobs: Jobs, sharing: str, profiles: Mapping[str, Profile]) -> float:
     """As if nothing were gained by sharing."""
     names, steps = jobs
-    groups = at_once(parse_sharing(sharing), len(names))
+    groups = running_together(parse_sharing(sharing), len(names))
     return len(groups) * START_S + sum(
         n * profiles[name].step_s for name, n in zip(names, steps, strict=True)
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.surrogate_fit import LESSONS, crowds_of, draw
-from advisor.prediction.model_file import Model, load_model, mode_of
+from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.physics import train_together
 from advisor.prediction.residual import Mix, by_replay
 from advisor.prediction.surrogate import COLUMNS, columns
@@ -33,7 +33,7 @@ def lessons(profiles: list[Profile], model: Model, mode: str) -> tuple[Floats, F
     seen = summaries(profiles, GPU, model.physics)
     assert seen is not None, "all have traces and counters"
     drawn = [each for each in draw(LESSONS, len(profiles), MODES)
-             if mode_of(each.sharing) == mode and len(each.jobs) > 1]  # fmt: skip
+             if each.sharing.mode == mode and len(each.jobs) > 1]  # fmt: skip
     mixes = [Mix(tuple(profiles[job] for job in each.jobs), each.sharing,
                  tuple(range(len(each.jobs)))) for each in drawn]  # fmt: skip
     found = by_replay(mixes, GPU, model, train_together)

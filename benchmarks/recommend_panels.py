@@ -20,8 +20,8 @@ from typing import Any
 from advisor.api import recommend
 from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.recommendation import Plan
-from advisor.sharing import Phases, Sharing, parse_sharing
-from advisor.sharing.parts import hybrids
+from advisor.sharing import Sharing, parse_sharing
+from advisor.sharing.traversal import instance_sets
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
 from advisor.workload.writing import write_whole
@@ -95,7 +95,7 @@ def best_of(run: Mapping[str, Any], gpu: str) -> Plan:
 
 def _can_be_run(sharing: Sharing, run: Mapping[str, Any]) -> bool:
     """MIG instances nobody makes here, and in phases only whole jobs run."""
-    return not hybrids(sharing) and ("steps" in run or not isinstance(sharing, Phases))
+    return not instance_sets(sharing) and ("steps" in run or sharing.mode != "phases")
 
 
 def with_recommended(text: str, sets: Sequence[Mapping[str, Any]]) -> str:

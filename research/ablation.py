@@ -17,6 +17,7 @@ from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.model_file import Kernel, Model
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats
+from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.profiling_time import PROBE, median_seconds
@@ -113,7 +114,7 @@ class _Bench:
 
     def mape(self, columns: Sequence[str], physics: Physics) -> dict[str, float]:
         """By mode, with these columns and physics."""
-        found = {}
+        found: dict[str, float] = {}
         for mode, correction in self.model.corrections.items():
             runs = [each for each in self.shared if each.mode == mode]
             rows = self.playback.rows(runs, physics)
@@ -139,11 +140,10 @@ HEADINGS = ("without", "naive", "MPS", "MPS limits", "seconds of profiling")
 
 def ablation_rows(found: Sequence[Ablated]) -> list[list[str]]:
     """A line for each part, errors in per cent."""
-    modes = ("naive", "mps", "mps-limits")
     return [
         [
             each.part,
-            *(f"{each.mape[m]:.1%}" if m in each.mape else "-" for m in modes),
+            *(f"{each.mape[m]:.1%}" if m in each.mape else "-" for m in SHARED_MODES),
             "-" if each.seconds is None else f"{each.seconds:.2f}",
         ]
         for each in found

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise import Noise, noise_of
 from advisor.validate.predicted_and_measured import JobComparison
 from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import MODES, ScoreRow, runs_of_mode
+from advisor.validate.scoreboard import ScoreRow, runs_of_mode
 
 _BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")
-_BY_MODE = tuple(f"{MODE_WORDS[mode]} MAPE" for mode in MODES)
+_BY_MODE = tuple(f"{MODE_WORDS[mode]} MAPE" for mode in SHARED_MODES)
 FAMILY_HEADINGS = ("family", *_ERRORS, *_BY_MODE)
 BUSY_HEADINGS = ("GPU busy alone", *_ERRORS, *_BY_MODE)
 NOISE_HEADINGS = (
@@ -67,7 +68,7 @@ def noise_by_mode(evaluation: Evaluation) -> Mapping[str, Noise]:
     """Of each mode in which runs were repeated."""
     return {
         mode: noise
-        for mode in MODES
+        for mode in SHARED_MODES
         if (noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.repeats))
     }
 
@@ -79,7 +80,7 @@ def group_rows(groups: Iterable[ScoredGroup]) -> list[tuple[str, ...]]:
             each.name,
             str(each.n),
             *map(percent, (each.mape, each.median, each.p90, each.coverage90)),
-            *(percent(each.mape_by_mode.get(mode)) for mode in MODES),
+            *(percent(each.mape_by_mode.get(mode)) for mode in SHARED_MODES),
         )
         for each in groups
     ]
@@ -133,7 +134,7 @@ def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> 
     by_mode = {
         mode: [abs(job.error) for run in runs_of_mode(evaluation.runs, mode) for job in run.jobs
                if id(job) in chosen]
-        for mode in MODES
+        for mode in SHARED_MODES
     }  # fmt: skip
     return ScoredGroup(
         name=name,

@@ -9,11 +9,11 @@ from advisor.plan.prediction_cache import Mixes
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.residual import Play
 from advisor.prediction.surrogate_answers import Quick
-from advisor.sharing import Arrangement, Mps, Naive, Phases, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.run import Completion, Run
@@ -39,9 +39,7 @@ class CompletionComparison:
     @property
     def mode(self) -> str:
         """``"naive"``, ``"mps"``, ``"mps-limits"``, ``"phases"`` or ``"serial"``."""
-        if isinstance(self.sharing, Naive | Mps):
-            return mode_of(self.sharing)
-        return "phases" if isinstance(self.sharing, Phases) else str(self.sharing)
+        return str(self.sharing) if self.sharing.mode in ("mig", "hybrid") else self.sharing.mode
 
     @property
     def work(self) -> tuple[tuple[str, int], ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.measure.shared.planned_run import CompletionRun
 from advisor.prediction.model_file import is_gpu_bound
-from advisor.sharing import Group, Mps, Naive
+from advisor.sharing import SHARED_MODES, Group, Mode, Mps, Naive
 from advisor.timeline.waiting_jobs import repartition_s
 from advisor.validate.choosers import CHOOSERS, Offer
 from advisor.validate.regret import Regret, regret_of
@@ -19,7 +19,7 @@ from advisor.workload.profile import Profile
 from research.completion import CompletionComparison, panels
 
 RECOMMENDED, SIMULATED = "recommended", "simulated"
-MODES = ("serial", "naive", "mps", "mps-limits", "phases")
+MODES: tuple[Mode, ...] = ("serial", *SHARED_MODES, "phases")
 _BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
@@ -172,7 +172,7 @@ def _changes_s(run: CompletionComparison) -> list[float]:
     workloads = tuple(tenant.workload for tenant in run.run.tenants)
     full = CompletionRun(id=run.run.id, sharing=run.sharing, purpose=run.run.purpose,
                    workloads=workloads, steps=run.done.steps)  # fmt: skip
-    with_mps = [isinstance(group.mix.sharing, Mps) for group in full.run_groups]
+    with_mps = [group.mix.sharing.under_mps for group in full.run_groups]
     return [
         pause_s
         for pause_s, (before, after) in zip(run.done.pauses_s, pairwise(with_mps), strict=True)

@@ -15,11 +15,12 @@ from advisor.prediction.fit.utilisation_fit import fit_plain, plain_rows
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import Plain, seen_by_driver
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.coverage import coverage_of
 from advisor.validate.folds import Held, compared_by
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
 from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import MODES, runs_of_mode
+from advisor.validate.scoreboard import runs_of_mode
 from advisor.validate.selection import families_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -69,9 +70,9 @@ def seen_by_driver_alone(
     return compared_by(held, scored)
 
 
-def _taught(usable: Sequence[Shared], gpu: Gpu) -> dict[str, tuple[Rows, list[Shared]]]:
+def _taught(usable: Sequence[Shared], gpu: Gpu) -> dict[Mode, tuple[Rows, list[Shared]]]:
     """What bare profiles say of the runs of each mode, and these runs."""
-    modes = {mode: [each for each in usable if each.mode == mode] for mode in MODES}
+    modes = {mode: [each for each in usable if each.mode == mode] for mode in SHARED_MODES}
     return {mode: (rows, chosen) for mode, chosen in modes.items()
             if (rows := plain_rows(chosen, gpu)) is not None}  # fmt: skip
 
@@ -106,7 +107,7 @@ def seen(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> tuple
     """Of each mode two: from whole profiles, and from bare ones."""
     return tuple(
         _seen(mode, profile, jobs)
-        for mode in MODES
+        for mode in SHARED_MODES
         for profile, runs in ((WHOLE, whole), (BARE, bare))
         if (jobs := [job for run in runs_of_mode(runs, mode) for job in run.jobs])
     )
@@ -144,7 +145,7 @@ def widening(found: Iterable[Seen]) -> list[str]:
     return [
         f"**{MODE_WORDS[mode]}**: intervals are {widths[mode, BARE] / widths[mode, WHOLE]:.1f} "
         f"times as wide as from whole profiles. {_WHY[mode]}"
-        for mode in MODES
+        for mode in SHARED_MODES
         if {(mode, WHOLE), (mode, BARE)} <= widths.keys()
     ]
 

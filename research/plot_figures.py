@@ -6,9 +6,10 @@ from statistics import NormalDist
 
 import numpy as np
 
+from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison
-from advisor.validate.scoreboard import MODES, runs_of_mode
+from advisor.validate.scoreboard import runs_of_mode
 
 _LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
@@ -35,7 +36,7 @@ class Points:
 def points(evaluation: Evaluation) -> Mapping[str, Points]:
     """By mode; modes without a scored job have empty columns."""
     jobs = {mode: [job for run in runs_of_mode(evaluation.runs, mode) for job in run.jobs]
-            for mode in MODES}  # fmt: skip
+            for mode in SHARED_MODES}  # fmt: skip
     return {mode: _points(each, evaluation.intervals) for mode, each in jobs.items()}
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
+from advisor.sharing import SHARED_MODES
 from advisor.validate.score_words import MODE_WORDS
-from advisor.validate.scoreboard import MODES, ScoreRow
+from advisor.validate.scoreboard import ScoreRow
 from research.plot_figures import Points
 from research.svg import Axis, Chart, Point, Series, picture
 
@@ -31,7 +32,7 @@ def _predicted(points: Mapping[str, Points]) -> str:
     up = Axis(label="predicted step, ms", low=0.5, high=5000.0, ticks=_MS, log=True)
     equal = Series(points=((0.5, 0.5), (5000.0, 5000.0)), kind="line", colour=_GREY, name="equal")
     charts = []
-    for mode in MODES:
+    for mode in SHARED_MODES:
         of_mode = points[mode]
         steps = zip(of_mode.measured_s, of_mode.predicted_s, strict=True)
         places = [(1000 * measured_s, 1000 * predicted_s) for measured_s, predicted_s in steps]
@@ -54,7 +55,8 @@ def _by_degree(scoreboard: Sequence[ScoreRow]) -> str:
         ticks=tuple((each / 100, f"{each} %") for each in (0, 5, 10, 15, 20)),
     )  # fmt: skip
     charts = [
-        Chart(title=MODE_WORDS[mode], x=x, y=y, series=_degree_lines(rows, mode)) for mode in MODES
+        Chart(title=MODE_WORDS[mode], x=x, y=y, series=_degree_lines(rows, mode))
+        for mode in SHARED_MODES
     ]
     return picture("Error by number of jobs, beside replay alone and the noise floor", charts)
 
@@ -81,7 +83,7 @@ def _coverage(points: Mapping[str, Points]) -> str:
     y = Axis(label="share of measured steps inside", low=0.0, high=1.0, ticks=_SHARES)
     even = Series(points=((0.0, 0.0), (1.0, 1.0)), kind="dashed", colour=_GREY, name="exact")
     charts = []
-    for mode in MODES:
+    for mode in SHARED_MODES:
         line = Series(points=points[mode].inside, kind="line", colour=_BLUE, name="intervals")
         charts.append(Chart(title=MODE_WORDS[mode], x=x, y=y, series=(even, line)))
     return picture("Coverage by nominal level; widths scaled as a normal distribution's", charts)
@@ -91,7 +93,7 @@ def _by_busy_share(points: Mapping[str, Points]) -> str:
     x = Axis(label="GPU busy, alone", low=0.0, high=1.0, ticks=_SHARES)
     y = Axis(label="absolute error", low=0.0005, high=1.0, ticks=_ERRORS, log=True)
     charts = []
-    for mode in MODES:
+    for mode in SHARED_MODES:
         places = _errors(points[mode])
         dots = Series(points=places, kind="dots", colour=_BLUE, name="a job in a run")
         line = Series(

@@ -17,13 +17,12 @@ from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, gract, smact
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps
+from advisor.sharing import SHARED_MODES
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
 Pace = Literal["measured", "predicted"]
-MODES = ("naive", "mps", "mps-limits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def power_scores(data: PowerData) -> tuple[PowerRow, ...]:
     paces: tuple[Pace, ...] = ("measured", "predicted")
     return tuple(
         _scored(mode, pace, chosen, [p for p in data.repeats if modes.get(p[0].id) == mode])
-        for mode in MODES
+        for mode in SHARED_MODES
         for pace in paces
         if (chosen := [miss for miss in missed if (miss.mode, miss.pace) == (mode, pace)])
     )
@@ -130,7 +129,7 @@ def _misses(data: PowerData, power: Power, shared: Shared) -> Iterator[_Miss]:
 def _miss(
     gpu: Gpu, power: Power, shared: Shared, pace: Pace, speeds: Sequence[float]
 ) -> _Miss | None:
-    apart = isinstance(shared.sharing, Mps) and shared.sharing.keeps_apart
+    apart = shared.sharing.keeps_sms_apart
     law = power.law(shared.mode, len(shared.profiles), apart)
     shares = power.shares_w(shared.profiles, speeds, gpu, law)
     measured, seen = shared.run.power_w, shared.run.counters

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.score_words import MODE_WORDS, markdown, percent
-from advisor.validate.scoreboard import MODES
 from research.error_budget import (
     COMMON,
     HOST,
@@ -32,7 +32,7 @@ _OF_PACE = ("MAPE", "P90", "throughput")
 
 def budgets_of(evaluation: Evaluation) -> Mapping[str, Budget]:
     """By mode; modes in which no job was missed are left out."""
-    return {mode: budget for mode in MODES if (budget := budget_of(evaluation, mode))}
+    return {mode: budget for mode in SHARED_MODES if (budget := budget_of(evaluation, mode))}
 
 
 def section(budgets: Mapping[str, Budget], targets: Sequence[Target]) -> str:

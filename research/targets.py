@@ -6,11 +6,12 @@ from statistics import mean
 
 import numpy as np
 
+from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.regret import choices
 from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import MODES, runs_of_mode, scoreboard
+from advisor.validate.scoreboard import runs_of_mode, scoreboard
 from advisor.validate.scores import Scores
 from research.breakdown import coverage_rows
 from research.completion_score import RECOMMENDED, finished, recommended_runs, regrets
@@ -71,7 +72,7 @@ def targets(found: Findings) -> tuple[Target, ...]:
 
 def _targets(found: Findings) -> Iterator[Target]:
     evaluation = found.evaluation
-    for mode in MODES:
+    for mode in SHARED_MODES:
         name, runs = MODE_WORDS[mode], runs_of_mode(evaluation.runs, mode)
         pairs = [run for run in runs if len(run.jobs) == 2]
         more = [run for run in runs if len(run.jobs) > 2]
@@ -98,7 +99,7 @@ def _targets(found: Findings) -> Iterator[Target]:
 
 
 def _of_whole_jobs(found: Findings) -> Iterator[Target]:
-    for mode in MODES:
+    for mode in SHARED_MODES:
         name, done = MODE_WORDS[mode], finished(found.completions, mode)
         yield Target(f"{name}, makespan of whole jobs", 0.0, _MAKESPAN, done.makespan)
         yield Target(f"{name}, completion times of whole jobs", 0.0, _COMPLETION, done.completion)

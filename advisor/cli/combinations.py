@@ -191,8 +191,7 @@ def check_queue(given: Given, sharing: "Sharing", at_once: int | None, policy: s
     Raises:
         InvalidInput: It has places of its own for more jobs, or says who starts next.
     """
-    from advisor.sharing import Phases
-    from advisor.sharing.parts import places_named
+    from advisor.sharing.traversal import places_named
 
     places = places_named(sharing)
     if at_once is not None and places > at_once:
@@ -200,7 +199,7 @@ def check_queue(given: Given, sharing: "Sharing", at_once: int | None, policy: s
             f"--sharing {sharing} and --at-once {at_once} do not go together: the first says that "
             f"{places} jobs run at once."
         )
-    if "policy" in given and isinstance(sharing, Phases):
+    if "policy" in given and sharing.mode == "phases":
         raise InvalidInput(
             f"--sharing {sharing} and --policy {policy} do not go together: the first says who "
             f"starts next."

@@ -13,7 +13,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
 from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Stage
-from advisor.sharing import Instance, Serial
+from advisor.sharing import Instance
 
 ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 """Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to."""
@@ -138,7 +138,7 @@ def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
         yield f"{shell.folder(room)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
         where = [] if by_scheduler else [shell.device(room)]
         yield " ".join([*where, shell.daemon_started(room), "|| exit"])
-    one_by_one = isinstance(rooms[0].sharing, Serial)
+    one_by_one = rooms[0].sharing.mode == "serial"
     for room in rooms:
         told = not by_scheduler or shell.renumbered(room)
         where = [shell.device_of_job(room)] if told else []

@@ -2,29 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.compute_instances import compute_profiles, place_compute
-from advisor.hardware.mig_layouts import place
+from advisor.hardware.compute_instances import compute_profiles
 from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.plan.memory_limits import memory_caps
+from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import (
-    Compute,
-    Group,
-    Hybrid,
-    Instance,
-    Mig,
-    Mps,
-    Naive,
-    Phases,
-    Serial,
-    Sharing,
-    Slot,
-    one_job_each,
-)
+from advisor.sharing import Group, Hybrid, Instance, Mps, Naive, Serial, SharedPartition, Sharing
+from advisor.sharing.traversal import groups
 from advisor.workload.job import Job
 
 # What every file says that cuts up a GPU.
@@ -77,7 +64,7 @@ class Room:
 
     @property
     def under_mps(self) -> bool:
-        return isinstance(self.sharing, Mps)
+        return self.sharing.under_mps
 
     def __str__(self) -> str:
         if self.instance is None:
@@ -164,7 +151,7 @@ def hand_over(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Hando
     """
     caps = memory_caps(gpu, prediction)
     stages: list[Stage] = []
-    for group in _groups(prediction.sharing, len(jobs)):
+    for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         rooms = sum(len(stage.rooms) for stage in stages)
         stages.append(_stage(group, jobs, gpu, caps, rooms + 1))
     return Handover(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
@@ -184,29 +171,11 @@ def check_memory(plan: Handover, prediction: MixPrediction) -> None:
             )
 
 
-def _groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
-    match sharing:
-        case Phases(groups):
-            return groups
-        case Hybrid():
-            return (sharing,)
-        case Mig(instances):
-            return (one_job_each(instances),)
-        case _:
-            return (Group(tuple(range(1, jobs + 1)), sharing),)
-
-
-class _Where(NamedTuple):
-    instance: Instance | None = None
-    slices: int | None = None
-    profile: str | None = None
-
-
 def _stage(
     group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, caps: dict[int, int], first: int
 ) -> Stage:
     """What `group` becomes; `first` is the number of its first room."""
-    one_by_one = isinstance(group, Group) and isinstance(group.sharing, Serial)
+    one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
     cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
 
     def start(number: int, limit: float | None) -> Start:
@@ -215,34 +184,25 @@ def _stage(
             limit=limit, memory_cap_mib=caps.get(number),
         )  # fmt: skip
 
-    parts = [(group, _Where())] if isinstance(group, Group) else _placed(group, gpu)
     rooms = (
         Room(
-            number=number, sharing=part.sharing, **where._asdict(),
-            starts=tuple(map(start, part.jobs, _limits(part))),
+            number=number, sharing=part.sharing, instance=part.instance, slices=part.slices,
+            profile=_profile(part, gpu),
+            starts=tuple(map(start, part.jobs, part.sharing.limits or [None] * len(part.jobs))),
         )
-        for number, (part, where) in enumerate(parts, start=first)
+        for number, part in enumerate(group.partitions, start=first)
     )  # fmt: skip
     return Stage(tuple(rooms))
 
 
-def _limits(part: Group | Slot | Compute) -> Sequence[float | None]:
-    given = part.sharing.limits if isinstance(part.sharing, Mps) else ()
-    return given or [None] * len(part.jobs)
-
-
-def _placed(hybrid: Hybrid, gpu: Gpu) -> list[tuple[Group | Slot | Compute, _Where]]:
-    """Every part of `hybrid`, and where it lies."""
-    found: list[tuple[Group | Slot | Compute, _Where]] = []
-    for instance, each in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
-        name = instance.profile
-        if isinstance(each, Slot):
-            found.append((each, _Where(instance, None, name)))
-            continue
-        place_compute(gpu, name, [part.slices for part in each.parts])
-        names = {known.compute_slices: known.name for known in compute_profiles(gpu, name)}
-        found += [(part, _Where(instance, part.slices, names[part.slices])) for part in each.parts]
-    return found
+def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
+    """What MIG calls it; None: the whole GPU."""
+    if part.instance is None:
+        return None
+    if part.slices is None:
+        return part.instance.profile
+    offered = compute_profiles(gpu, part.instance.profile)
+    return next(each.name for each in offered if each.compute_slices == part.slices)
 
 
 def _cores(

@@ -13,7 +13,7 @@ from typing import Literal
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import NOT_RUN, Handover, Start
 from advisor.sharing import Sharing, parse_sharing
-from advisor.sharing.parts import check_count
+from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
 from advisor.workload.job import Job, loader
 from advisor.workload.reading import parse_record

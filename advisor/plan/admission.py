@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite
+from typing import assert_never
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
@@ -20,16 +21,12 @@ from advisor.sharing import (
     Arrangement,
     Hybrid,
     Instance,
-    Mig,
     Mps,
     Naive,
-    Phases,
-    Serial,
     Sharing,
     Slot,
-    one_job_each,
 )
-from advisor.sharing.parts import check_count
+from advisor.sharing.traversal import check_count, instance_sets, restricted
 from advisor.workload.job import Job
 
 
@@ -52,7 +49,7 @@ class Running:
     def __post_init__(self) -> None:
         if not self.jobs:
             raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
-        if isinstance(self.sharing, Serial | Phases):
+        if self.sharing.mode in ("serial", "phases"):
             raise InvalidInput(
                 f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
             )
@@ -174,10 +171,8 @@ class _Table:
     def __init__(self, running: Running, gpu: Gpu, predictor: Predicts, limits: Limits) -> None:
         self._gpu, self._predictor, self._limits = gpu, predictor, limits
         self._running = running
-        sharing = running.sharing
-        if isinstance(sharing, Phases):  # `Running` refuses it
-            raise InvalidInput(f"{sharing}: nothing runs in groups at one moment")
-        self._sharing: Arrangement = placed(sharing, gpu)
+        everyone = range(len(running.jobs))  # `Running` refuses phases
+        self._sharing = placed(restricted(running.sharing, everyone), gpu)
         self._rules = rules(gpu, limits.conditions)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
         if problem := FitsMemory(gpu).broken(self.before):
@@ -232,18 +227,19 @@ MOST_INSTANCES = 3
 
 def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
     """How `before` jobs that share `gpu` like this, and `added` after them, may share it."""
-    match sharing:
-        case Mps(()):
+    match sharing.mode:
+        case "mps":
             yield Mps()
             yield from (_limited((100.0,) * before, each, added) for each in ADDED_LIMITS)
-        case Mps(limits):
-            yield from (_limited(limits, each, added) for each in (100.0, *ADDED_LIMITS))
-        case Mig(instances):
-            yield from _instances(one_job_each(instances), before, added, gpu)
-        case Hybrid():
-            yield from _instances(sharing, before, added, gpu)
-        case _:
+        case "mps-limits":
+            yield from (_limited(sharing.limits, each, added) for each in (100.0, *ADDED_LIMITS))
+        case "mig" | "hybrid":
+            (taken,) = instance_sets(sharing)
+            yield from _instances(taken, before, added, gpu)
+        case "serial" | "naive" | "phases":
             yield Naive()
+        case _:
+            assert_never(sharing.mode)
 
 
 def _limited(limits: tuple[float, ...], own: float, added: int) -> Mps:

@@ -8,8 +8,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power import summed_share
-from advisor.sharing import Group, Mps, Naive, Phases, Serial, Sharing
-from advisor.sharing.parts import at_once, hybrids
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import partitions, running_together
 from advisor.workload.job import Job
 
 Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
@@ -110,8 +110,8 @@ class Binding:
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
-    cut = _cut(mix.sharing)
-    runs = [] if cut == "own instances" else at_once(mix.sharing, len(jobs))
+    cut = _cut(mix.sharing, len(jobs))
+    runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
     return Binding(
         host_shares=_of_steps([job.profile.host_s for job in jobs], jobs, mix),
         gpu_shares=_of_steps([job.profile.gpu_s for job in jobs], jobs, mix),
@@ -138,7 +138,7 @@ def _of_steps(
 
 def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
     """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
-    turns = _by_turns(mix.sharing)
+    turns = _by_turns(mix.sharing, len(jobs))
     watts = mix.power_cap_w or gpu.power_limit_w
     by_time = turns or mix.smact is None
     found: dict[Resource, float | None] = {
@@ -155,7 +155,7 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     """Share of DRAM bandwidth in use, the mean over time if all jobs are as long alone."""
-    runs = at_once(mix.sharing, len(jobs))
+    runs = running_together(mix.sharing, len(jobs))
     speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
     takes = [len(each) / sum(each) for each in speeds]
     total = 0.0
@@ -167,17 +167,15 @@ def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     return total
 
 
-def _by_turns(sharing: Sharing) -> bool:
-    if isinstance(sharing, Phases):
-        return all(isinstance(each, Group) and _by_turns(each.sharing) for each in sharing.groups)
-    return isinstance(sharing, Serial | Naive)
+def _by_turns(sharing: Sharing, jobs: int) -> bool:
+    return all(
+        part.instance is None and part.sharing.mode in ("serial", "naive")
+        for part in partitions(sharing, jobs)
+    )
 
 
-def _cut(sharing: Sharing) -> Literal["own instances", "MPS limits"] | None:
-    if hybrids(sharing):
+def _cut(sharing: Sharing, jobs: int) -> Literal["own instances", "MPS limits"] | None:
+    if sharing.instances:
         return "own instances"
-    parts = [each.sharing for each in sharing.groups if isinstance(each, Group)] if isinstance(
-        sharing, Phases
-    ) else [sharing]  # fmt: skip
-    limited = (part for part in parts if isinstance(part, Mps) and part.limits)
-    return "MPS limits" if any(min(part.limits) < 100 for part in limited) else None
+    limits = [limit for part in partitions(sharing, jobs) for limit in part.sharing.limits]
+    return "MPS limits" if min(limits, default=100) < 100 else None

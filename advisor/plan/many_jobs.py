@@ -26,7 +26,7 @@ from advisor.plan.search.one_gpu_search import OneGpu
 from advisor.plan.search_terms import Terms
 from advisor.prediction.mix_prediction import LEVELS, Interval, Level
 from advisor.sharing import Serial
-from advisor.sharing.relabel import groups_of, in_turn
+from advisor.sharing.traversal import in_turn, relabelled
 from advisor.timeline.outcome import idle_power_w
 from advisor.workload.job import Job
 
@@ -213,7 +213,7 @@ def _setup(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Setup:
     renamed = [
         group
         for placed, numbers in groups
-        for group in groups_of(placed.group.sharing, [own.index(n) + 1 for n in numbers])
+        for group in relabelled(placed.group.sharing, [own.index(n) + 1 for n in numbers])
     ]
     batch = {
         number: batch

@@ -4,10 +4,9 @@ from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.plan.rules import Conditions, FitsMemory
-from advisor.prediction.memory import MPS_SERVER_MIB
-from advisor.prediction.memory_pools import pools_over_time
+from advisor.prediction.memory import MPS_SERVER_MIB, pools
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing.parts import mps_servers
+from advisor.sharing.traversal import mps_servers
 
 
 def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:
@@ -44,7 +43,7 @@ def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
     """
     clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
     caps: dict[int, int] = {}
-    for pool in pools_over_time(gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+    for pool in pools(gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
         needs = {job: mix.jobs[job] for job in pool.jobs}
         held_mib = sum(each.memory_mib for each in needs.values())
         least_mib = sum(each.memory_min_mib for each in needs.values())

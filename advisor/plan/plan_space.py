@@ -15,7 +15,7 @@ from advisor.plan.rules import Rule, first_broken
 from advisor.prediction.power_cap import check_cap
 from advisor.sharing import Sharing
 from advisor.sharing.modes import check_once
-from advisor.sharing.parts import check_count
+from advisor.sharing.traversal import check_count
 from advisor.workload.job import Job
 
 

@@ -12,8 +12,7 @@ from advisor.plan.objectives.table import OBJECTIVES, cost, tied
 from advisor.plan.recommendation import Forecast, Precedence
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Interval, Level
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
-from advisor.sharing.parts import hybrids
+from advisor.sharing import Mode, Sharing
 
 COMPARED = 0.037
 """How far the ratio of two plans' costs is off, as a share.
@@ -71,7 +70,7 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
     By mode; then limits that differ, power cap and other batches than those asked for.
     """
     sharing, capped = forecast.sharing, forecast.prediction.power_cap_w is not None
-    differ = isinstance(sharing, Mps) and len(set(sharing.limits)) > 1
+    differ = len(set(sharing.limits)) > 1
     return how_simple(sharing), differ, capped, bool(forecast.batches)
 
 
@@ -80,21 +79,24 @@ def how_simple(sharing: Sharing) -> int:
 
     The more of it there is to set up, the more.
     """
-    match sharing:
-        case Serial():
-            return 0
-        case Naive():
-            return 1
-        case Mps(limits):
-            return 3 if limits else 2
-        case Phases():
-            return 6 if hybrids(sharing) else 4
-        case Mig():
-            return 5
-        case Hybrid():
-            return 6
+    match sharing.mode:
+        case "serial":
+            order = 0
+        case "naive":
+            order = 1
+        case "mps":
+            order = 2
+        case "mps-limits":
+            order = 3
+        case "phases":
+            order = 6 if sharing.instances else 4
+        case "mig":
+            order = 5
+        case "hybrid":
+            order = 6
         case _:
-            assert_never(sharing)
+            assert_never(sharing.mode)
+    return order
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:
@@ -206,12 +208,11 @@ def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:
 
 
 def _few_of_a_kind(ordered: Iterable[Priced]) -> Iterator[Priced]:
-    kinds: Counter[tuple[type[Sharing], bool, bool, bool]] = Counter()
+    kinds: Counter[tuple[Mode, bool, bool]] = Counter()
     for each in ordered:
         plan = each.forecast
-        limited = isinstance(plan.sharing, Mps) and bool(plan.sharing.limits)
         capped = plan.prediction.power_cap_w is not None
-        kind = type(plan.sharing), limited, bool(plan.batches), capped
+        kind = plan.sharing.mode, bool(plan.batches), capped
         kinds[kind] += 1
         if kinds[kind] <= MOST_OF_A_KIND:
             yield each

@@ -7,8 +7,8 @@ from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.phase_sums import in_phases
 from advisor.prediction.surrogate_answers import Quick
-from advisor.sharing import Arrangement, Mps, Naive, Phases, Serial, Sharing
-from advisor.sharing.parts import check_count, only
+from advisor.sharing import Arrangement, Sharing
+from advisor.sharing.traversal import check_count, groups, restricted, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -39,11 +39,13 @@ class Mixes:
 
     def whole(self, sharing: Sharing) -> MixPrediction:
         """What happens while all jobs run, or all of a group; refuses limits for other jobs."""
-        if not isinstance(sharing, Phases):
-            return self._ask(self.everyone, sharing)
+        whole = without_phases(sharing)
+        if whole is not None:
+            return self._ask(self.everyone, whole)
         check_count(sharing, len(self.jobs))
-        groups = [tuple(sorted(job - 1 for job in group.jobs)) for group in sharing.groups]
-        return in_phases(sharing, [self.part(sharing, group) for group in groups])
+        in_order = [tuple(sorted(job - 1 for job in group.jobs))
+                    for group in groups(sharing, len(self.jobs))]  # fmt: skip
+        return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """What happens while only the jobs at the positions `running` do.
@@ -52,7 +54,7 @@ class Mixes:
             sharing: Of all jobs; each keeps its limit or instance.
             running: At least one position in `jobs`; of phases, those of one group.
         """
-        return self._ask(running, only(sharing, running))
+        return self._ask(running, restricted(sharing, running))
 
     def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
         key = tuple(self._kind[job] for job in running), sharing
@@ -80,13 +82,9 @@ class Remembered:
             self._profiles.setdefault(id(each), (len(self._profiles), each))
         places = [self._profiles[id(each)][0] for each in profiles]
         order = sorted(range(len(profiles)), key=places.__getitem__)
-        if order == list(range(len(profiles))) or not isinstance(sharing, Serial | Naive | Mps):
+        if order == list(range(len(profiles))) or sharing.instances:
             return self._asked(profiles, sharing)
-        if isinstance(sharing, Mps) and sharing.limits:
-            ordered: Arrangement = Mps(tuple(sharing.limits[at] for at in order))
-        else:
-            ordered = sharing
-        found = self._asked([profiles[at] for at in order], ordered)
+        found = self._asked([profiles[at] for at in order], restricted(sharing, order))
         jobs = dict(zip(order, found.jobs, strict=True))
         return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
 

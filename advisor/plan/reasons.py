@@ -8,7 +8,6 @@ from advisor.plan.objectives.table import tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Precedence
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
-from advisor.sharing import Mig
 
 _FULL_MEMORY = 0.9
 # Ways that were ruled out are named with their rules, so many of them.
@@ -140,7 +139,7 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
             )
         case "own instances":
             what = "SMs and memory of its own for each job"
-            return what if isinstance(mix.sharing, Mig) else "jobs on instances, some shared"
+            return what if mix.sharing.mode == "mig" else "jobs on instances, some shared"
         case "MPS limits":
             return f"MPS limits hold the jobs back ({measured})"
         case None:

@@ -14,11 +14,10 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.limits import MAX_OOM_PROBABILITY
-from advisor.prediction.memory import MPS_SERVER_MIB
-from advisor.prediction.memory_pools import pools_over_time
+from advisor.prediction.memory import MPS_SERVER_MIB, pools
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import Compute, Mps, Place, Sharing, Slot
-from advisor.sharing.parts import hybrids, memories, mps_servers
+from advisor.sharing import Instance, Sharing
+from advisor.sharing.traversal import memories, mps_servers, partitions
 from advisor.workload.job import Job
 
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
@@ -55,10 +54,11 @@ class IsolatedMeansMig:
     """
 
     def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for mates in memories(sharing, len(jobs)):
+        for memory in memories(sharing, len(jobs)):
+            mates = [jobs[number - 1] for part in memory for number in part.jobs]
             for job in mates:
-                if jobs[job].isolated and len(mates) > 1:
-                    return f"{jobs[job].name} is to be isolated: it takes a MIG instance of its own"
+                if job.isolated and len(mates) > 1:
+                    return f"{job.name} is to be isolated: it takes a MIG instance of its own"
         return None
 
 
@@ -70,9 +70,9 @@ class DataParallelOffMig:
     """
 
     def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for hybrid in hybrids(sharing):
-            for number in hybrid.jobs:
-                if (job := jobs[number - 1]).data_parallel:
+        for part in partitions(sharing, len(jobs)):
+            for number in part.jobs:
+                if (job := jobs[number - 1]).data_parallel and part.instance is not None:
                     return f"{job.name} is data-parallel, and NCCL does not run on MIG"
         return None
 
@@ -82,7 +82,7 @@ class NoRootNoMig:
     """Without root nobody switches MIG on; instances are made by root, or by whom it allows to."""
 
     def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:  # noqa: ARG002
-        if hybrids(sharing):
+        if sharing.instances:
             return "making MIG instances takes root, and there is none"
         return None
 
@@ -102,21 +102,19 @@ class MpsClients:
     def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
         servers = [(len(each), self.most) for each in mps_servers(sharing, len(jobs))]
         servers += [
-            (len(room.jobs), self._most_in(place, room))
-            for hybrid in hybrids(sharing)
-            for place in hybrid.places
-            for room in place.rooms
-            if isinstance(room.sharing, Mps)
+            (len(part.jobs), self._most_in(part.instance, part.slices))
+            for part in partitions(sharing, len(jobs))
+            if part.sharing.under_mps and part.instance is not None
         ]
         for clients, most in servers:
             if clients > most:
                 return f"MPS serves {counted(most, 'process')} at most, not {clients}"
         return None
 
-    def _most_in(self, place: Place, room: Slot | Compute) -> int:
+    def _most_in(self, instance: Instance, slices: int | None) -> int:
         whole = max(each.compute_slices for each in self.gpu.mig)
-        own = profile_of(self.gpu, place.instance.profile).compute_slices
-        return self.most * (room.slices if isinstance(room, Compute) else own) // whole
+        own = slices or profile_of(self.gpu, instance.profile).compute_slices
+        return self.most * own // whole
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
@@ -172,7 +170,7 @@ class FitsMemory:
             )
         if self.margin == 0:
             return None
-        for pool in pools_over_time(self.gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+        for pool in pools(self.gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
             upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
             if upper_mib > (1 - self.margin) * pool.capacity_mib:
                 return (

@@ -9,7 +9,7 @@ from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.surrogate_answers import Quick
-from advisor.sharing import Arrangement, Serial
+from advisor.sharing import Arrangement
 from advisor.workload.profile import Profile
 
 
@@ -37,7 +37,7 @@ class UnderCap:
             InvalidInput: The power of a job was not measured.
         """
         mix = self.predictor.predict(profiles, sharing)
-        if isinstance(sharing, Serial):
+        if sharing.mode == "serial":
             turns = [self.predictor.predict([profile], sharing) for profile in profiles]
             powers = [_power_w(turn) for turn in turns]
         else:

@@ -8,7 +8,6 @@ from advisor.plan.bottlenecks import Binding, binding
 from advisor.plan.objectives.table import known_cost, tied
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.shorter_host_path import HostBound, host_bound
-from advisor.sharing import Serial
 
 Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "equal"]
 
@@ -67,7 +66,7 @@ def _answers(
     found: list[Answer] = ["fix-host-first"] if slow and bound.limit == "host path" else []
     if len(advised.jobs) == 1:
         found.append("nothing-to-share")
-    elif isinstance(advised.best.sharing, Serial):
+    elif advised.best.sharing.mode == "serial":
         found.append("dont-share")
     else:
         found.append("share")

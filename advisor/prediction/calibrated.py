@@ -7,7 +7,7 @@ from advisor.prediction.host_scaling import on_host
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_answers import Quick
-from advisor.sharing import Arrangement, Serial
+from advisor.sharing import Arrangement
 from advisor.workload.calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
 
@@ -25,7 +25,7 @@ class OnMachine:
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """As `advisor.prediction.predictor.Predictor.predict`."""
-        busy = 1 if isinstance(sharing, Serial) else len(profiles)
+        busy = 1 if sharing.mode == "serial" else len(profiles)
         here = [_here(profile, self.calibration, busy) for profile in profiles]
         return self.predictor.predict(here, sharing)
 

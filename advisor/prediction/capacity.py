@@ -7,9 +7,10 @@ H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 
 from collections.abc import Sequence
 from math import inf
+from typing import assert_never
 
 from advisor.prediction.cache import once_a_profile
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing import Sharing
 from advisor.workload.profile import Profile
 
 NAIVE_CAPACITY = 0.80
@@ -24,17 +25,19 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
     """
     if any(profile.gpu_s is None for profile in profiles):
         return None
-    match sharing:
-        case Serial():
+    match sharing.mode:
+        case "serial":
             return tuple(profile.step_s for profile in profiles)
-        case Naive():
+        case "naive":
             return _shared(profiles, [_busy_s(each, 1) for each in profiles], NAIVE_CAPACITY)
-        case Mps(limits):
-            parts = [limit / 100 for limit in limits] or [1.0] * len(profiles)
+        case "mps" | "mps-limits":
+            parts = [limit / 100 for limit in sharing.limits] or [1.0] * len(profiles)
             busy = [_busy_s(each, part) for each, part in zip(profiles, parts, strict=True)]
             return _shared(profiles, busy, MPS_CAPACITY / _activity(profiles))
-        case Mig() | Hybrid() | Phases():
+        case "mig" | "hybrid" | "phases":
             return None
+        case _:
+            assert_never(sharing.mode)
 
 
 def _busy_s(profile: Profile, part: float) -> float:

@@ -12,10 +12,11 @@ from math import erf, hypot, isfinite, sqrt
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import limit_shares
-from advisor.sharing import Arrangement, Mps
-from advisor.sharing.parts import mps_servers
+from advisor.sharing import Arrangement, SharedPartition, Sharing
+from advisor.sharing.traversal import memories, mps_servers
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -79,8 +80,7 @@ def needs(
     On a MIG instance a context is taken to be as large as on the whole GPU: nobody measured it.
     """
     clients = {job for server in mps_servers(sharing, len(profiles)) for job in server}
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = limit_shares(limits, gpu) or [1.0] * len(profiles)
+    shares = limit_shares(sharing.limits, gpu) or [1.0] * len(profiles)
     return [
         need(each, context, under_mps=job in clients, sms_taken=(1 - share) * gpu.sms)
         for job, (each, share) in enumerate(zip(profiles, shares, strict=True))
@@ -149,3 +149,31 @@ class Edge:
 def cautious_edge(sigma: float) -> Edge:
     """Where no outcome was measured: nobody gives up a cache, and all are refused."""
     return Edge(share=1.0, width=0.0, sigma=sigma, victims=float("inf"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Memory of a GPU or of one MIG instance, and the jobs on it by their positions."""
+
+    jobs: tuple[int, ...]
+    capacity_mib: float
+
+
+def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
+    """The pools of `jobs` jobs, one group of them after the other; each its own in turn.
+
+    Args:
+        gpu: The GPU.
+        sharing: With instances that `gpu` offers.
+        jobs: How many there are.
+        mps_server_mib: What an MPS server holds of the memory that its clients share.
+    """
+    return [_pool(memory, gpu, mps_server_mib) for memory in memories(sharing, jobs)]
+
+
+def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> Pool:
+    instance = parts[0].instance
+    whole_mib = gpu.usable_mib if instance is None else profile_of(gpu, instance.profile).memory_mib
+    servers = sum(part.sharing.under_mps for part in parts)
+    positions = tuple(number - 1 for part in parts for number in part.jobs)
+    return Pool(positions, float(whole_mib) - servers * mps_server_mib)

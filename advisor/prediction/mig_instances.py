@@ -8,6 +8,7 @@ together.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics, alike, limit_shares
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.trace import Floats, Script, on_part, script
-from advisor.sharing import Arrangement, Compute, Divided, Hybrid, Mig, Mps, Naive, Place
+from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
+from advisor.sharing.traversal import instance_sets, relocated
 from advisor.workload.profile import Profile
 
 # Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
@@ -74,9 +76,8 @@ def _on_place(
     """Seconds of a step of each job on one GPU instance, by number."""
     instance = profile_of(gpu, place.instance.profile)
     free: dict[int, float] = {}
-    for part in place.rooms:
-        slices = part.slices if isinstance(part, Compute) else instance.compute_slices
-        room = room_of(gpu, instance, slices)
+    for part in place.partitions:
+        room = room_of(gpu, instance, part.slices or instance.compute_slices)
         tenants = [profiles[job - 1] for job in part.jobs]
         steps = _steps_in_room(tuple(tenants), part.sharing, room, gpu, physics)
         free |= zip(part.jobs, map(float, steps), strict=True)
@@ -90,7 +91,11 @@ def _on_place(
 
 @once_a_mix
 def _steps_in_room(
-    tenants: Sequence[Profile], sharing: Naive | Mps, room: Room, gpu: Gpu, physics: Physics
+    tenants: Sequence[Profile],
+    sharing: Serial | Naive | Mps,
+    room: Room,
+    gpu: Gpu,
+    physics: Physics,
 ) -> Floats:
     """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
     wholes = [script(each, gpu.sms, physics.packing) for each in tenants]
@@ -104,8 +109,8 @@ def _steps_in_room(
     alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
     there_s = _replayed(scripts, sharing, replace(gpu, sms=room.sms), physics)
     solo_s = np.array([each.step_s for each in tenants])
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return alike(solo_s * np.maximum(1.0, there_s / np.array(alone_s)), tenants, limits)
+    slowdowns = np.maximum(1.0, there_s / np.array(alone_s))
+    return alike(solo_s * slowdowns, tenants, sharing.limits)
 
 
 @once_a_profile
@@ -117,28 +122,26 @@ def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
 
 
 def _replayed(
-    scripts: Sequence[Script], sharing: Naive | Mps, part: Gpu, physics: Physics
+    scripts: Sequence[Script], sharing: Serial | Naive | Mps, part: Gpu, physics: Physics
 ) -> Floats:
     """Steps of `scripts` against each other on `part`, whose SMs they are scaled to."""
-    if isinstance(sharing, Naive) and len(scripts) > 1:
+    if len(scripts) > 1 and not sharing.under_mps:
         return replay_naive(scripts, physics.slicing, Effort())
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = limit_shares(limits, part) or [1.0] * len(scripts)
+    shares = limit_shares(sharing.limits, part) or [1.0] * len(scripts)
     # In proportion to the SMs: bandwidth that a limited job might keep is cut with the instance.
     return replay_mps(scripts, shares, [1.0] * len(scripts), physics.ceded, Effort())
 
 
-def _by_capacity(tenants: Sequence[Profile], sharing: Naive | Mps, room: Room) -> Floats:
+def _by_capacity(tenants: Sequence[Profile], sharing: Serial | Naive | Mps, room: Room) -> Floats:
     """The whole GPU path stretched by what the room misses of the SMs."""
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = [room.share * limit / 100 for limit in limits] or [room.share] * len(tenants)
+    shares = [room.share * limit / 100 for limit in sharing.limits] or [room.share] * len(tenants)
     busy_s = [
         (each.gpu_s or each.step_s) / share for each, share in zip(tenants, shares, strict=True)
     ]
     free_s = [max(each.step_s, busy) for each, busy in zip(tenants, busy_s, strict=True)]
     if len(tenants) == 1:
         return np.array(free_s)
-    capacity = NAIVE_CAPACITY if isinstance(sharing, Naive) else MPS_CAPACITY
+    capacity = MPS_CAPACITY if sharing.under_mps else NAIVE_CAPACITY
     return np.array(contended(free_s, busy_s, capacity))
 
 
@@ -154,26 +157,21 @@ def dram_share(profile: Profile) -> float:
     return min(1.0, _moving_s(profile) / busy_s) if busy_s else 0.0
 
 
-def placed(sharing: Arrangement, gpu: Gpu) -> Arrangement:
+@overload
+def placed(sharing: Arrangement, gpu: Gpu) -> Arrangement: ...
+@overload
+def placed(sharing: Sharing, gpu: Gpu) -> Sharing: ...
+def placed(sharing: Sharing, gpu: Gpu) -> Sharing:
     """`sharing` with a start for each MIG instance; as it is where it has none.
 
     Raises:
         NothingFits: `gpu` cannot hold these instances at once, or cannot cut them up so.
     """
-    match sharing:
-        case Mig(instances):
-            return Mig(place(gpu, instances))
-        case Hybrid(places):
-            starts = place(gpu, sharing.instances)
-            for each in places:
-                if isinstance(each, Divided):
-                    sizes = [part.slices for part in each.parts]
-                    place_compute(gpu, each.instance.profile, sizes)
-            return Hybrid(
-                tuple(
-                    replace(each, instance=instance)
-                    for each, instance in zip(places, starts, strict=True)
-                )
-            )
-        case _:
-            return sharing
+    starts: list[Instance] = []
+    for hybrid in instance_sets(sharing):
+        starts += place(gpu, hybrid.instances)
+        for each in hybrid.places:
+            sizes = [part.slices for part in each.partitions if part.slices is not None]
+            if sizes:
+                place_compute(gpu, each.instance.profile, sizes)
+    return relocated(sharing, starts)

@@ -119,8 +119,7 @@ def _of_load(jobs: _Jobs, speed: Floats) -> dict[str, Floats]:
 
 def _shares(sharing: Naive | Mps, jobs: int, gpu: Gpu) -> Floats:
     """SMs that each job may use, as a share of the GPU's, shape (jobs,)."""
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return np.array(limit_shares(limits, gpu) or [1.0] * jobs)
+    return np.array(limit_shares(sharing.limits, gpu) or [1.0] * jobs)
 
 
 def _of_limits(

@@ -9,13 +9,14 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import rehearse
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, Play, by_replay, corrected
 from advisor.prediction.utilisation_model import columns, seen_by_driver
-from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial, one_job_each
+from advisor.sharing import Arrangement, Mps, Naive
+from advisor.sharing.traversal import instance_sets, together
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
 from advisor.workload.profile import Profile
 
@@ -46,25 +47,22 @@ def step_intervals(
 def _intervals(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: Play
 ) -> list[Interval]:
-    match sharing:
-        case Serial():
-            return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
-        case Mig(instances):
-            return on_instances(profiles, one_job_each(instances), gpu, model.physics)
-        case Hybrid():
-            return on_instances(profiles, sharing, gpu, model.physics)
-        case Naive() | Mps() if len(profiles) == 1:
-            left = profiles[0]
-            return [_around(alone_s(left, sharing, gpu, model, play), model.alone.spread(left))]
-        case Naive() | Mps():
-            return _shared(profiles, sharing, gpu, model, play)
+    for instances in instance_sets(sharing):
+        return on_instances(profiles, instances, gpu, model.physics)
+    shared = together(sharing)
+    if shared is None:
+        return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
+    if len(profiles) == 1:
+        left = profiles[0]
+        return [_around(alone_s(left, shared, gpu, model, play), model.alone.spread(left))]
+    return _shared(profiles, shared, gpu, model, play)
 
 
 def alone_s(
     profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play = rehearse
 ) -> float:
     """Seconds of a step of a job whose mates have left: as replayed, for nobody disturbs it."""
-    if isinstance(sharing, Mps) and sharing.limits:
+    if sharing.limits:
         replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.physics, play)
     else:
         replayed = play([profile], sharing, gpu, model.physics, Effort())
@@ -78,9 +76,8 @@ def alone_s(
 def _shared(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play
 ) -> list[Interval]:
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    if len(set(limits)) > 1:
-        steps = under_unequal_limits(profiles, limits, gpu, model, play)
+    if len(set(sharing.limits)) > 1:
+        steps = under_unequal_limits(profiles, sharing.limits, gpu, model, play)
     else:
         everyone = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
         found = by_replay([everyone], gpu, model, play)
@@ -95,7 +92,7 @@ def _by_capacity(
 ) -> list[Interval]:
     """From what nvidia-smi shows, for all jobs alike, since one of them has no more to tell."""
     bare = [seen_by_driver(each) for each in profiles]
-    steps, plain = capacity_steps(bare, sharing), model.capacity.get(mode_of(sharing))
+    steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
     if steps is None or plain is None:
         # Nothing says how busy the GPU is: between no loss and strict turns.
         turns = len(profiles)

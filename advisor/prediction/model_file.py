@@ -17,7 +17,7 @@ from advisor.prediction.power import Power
 from advisor.prediction.surrogate import Distilled
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import Plain
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Mode
 from advisor.workload.data_folders import shown
 from advisor.workload.files import read_bytes
 from advisor.workload.plausible import (
@@ -204,7 +204,7 @@ class Model:
     """Everything fitted for one GPU.
 
     Attributes:
-        corrections: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+        corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: Likewise, for profiles without a trace.
         alone: How steps alone vary.
         context: Sizes of CUDA contexts.
@@ -219,22 +219,15 @@ class Model:
     gpu: str
     data: Data
     physics: Physics
-    corrections: dict[str, Correction]
-    capacity: dict[str, Plain]
+    corrections: dict[Mode, Correction]
+    capacity: dict[Mode, Plain]
     alone: Alone
     context: Context
     memory_sigma: float
     power: Power
-    memory_edges: dict[str, Edge] = field(default_factory=dict)
+    memory_edges: dict[Mode, Edge] = field(default_factory=dict)
     distilled: Distilled | None = None
     schema: int = 1
-
-
-def mode_of(sharing: Naive | Mps) -> str:
-    """The name under which runs of this kind are fitted and reported."""
-    if isinstance(sharing, Naive):
-        return "naive"
-    return "mps-limits" if sharing.limits else "mps"
 
 
 # A list that holds nothing but numbers.

@@ -15,7 +15,8 @@ from advisor.prediction.replay import (
     replay_naive,
 )
 from advisor.prediction.trace import Floats, script
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing import Mps, Naive, Sharing
+from advisor.sharing.traversal import together
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -50,9 +51,9 @@ class Physics:
 
     def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
         """The constants that replay looks at under `sharing`; the others change nothing."""
-        if isinstance(sharing, Naive):
-            return (self.slicing,)
-        return (self.packing, self.ceded, self.bandwidth)
+        if sharing.under_mps:
+            return (self.packing, self.ceded, self.bandwidth)
+        return (self.slicing,)
 
 
 def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
@@ -110,7 +111,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
     if len(played) < len(scripts):
         return None
     alone_s = np.array([each.step_s for each in profiles])
-    if isinstance(sharing, Naive):
+    if not sharing.under_mps:
         shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
         shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
@@ -118,8 +119,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
         if sharing.limits:
             powers = [_exponent(each, gpu, physics) for each in profiles]
         shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return alike(np.maximum(shared, alone_s), profiles, limits)
+    return alike(np.maximum(shared, alone_s), profiles, sharing.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def ways(
     effort: Effort = Effort(),  # noqa: B008 - frozen
 ) -> list[tuple[Physics, Effort]]:
     """What `doubted` is told of: a replay by `physics` as it is, then those with it moved."""
-    if isinstance(sharing, Naive):  # no doubt bears on taking turns
+    if not sharing.under_mps:  # no doubt bears on taking turns
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
     return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
@@ -185,11 +185,8 @@ def replayed_steps(
 
     None for MIG, for phases and without traces.
     """
-    match sharing:
-        case Serial():
-            return tuple(profile.step_s for profile in profiles)
-        case Naive() | Mps():
-            steps = rehearse(profiles, sharing, gpu, physics)
-            return None if steps is None else tuple(map(float, steps))
-        case Mig() | Hybrid() | Phases():
-            return None
+    if sharing.mode == "serial":
+        return tuple(profile.step_s for profile in profiles)
+    shared = together(sharing)
+    steps = None if shared is None else rehearse(profiles, shared, gpu, physics)
+    return None if steps is None else tuple(map(float, steps))

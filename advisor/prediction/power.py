@@ -17,6 +17,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.trace import Floats
+from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -75,21 +76,21 @@ class Power:
 
     Attributes:
         awake_w: What the GPU draws while processes hold it and none has work for it.
-        laws: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+        laws: By mode, of `advisor.sharing.SHARED_MODES`.
         alone: Of a job alone.
     """
 
     __pydantic_config__ = STRICT
 
     awake_w: float
-    laws: dict[str, Law] = field(default_factory=dict)
+    laws: dict[Mode, Law] = field(default_factory=dict)
     alone: Law = _ALONE
 
     def __post_init__(self) -> None:
         check(self, ("awake_w",))
 
-    def law(self, mode: str | None, jobs: int, apart: bool = False) -> Law:
-        """What holds for so many jobs at once; `mode` is None for other ways to share.
+    def law(self, mode: Mode, jobs: int, apart: bool = False) -> Law:
+        """What holds for so many jobs at once; the plain sum for a mode without one.
 
         Args:
             mode: See `laws`.
@@ -98,7 +99,7 @@ class Power:
         """
         if jobs == 1:
             return self.alone
-        law = self.laws.get(mode or "", Law())
+        law = self.laws.get(mode, Law())
         return replace(law, smact=law.smact_apart) if apart else law
 
     def added_w(

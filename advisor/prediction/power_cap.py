@@ -18,7 +18,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.trace import Floats
-from advisor.sharing import Serial
 
 # The lowest caps that the laws were fitted to, 100 W of 300 W: nothing is said of lower ones where
 # the least that a GPU takes is not known.
@@ -114,7 +113,7 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
         mix,
         jobs=jobs,
         power_w=_times(mix.power_w, _mean(weaker, alone_w)),
-        weighted_speedup=fmean(speeds) if isinstance(mix.sharing, Serial) else sum(speeds),
+        weighted_speedup=fmean(speeds) if mix.sharing.mode == "serial" else sum(speeds),
         power_cap_w=cap_w,
         confirmed_on_hardware=False,
     )

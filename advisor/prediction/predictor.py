@@ -7,19 +7,26 @@ from math import prod
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
 from advisor.prediction.energy_intervals import Drawn, drawn_in_turn, drawn_together, with_energy
-from advisor.prediction.memory import MPS_SERVER_MIB, Need, cautious_edge, interval_mib, needs
-from advisor.prediction.memory_pools import Pool, pools
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Need,
+    Pool,
+    cautious_edge,
+    interval_mib,
+    needs,
+    pools,
+)
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.physics import rehearse
 from advisor.prediction.power import Law
 from advisor.prediction.residual import Play
 from advisor.prediction.surrogate_answers import Quick, quick
 from advisor.prediction.utilisation_model import why_wide
-from advisor.sharing import Arrangement, Hybrid, Mig, Mps, Naive, Serial
-from advisor.sharing.parts import check_count
+from advisor.sharing import Arrangement
+from advisor.sharing.traversal import check_count
 from advisor.workload.profile import Profile
 
 
@@ -52,7 +59,7 @@ class Predictor:
         wanted = needs(profiles, sharing, self.model.context, self.gpu)
         rooms = pools(self.gpu, sharing, len(profiles), self.mps_server_mib)
         risks, pool_risks = self._risks(wanted, rooms, sharing)
-        serial = isinstance(sharing, Serial)
+        serial = sharing.mode == "serial"
         drawn = self._drawn(profiles, steps, sharing)
         plain = map(self._job, profiles, steps, wanted, risks)
         answers = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
@@ -80,21 +87,14 @@ class Predictor:
 
     def _confirmed(self, sharing: Arrangement) -> bool:
         """Whether real runs of this mode stand behind the model; a job alone was profiled."""
-        match sharing:
-            case Serial():
-                return True
-            case Naive() | Mps():
-                return mode_of(sharing) in self.model.corrections
-            case Mig() | Hybrid():
-                return False
+        return sharing.mode == "serial" or sharing.mode in self.model.corrections
 
     def _risks(
         self, wanted: Sequence[Need], rooms: Sequence[Pool], sharing: Arrangement
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
         edge = cautious_edge(self.model.memory_sigma)
-        if isinstance(sharing, Naive | Mps):
-            edge = self.model.memory_edges.get(mode_of(sharing), edge)
+        edge = self.model.memory_edges.get(sharing.mode, edge)
         of_jobs, of_pools = [0.0] * len(wanted), []
         for room in rooms:
             together = [wanted[job] for job in room.jobs]
@@ -121,15 +121,13 @@ class Predictor:
 
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> Law:
         """How power and activity add up; jobs in turn are each alone."""
-        mode = mode_of(sharing) if isinstance(sharing, Naive | Mps) else None
-        jobs = 1 if isinstance(sharing, Serial) else len(profiles)
-        apart = isinstance(sharing, Mps) and sharing.keeps_apart
-        return self.model.power.law(mode, jobs, apart)
+        jobs = 1 if sharing.mode == "serial" else len(profiles)
+        return self.model.power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement
     ) -> Drawn:
-        if isinstance(sharing, Serial):
+        if sharing.mode == "serial":
             return drawn_in_turn(profiles, steps, self.gpu, self.model.power)
         law = self._law(profiles, sharing)
         return drawn_together(profiles, steps, self.gpu, self.model.power, law)

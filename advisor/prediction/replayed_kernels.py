@@ -10,7 +10,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.physics import Physics, rehearse
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import script
-from advisor.sharing import Arrangement, Mps, Naive
+from advisor.sharing import Arrangement
+from advisor.sharing.traversal import together
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import KernelTrace, Profile
 
@@ -42,10 +43,11 @@ def recorded(
     Raises:
         InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
     """
-    if not isinstance(sharing, Naive | Mps):
+    shared = together(sharing)
+    if shared is None:
         raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
     log = np.full((_KERNELS, 4), -1.0)
-    if rehearse(profiles, sharing, gpu, physics, Effort(events=_KERNELS), log=log) is None:
+    if rehearse(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
         bare = sorted({each.name for each in profiles if each.trace is None})
         raise InvalidInput(
             f"no kernel trace of {', '.join(bare)}. Measure it anew: {how_to_measure(bare)}."

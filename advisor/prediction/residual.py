@@ -7,7 +7,7 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_features import features
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import at_once, one_thread
 from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
 from advisor.prediction.replay import Effort
@@ -51,7 +51,7 @@ def by_replay(
     Returns:
         Of each mix, shape (3, asked); None without traces, or without a correction of the mode.
     """
-    correction = model.corrections.get(mode_of(mixes[0].sharing))
+    correction = model.corrections.get(mixes[0].sharing.mode)
     replays = _replays(mixes, gpu, model.physics, play)
     if correction is None or replays is None:
         return None

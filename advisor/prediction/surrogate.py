@@ -16,6 +16,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction.parallel import one_thread
 from advisor.prediction.surrogate_features import FIXED, LIMIT_GRID, LIMITED, Summaries
 from advisor.prediction.trace import Floats
+from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check_scaled
 from advisor.workload.spec import STRICT
 
@@ -136,14 +137,14 @@ class Distilled:
     """A surrogate for each mode that runs taught.
 
     Attributes:
-        surrogates: By mode: ``"naive"``, ``"mps"``, ``"mps-limits"``.
+        surrogates: By mode, of `advisor.sharing.SHARED_MODES`.
     """
 
     __pydantic_config__ = STRICT
 
-    surrogates: dict[str, Surrogate]
+    surrogates: dict[Mode, Surrogate]
 
-    def steps(self, jobs: Summaries, crowds: Crowds, mode: str) -> Floats:
+    def steps(self, jobs: Summaries, crowds: Crowds, mode: Mode) -> Floats:
         """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
 
         No job is faster than alone, and none slows when its limit is raised and its mates keep

@@ -11,7 +11,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Edge, cautious_edge, need
 from advisor.prediction.mig_instances import Room, dram_share
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.physics import limit_shares
 from advisor.prediction.power import Law, is_half
 from advisor.prediction.residual import brief_steps
@@ -25,7 +25,7 @@ from advisor.prediction.surrogate_features import (
     summaries,
 )
 from advisor.prediction.trace import Floats, on_part, script
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
 
 _Places = NDArray[np.intp]
@@ -49,9 +49,9 @@ class Tenancy:
     limit: float | None = None
 
     @property
-    def mode(self) -> str:
-        """As `mode_of`."""
-        return mode_of(self.sharing) if self.limit is None else "mps-limits"
+    def mode(self) -> Mode:
+        """That of jobs so sharing the whole GPU."""
+        return self.sharing.mode if self.limit is None else "mps-limits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class SurrogateAnswers:
             most_risk: Chance to run out that is allowed, 0..1.
             margin: Share of the memory that the jobs' upper ends must leave free.
         """
-        under_mps = isinstance(tenancy.sharing, Mps)
+        under_mps = tenancy.sharing.under_mps
         taken = 0.0
         if tenancy.limit is not None:
             taken = (1 - limit_shares([tenancy.limit], self.gpu)[0]) * self.gpu.sms
@@ -184,7 +184,7 @@ class Quick:
     jobs: Summaries
     rough: SurrogateAnswers
 
-    def knows(self, mode: str) -> bool:
+    def knows(self, mode: Mode) -> bool:
         """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
         return mode in self.distilled.surrogates and mode in self.rough.model.corrections
 
@@ -207,15 +207,15 @@ class Quick:
         """
         degree = len(self.jobs.step_s)
         answers = np.empty((len(sharings), degree))
-        modes = [mode_of(each) for each in sharings]
+        modes = [each.mode for each in sharings]
         for mode in sorted(set(modes)):
             chosen = [at for at, other in enumerate(modes) if other == mode]
-            limits = [getattr(sharings[at], "limits", ()) or (100.0,) * degree for at in chosen]
+            limits = [sharings[at].limits or (100.0,) * degree for at in chosen]
             answers[chosen] = self.limited(np.array(limits), mode=mode)
         return answers
 
     def limited(
-        self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: str = "mps-limits"
+        self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: Mode = "mps-limits"
     ) -> Floats:
         """Seconds of a step of each job under MPS limits, shape (mixes, jobs).
 

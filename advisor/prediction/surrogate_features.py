@@ -9,6 +9,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.physics import Physics, limit_exponent, limit_shares
 from advisor.prediction.trace import Floats, Script, script
+from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 
 # Per cent, growing, the last one 100: limits at which a job is looked at. Between two of them
@@ -110,7 +111,6 @@ def _counter(profile: Profile, name: str) -> float:
     return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
 
-_MODES = ("naive", "mps", "mps-limits")
 _FOUND = {
     "dram": (100, 35, 67),
     "occupancy": (28, 47, 17),
@@ -139,4 +139,4 @@ _FOUND = {
 }
 
 # By column and mode.
-LENGTHS = {column: dict(zip(_MODES, found, strict=True)) for column, found in _FOUND.items()}
+LENGTHS = {column: dict(zip(SHARED_MODES, found, strict=True)) for column, found in _FOUND.items()}

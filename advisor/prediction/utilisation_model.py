@@ -14,6 +14,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.physics import limit_shares
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mps, Naive
+from advisor.sharing.traversal import together
 from advisor.workload.measured import Counters
 from advisor.workload.plausible import MOST_LOG, check_number
 from advisor.workload.profile import Profile
@@ -103,7 +104,7 @@ def seen_by_driver(profile: Profile) -> Profile:
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
     """Why answers for `profiles` that share have wide intervals; None where each has a trace."""
     bare = sorted({each.name for each in profiles if each.trace is None})
-    if not bare or len(profiles) == 1 or not isinstance(sharing, Naive | Mps):
+    if not bare or len(profiles) == 1 or together(sharing) is None:
         return None
     return (
         f"ranges are wide, for {', '.join(bare)} has no kernel trace: utilisation alone does not "
@@ -124,8 +125,7 @@ def columns(
     """
     step_s = np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    shares = np.array(limit_shares(limits, gpu) or [1.0] * len(profiles))
+    shares = np.array(limit_shares(sharing.limits, gpu) or [1.0] * len(profiles))
     power = np.array([_power(each, gpu) for each in profiles])
     mates = len(profiles) - 1
     found = {

@@ -8,7 +8,7 @@ from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
 from advisor.report.headline import calibrated_note
 from advisor.report.listing_text import plain_table
-from advisor.sharing import Mps, Sharing
+from advisor.sharing import Sharing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,5 +86,4 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _way(sharing: Sharing) -> str:
     """The sharing of copies, whose limits are equal."""
-    limits = sharing.limits if isinstance(sharing, Mps) else ()
-    return f"mps={limits[0]:g} each" if limits else str(sharing)
+    return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)

@@ -20,7 +20,7 @@ from advisor.report.documents import (
 )
 from advisor.report.headline import calibrated_note, cap_note
 from advisor.report.listing_text import plain_table
-from advisor.sharing.relabel import groups_of
+from advisor.sharing.traversal import relabelled
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _cells(each: OnGpu) -> tuple[str, ...]:
 
 def _words(each: OnGpu) -> str:
     """Its groups, of jobs numbered as they were asked for."""
-    return ";".join(map(str, groups_of(each.setup.sharing, each.setup.jobs)))
+    return ";".join(map(str, relabelled(each.setup.sharing, each.setup.jobs)))
 
 
 def _notes(found: Spread) -> Iterator[str]:

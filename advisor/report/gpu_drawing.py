@@ -17,15 +17,9 @@ from advisor.report.mig_drawing import cuts, cuts_of_jobs, sms_on_instances
 from advisor.sharing import (
     Arrangement,
     Hybrid,
-    Mig,
-    Mps,
-    Naive,
-    Phases,
-    Serial,
     Sharing,
-    one_job_each,
 )
-from advisor.sharing.parts import at_once, only
+from advisor.sharing.traversal import instance_sets, memories, restricted, running_together
 
 _MIB_PER_GIB = 1024
 
@@ -106,14 +100,14 @@ def _of_each_job(
 ) -> list[_Said]:
     """What is `said` of each job, in order; of phases, of one group of jobs after another."""
     groups = [list(range(len(mix.jobs)))]
-    if isinstance(mix.sharing, Phases):
-        groups = at_once(mix.sharing, len(mix.jobs))
+    if mix.sharing.mode == "phases":
+        groups = running_together(mix.sharing, len(mix.jobs))
     found = {
         job: each
         for group in groups
         for job, each in zip(
             sorted(group),
-            said(only(mix.sharing, sorted(group)), [mix.jobs[job] for job in sorted(group)]),
+            said(restricted(mix.sharing, sorted(group)), [mix.jobs[job] for job in sorted(group)]),
             strict=True,
         )
     }
@@ -122,17 +116,15 @@ def _of_each_job(
 
 def _memory_starts(sharing: Arrangement, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
     """Where each job's memory begins, MiB; without MIG the order says nothing."""
-    match sharing:
-        case Serial():
-            return [0.0] * len(jobs)
-        case Mig(instances):
-            return _memory_starts(one_job_each(instances), jobs, gpu)
-        case Hybrid():
-            return _starts_on_instances(sharing, jobs, gpu)
-        case Naive() | Mps():
-            return [0.0, *accumulate(job.memory_mib for job in jobs)][:-1]
-        case _:
-            assert_never(sharing)
+    for instances in instance_sets(sharing):
+        return _starts_on_instances(instances, jobs, gpu)
+    starts = [0.0] * len(jobs)
+    for memory in memories(sharing, len(jobs)):
+        numbers = [number for part in memory for number in part.jobs]
+        held_mib = accumulate((jobs[number - 1].memory_mib for number in numbers), initial=0.0)
+        for number, start_mib in zip(numbers, held_mib, strict=False):
+            starts[number - 1] = start_mib
+    return starts
 
 
 def _starts_on_instances(hybrid: Hybrid, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
@@ -167,23 +159,22 @@ def _sm_bars(mix: MixPrediction, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]
 
 
 def _sm_spans(sharing: Arrangement, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
-    match sharing:
-        case Serial():
+    match sharing.mode:
+        case "serial":
             return [(0, gpu.sms, "all SMs, one job after another")] * jobs
-        case Naive():
+        case "naive":
             return [(0, gpu.sms, "all SMs, in turns")] * jobs
-        case Mps(limits) if limits:
-            shares = limit_shares(limits, gpu)
-            hints = (f"at most {cap:g} % of the SMs" for cap in limits)
+        case "mps-limits":
+            shares = limit_shares(sharing.limits, gpu)
+            hints = (f"at most {cap:g} % of the SMs" for cap in sharing.limits)
             return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
-        case Mps():
+        case "mps":
             return [(0, gpu.sms, "whatever SMs the others leave free")] * jobs
-        case Mig(instances):
-            return _sm_spans(one_job_each(instances), gpu, jobs)
-        case Hybrid():
-            return sms_on_instances(sharing, gpu)
+        case "mig" | "hybrid" | "phases":
+            (instances,) = instance_sets(sharing)
+            return sms_on_instances(instances, gpu)
         case _:
-            assert_never(sharing)
+            assert_never(sharing.mode)
 
 
 def _instance_bars(
@@ -207,17 +198,22 @@ def _instance_bars(
     return memory, sms
 
 
-_CAPTIONS: dict[type[Sharing], str] = {
-    Serial: "One job at a time: each has all memory and all SMs to itself.",
-    Naive: "Memory adds up; the jobs take turns on all SMs.",
-    Mps: "Memory adds up; the jobs run side by side on whatever SMs are free.",
-    Mig: "Each job has memory and SMs of its own; the frame is its MIG instance.",
-    Hybrid: "Jobs on one MIG instance share what it has; the frame is the instance.",
-    Phases: "One group of jobs at a time: each group has all memory and all SMs to itself.",
-}
-
-
 def _caption(sharing: Sharing) -> str:
-    if isinstance(sharing, Mps) and sharing.limits:
-        return "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
-    return _CAPTIONS[type(sharing)]
+    match sharing.mode:
+        case "serial":
+            said = "One job at a time: each has all memory and all SMs to itself."
+        case "naive":
+            said = "Memory adds up; the jobs take turns on all SMs."
+        case "mps":
+            said = "Memory adds up; the jobs run side by side on whatever SMs are free."
+        case "mps-limits":
+            said = "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
+        case "mig":
+            said = "Each job has memory and SMs of its own; the frame is its MIG instance."
+        case "hybrid":
+            said = "Jobs on one MIG instance share what it has; the frame is the instance."
+        case "phases":
+            said = "One group of jobs at a time: each group has all memory and all SMs to itself."
+        case _:
+            assert_never(sharing.mode)
+    return said

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import assert_never
 
 from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.table import OBJECTIVES, known_cost
@@ -12,7 +13,8 @@ from advisor.plan.verdict import Verdict, verdict
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.sharing import Hybrid, Mig, Mps, Phases, Serial, Sharing
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import groups
 
 
 def answer(advised: Recommendation) -> str:
@@ -35,7 +37,7 @@ def _advice(advised: Recommendation) -> str:
     best, jobs = advised.best, len(advised.jobs)
     if jobs == 1:
         return f"There is nothing to share: one job, done in {_until(best)}."
-    if isinstance(best.sharing, Serial):
+    if best.sharing.mode == "serial":
         return f"Don't share: run the {jobs} jobs one after another, {_until(best)}."
     return f"{_instruction(best.sharing, jobs)}: {_outcome(advised, best)}."
 
@@ -125,15 +127,15 @@ def _kind(advised: Recommendation, plan: Plan) -> str:
 
 def kind(sharing: Sharing) -> str:
     """The mode in a word or two."""
-    match sharing:
-        case Mps(limits) if limits:
+    match sharing.mode:
+        case "mps-limits":
             return "mps with limits"
-        case Mig() | Hybrid():
+        case "mig" | "hybrid":
             return "mig, estimated"
-        case Phases():
-            return "phases"
+        case "serial" | "naive" | "mps" | "phases":
+            return sharing.mode
         case _:
-            return str(sharing)
+            assert_never(sharing.mode)
 
 
 def basis(mix: MixPrediction) -> str:
@@ -147,19 +149,22 @@ def basis(mix: MixPrediction) -> str:
 
 def _instruction(sharing: Sharing, jobs: int) -> str:
     together = f"Run {'both' if jobs == 2 else f'all {jobs}'} at once"
-    match sharing:
-        case Mps(limits) if limits:
+    match sharing.mode:
+        case "mps-limits":
             return f"{together} under MPS with limits"
-        case Mps():
+        case "mps":
             return f"{together} under MPS"
-        case Mig():
+        case "mig":
             return f"{together} on MIG instances of their own"
-        case Hybrid():
+        case "hybrid":
             return f"{together} on MIG instances: {sharing}"
-        case Phases():
-            return f"Run the {jobs} jobs in {len(sharing.groups)} groups, one after another"
-        case _:
+        case "phases":
+            count = len(groups(sharing, jobs))
+            return f"Run the {jobs} jobs in {count} groups, one after another"
+        case "serial" | "naive":
             return f"{together}, time-sliced without MPS"
+        case _:
+            assert_never(sharing.mode)
 
 
 def _until(plan: Forecast) -> str:

@@ -8,16 +8,12 @@ from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.sharing import (
     Arrangement,
-    Compute,
-    Divided,
     Hybrid,
-    Mig,
     Place,
+    SharedPartition,
     Sharing,
-    Slot,
-    one_job_each,
 )
-from advisor.sharing.parts import hybrids
+from advisor.sharing.traversal import instance_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +62,11 @@ def cuts(hybrid: Hybrid, gpu: Gpu) -> list[DrawnInstance]:
 
 def cuts_of_jobs(sharing: Arrangement, gpu: Gpu, jobs: int) -> Sequence[DrawnInstance | None]:
     """The instance that each of `jobs` jobs is on; None without MIG."""
-    match sharing:
-        case Mig(instances):
-            return cuts(one_job_each(instances), gpu)
-        case Hybrid(places):
-            pairs = zip(places, cuts(sharing, gpu), strict=True)
-            found = {job: cut for each, cut in pairs for job in each.jobs}
-            return [found[job] for job in sorted(found)]
-        case _:
-            return [None] * jobs
+    for instances in instance_sets(sharing):
+        pairs = zip(instances.places, cuts(instances, gpu), strict=True)
+        found = {job: cut for each, cut in pairs for job in each.jobs}
+        return [found[job] for job in sorted(found)]
+    return [None] * jobs
 
 
 def sms_on_instances(hybrid: Hybrid, gpu: Gpu) -> list[tuple[float, float, str]]:
@@ -82,19 +74,18 @@ def sms_on_instances(hybrid: Hybrid, gpu: Gpu) -> list[tuple[float, float, str]]
     found: dict[int, tuple[float, float, str]] = {}
     for each, cut in zip(hybrid.places, cuts(hybrid, gpu), strict=True):
         left = cut.first_sm
-        for room in each.rooms:
-            slices = room.slices if isinstance(room, Compute) else cut.profile.compute_slices
+        for part in each.partitions:
+            slices = part.slices or cut.profile.compute_slices
             right = left + cut.sms * slices / cut.profile.compute_slices
-            mates = "" if len(room.jobs) == 1 else f", shared by {len(room.jobs)} jobs"
-            hint = f"the {right - left:.0f} SMs of its {_name(room, cut)}{mates}"
-            found |= dict.fromkeys(room.jobs, (left, right, hint))
+            mates = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
+            hint = f"the {right - left:.0f} SMs of its {_name(part, cut)}{mates}"
+            found |= dict.fromkeys(part.jobs, (left, right, hint))
             left = right
     return [found[job] for job in sorted(found)]
 
 
-def _name(room: Slot | Compute, cut: DrawnInstance) -> str:
-    part = f"{room.slices}c of " if isinstance(room, Compute) else ""
-    return part + cut.profile.name
+def _name(part: SharedPartition, cut: DrawnInstance) -> str:
+    return cut.profile.name if part.slices is None else f"{part.slices}c of {cut.profile.name}"
 
 
 def _sms_of(profile: MigProfile, gpu: Gpu) -> float:
@@ -127,7 +118,7 @@ def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
     Raises:
         NothingFits: An instance has no place on `gpu`.
     """
-    sets = hybrids(sharing)
+    sets = instance_sets(sharing)
     names = ["GPU"] if len(sets) == 1 else [f"set {number}" for number in range(1, len(sets) + 1)]
     return tuple(
         block for name, each in zip(names, sets, strict=True) for block in _blocks(name, each, gpu)
@@ -139,7 +130,8 @@ def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
     for instance, each in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
         first, size = instance.start or 0, profile_of(gpu, instance.profile).memory_slices
         free -= set(range(first, first + size))
-        whose = "" if isinstance(each, Divided) else f": {_whose(each)}"
+        whole = [part for part in each.partitions if part.slices is None]
+        whose = "".join(f": {_whose(part)}" for part in whole)
         yield Block(
             row=f"{name}: instances", start=first, end=first + size,
             label=f"{instance.profile}{whose}", kind="instance",
@@ -153,10 +145,10 @@ def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
 
 def _inside(row: str, divided: Place, first: int, size: int, gpu: Gpu) -> Iterator[Block]:
     """The compute instances of an instance, side by side; they share its memory."""
-    if isinstance(divided, Slot):
-        return
     whole, left = profile_of(gpu, divided.instance.profile).compute_slices, 0
-    for part in divided.parts:
+    for part in divided.partitions:
+        if part.slices is None:
+            return
         start, left = left, left + part.slices
         yield Block(
             row=row, start=first + size * start / whole, end=first + size * left / whole,
@@ -164,7 +156,7 @@ def _inside(row: str, divided: Place, first: int, size: int, gpu: Gpu) -> Iterat
         )  # fmt: skip
 
 
-def _whose(room: Slot | Compute) -> str:
-    if len(room.jobs) == 1:
-        return f"job {room.jobs[0]}"
-    return f"jobs {', '.join(map(str, room.jobs))} by {room.sharing}"
+def _whose(part: SharedPartition) -> str:
+    if len(part.jobs) == 1:
+        return f"job {part.jobs[0]}"
+    return f"jobs {', '.join(map(str, part.jobs))} by {part.sharing}"

@@ -17,8 +17,8 @@ from advisor.report.headline import (
     chosen_cap_w,
     gain,
 )
-from advisor.sharing import Hybrid, Mig, Phases, Sharing
-from advisor.sharing.parts import at_once
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import running_together
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _memory(forecast: Forecast) -> str:
     """What the processes hold at once, at most, against what there is."""
     mix = forecast.prediction
     each = [_levels(job.memory_interval_mib) for job in mix.jobs]
-    sets = [[each[job] for job in group] for group in at_once(mix.sharing, len(mix.jobs))]
+    sets = [[each[job] for job in group] for group in running_together(mix.sharing, len(mix.jobs))]
     totals = [tuple(map(sum, zip(*held, strict=True))) for held in sets]
     total = Interval(*map(max, zip(*totals, strict=True)))
     return f"{units.gib(total)} of {units.number(mix.memory_capacity_mib / 1024)} GiB"
@@ -180,9 +180,9 @@ def _levels(value: Interval) -> tuple[float, float, float]:
 def _folded(sharing: Sharing) -> str:
     """The words for `sharing`, broken after commas."""
     text = str(sharing)
-    if isinstance(sharing, Mig):
+    if sharing.mode == "mig":
         return text.replace("=", "=\n").replace(",", ",\n")
-    if isinstance(sharing, Hybrid | Phases):
+    if sharing.mode in ("hybrid", "phases"):
         return re.sub(r"(;|/|mig=|\+(?=\d))", r"\1\n", text)
     lines = [""]
     for part in text.replace("=", "=,").replace(",", ",\0").split("\0"):

@@ -21,11 +21,21 @@ from advisor.sharing.hybrid import (
     Slot,
     one_job_each,
 )
-from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.modes import (
+    SHARED_MODES,
+    Instance,
+    Mig,
+    Mode,
+    Mps,
+    Naive,
+    Serial,
+    SharedPartition,
+)
 from advisor.sharing.parse import parse_sharing
 from advisor.sharing.phases import Group, Phases, Sharing
 
 __all__ = [
+    "SHARED_MODES",
     "Arrangement",
     "Compute",
     "Divided",
@@ -33,11 +43,13 @@ __all__ = [
     "Hybrid",
     "Instance",
     "Mig",
+    "Mode",
     "Mps",
     "Naive",
     "Phases",
     "Place",
     "Serial",
+    "SharedPartition",
     "Sharing",
     "Slot",
     "one_job_each",

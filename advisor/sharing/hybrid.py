@@ -1,9 +1,20 @@
 """MIG instances that hold several jobs, or that are cut into compute instances."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from advisor.errors import InvalidInput
-from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial, check_group, check_once
+from advisor.sharing.modes import (
+    Instance,
+    Mig,
+    Mode,
+    Mps,
+    Naive,
+    Serial,
+    SharedPartition,
+    check_group,
+    check_once,
+)
 
 
 def _seated(jobs: tuple[int, ...], sharing: Naive | Mps) -> str:
@@ -32,9 +43,9 @@ class Slot:
         check_group(self.jobs, self.sharing)
 
     @property
-    def rooms(self) -> "tuple[Slot | Compute, ...]":
+    def partitions(self) -> tuple[SharedPartition, ...]:
         """What has SMs of its own: all of it."""
-        return (self,)
+        return (SharedPartition(self.jobs, self.sharing, self.instance),)
 
     def __str__(self) -> str:
         return f"{self.instance}{_seated(self.jobs, self.sharing)}"
@@ -86,9 +97,12 @@ class Divided:
         return tuple(job for part in self.parts for job in part.jobs)
 
     @property
-    def rooms(self) -> tuple[Slot | Compute, ...]:
+    def partitions(self) -> tuple[SharedPartition, ...]:
         """What has SMs of its own: each part."""
-        return self.parts
+        return tuple(
+            SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
+            for part in self.parts
+        )
 
     def __str__(self) -> str:
         return f"{self.instance}/ci=" + "+".join(map(str, self.parts))
@@ -106,6 +120,9 @@ class Hybrid:
     """
 
     places: tuple[Place, ...]
+    mode: ClassVar[Mode] = "hybrid"
+    limits: ClassVar[tuple[float, ...]] = ()
+    keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.places:
@@ -123,9 +140,19 @@ class Hybrid:
         return tuple(place.instance for place in self.places)
 
     @property
-    def rooms(self) -> tuple[Slot | Compute, ...]:
+    def partitions(self) -> tuple[SharedPartition, ...]:
         """Everything with SMs of its own, whole GPU instances and parts of divided ones."""
-        return tuple(room for place in self.places for room in place.rooms)
+        return tuple(part for place in self.places for part in place.partitions)
+
+    @property
+    def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
+        """Partitions that have one memory at the same time: those of each GPU instance."""
+        return tuple(place.partitions for place in self.places)
+
+    @property
+    def running_together(self) -> tuple[tuple[int, ...], ...]:
+        """Jobs that run at the same time, each set after the other: here all."""
+        return (tuple(sorted(self.jobs)),)
 
     def __str__(self) -> str:
         return "mig=" + "+".join(map(str, self.places))

@@ -1,14 +1,43 @@
-"""The four ways to share a whole GPU in which nothing is nested."""
+"""The four ways to share a GPU in which nothing is nested.
+
+Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
+`instances` (empty without MIG), so that most code asks for these and not for its type.
+"""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
+
+Mode = Literal["serial", "naive", "mps", "mps-limits", "mig", "hybrid", "phases"]
+"""The name under which plans and runs are fitted, sorted and reported; "mig": a job on each
+instance; "hybrid": instances that are shared or divided."""
+
+SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
+"""Those in which jobs have the whole GPU at the same time: runs of these are measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A MIG GPU instance: its profile, e.g. ``"3g.71gb"``, and its first memory slice."""
+
+    profile: str
+    start: int | None = None
+
+    def __str__(self) -> str:
+        return self.profile if self.start is None else f"{self.profile}@{self.start}"
 
 
 @dataclass(frozen=True, slots=True)
 class Serial:
     """One job after another, each with the whole GPU."""
+
+    mode: ClassVar[Mode] = "serial"
+    limits: ClassVar[tuple[float, ...]] = ()
+    instances: ClassVar[tuple[Instance, ...]] = ()
+    under_mps: ClassVar[bool] = False
+    keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "serial"
@@ -17,6 +46,12 @@ class Serial:
 @dataclass(frozen=True, slots=True)
 class Naive:
     """Processes take turns on the whole GPU, as the driver time-slices them."""
+
+    mode: ClassVar[Mode] = "naive"
+    limits: ClassVar[tuple[float, ...]] = ()
+    instances: ClassVar[tuple[Instance, ...]] = ()
+    under_mps: ClassVar[bool] = False
+    keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "naive"
@@ -32,13 +67,20 @@ class Mps:
     """
 
     limits: tuple[float, ...] = ()
+    instances: ClassVar[tuple[Instance, ...]] = ()
+    under_mps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if wrong := [limit for limit in self.limits if not 0 < limit <= 100]:
             raise InvalidInput(f"an MPS limit is a per cent in (0, 100], got {wrong[0]:g}")
 
     @property
-    def keeps_apart(self) -> bool:
+    def mode(self) -> Mode:
+        """With limits it is a mode of its own."""
+        return "mps-limits" if self.limits else "mps"
+
+    @property
+    def keeps_sms_apart(self) -> bool:
         """Whether limits add up to no more than the GPU, so that jobs meet on no SM."""
         return 0 < sum(self.limits) <= 100
 
@@ -47,21 +89,13 @@ class Mps:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
-    """A MIG GPU instance: its profile, e.g. ``"3g.71gb"``, and its first memory slice."""
-
-    profile: str
-    start: int | None = None
-
-    def __str__(self) -> str:
-        return self.profile if self.start is None else f"{self.profile}@{self.start}"
-
-
-@dataclass(frozen=True, slots=True)
 class Mig:
     """Each job alone on a MIG instance of its own, in the jobs' order."""
 
     instances: tuple[Instance, ...]
+    mode: ClassVar[Mode] = "mig"
+    limits: ClassVar[tuple[float, ...]] = ()
+    keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
         return "mig=" + ",".join(map(str, self.instances))
@@ -80,7 +114,7 @@ def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
     check_once(jobs)
-    if isinstance(sharing, Mps) and sharing.limits and len(sharing.limits) != len(jobs):
+    if sharing.limits and len(sharing.limits) != len(jobs):
         raise InvalidInput(
             f"{sharing}: {counted(len(sharing.limits), 'limit')} for {counted(len(jobs), 'job')}"
         )
@@ -94,3 +128,20 @@ def check_once(jobs: tuple[int, ...]) -> None:
     """
     if twice := {job for job in jobs if jobs.count(job) > 1}:
         raise InvalidInput(f"job {min(twice)} is named twice; each job has one place")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPartition:
+    """What has SMs of its own, with the jobs on it.
+
+    Attributes:
+        jobs: Their numbers, from 1.
+        sharing: How they share it; limits are in per cent of its SMs.
+        instance: The MIG GPU instance that it is, or is a part of; None: the whole GPU.
+        slices: Compute slices of a compute instance; None: all of the instance.
+    """
+
+    jobs: tuple[int, ...]
+    sharing: Serial | Naive | Mps
+    instance: Instance | None = None
+    slices: int | None = None

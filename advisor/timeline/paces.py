@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from advisor.errors import InvalidInput
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
-from advisor.sharing import Arrangement, Hybrid, Instance, Mig, Mps, Naive, Phases, Serial, Sharing
-from advisor.sharing.parts import only
+from advisor.sharing import Arrangement, Sharing
+from advisor.sharing.traversal import named_jobs, restricted, without_starts
 from advisor.timeline.event_loop import Pace, PlacedJobs
 from advisor.timeline.queue_policies import GpuCapacity
 from advisor.workload.profile import Profile
@@ -63,7 +64,8 @@ class Paces:
         if most < 1:
             raise InvalidInput(f"a GPU has at least 1 job at once, got {most}")
         self._predict, self._most_risk = predict, most_risk
-        self.sharing, self._anywhere = sharing, _anywhere(sharing)
+        self.sharing = sharing
+        self._anywhere = without_starts(sharing)  # where an instance begins changes no pace
         first: dict[int, int] = {}
         self.kinds = tuple(first.setdefault(id(each), len(first)) for each in profiles)
         self._profiles = list({id(each): each for each in profiles}.values())
@@ -118,7 +120,7 @@ class Paces:
 
     def _asked(self, mix: _Mix) -> Answer:
         profiles = [self._profiles[kind] for kind, _ in mix]
-        answer = self._predict(profiles, only(self._anywhere, [place for _, place in mix]))
+        answer = self._predict(profiles, restricted(self._anywhere, [place for _, place in mix]))
         return Answer(
             step_s=tuple(job.step_s for job in answer.jobs),
             fits=answer.oom_probability <= self._most_risk,
@@ -133,21 +135,16 @@ class Paces:
 
 def _places(sharing: Sharing, most: int) -> tuple[object, ...]:
     """Of each place of a GPU, what tells it from those that are not equal to it."""
-    match sharing:
-        case Serial():
+    match sharing.mode:
+        case "serial":
             return (None,)
-        case Naive() | Mps(()):
+        case "naive" | "mps":
             return (None,) * most
-        case Mps(limits):
-            return limits
-        case Mig(instances):
-            return tuple(each.profile for each in instances)
-        case Hybrid() | Phases():
-            return tuple(range(max(sharing.jobs)))
-
-
-def _anywhere(sharing: Sharing) -> Sharing:
-    """`sharing` with its equal MIG instances alike: where one begins changes no pace."""
-    if isinstance(sharing, Mig):
-        return Mig(tuple(Instance(each.profile) for each in sharing.instances))
-    return sharing
+        case "mps-limits":
+            return sharing.limits
+        case "mig":
+            return tuple(each.profile for each in sharing.instances)
+        case "hybrid" | "phases":
+            return tuple(range(max(named_jobs(sharing))))
+        case _:
+            assert_never(sharing.mode)

@@ -8,13 +8,13 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import LEVELS, Level
-from advisor.sharing import Hybrid, Phases, Sharing
-from advisor.sharing.parts import at_once, check_count
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import check_count, running_together
 from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
 from advisor.timeline.outcome import Lived, Simulation, Usage, around, energy_j, idle_power_w
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy, queue_of
-from advisor.timeline.waiting_jobs import in_turn
+from advisor.timeline.waiting_jobs import from_the_start
 from advisor.workload.arrivals import Arrival
 
 
@@ -84,13 +84,12 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
         InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
         NothingFits: The GPU does not offer these instances.
     """
-    if not isinstance(sharing, Phases):
-        placed(sharing, gpu)
+    in_phases = sharing.mode == "phases"
+    if in_phases:
+        check_count(sharing, len(arrivals))
+    placed(sharing, gpu)
+    if not in_phases:
         return
-    check_count(sharing, len(arrivals))
-    for group in sharing.groups:
-        if isinstance(group, Hybrid):
-            placed(group, gpu)
     if fleet.gpus > 1 or any(each.arrival_s for each in arrivals):
         raise InvalidInput(
             f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
@@ -115,8 +114,8 @@ def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
 def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
     """Refuse jobs that memory cannot hold, or groups of phases, which start all at once."""
     jobs = len(arrivals)
-    if isinstance(paces.sharing, Phases):
-        for group in at_once(paces.sharing, jobs):
+    if paces.sharing.mode == "phases":
+        for group in running_together(paces.sharing, jobs):
             if not paces.of(tuple(PlacedJob(job, job) for job in sorted(group))).fits:
                 names = ", ".join(arrivals[job].job.name for job in group)
                 raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
@@ -133,8 +132,8 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
 def _history(
     arrivals: Sequence[Arrival], tasks: Sequence[Task], paces: Paces, fleet: Fleet, level: Level
 ) -> History:
-    if isinstance(paces.sharing, Phases):
-        return in_turn(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
+    if paces.sharing.mode == "phases":
+        return from_the_start(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
     queue = queue_of(fleet.policy, paces.room, _alone_s(arrivals, tasks), paces.kinds)
     return run(tasks, paces.pace(level), queue, fleet.gpus)
 

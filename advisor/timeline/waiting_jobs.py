@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from advisor.sharing import Group, Hybrid, Instance, Mps, Phases, Serial, Sharing
+from advisor.sharing import Group, Hybrid, Sharing
+from advisor.sharing.traversal import groups
 from advisor.timeline.event_loop import History, Pace, PlacedJob, PlacedJobs, Stretch, Task, run
 from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
@@ -12,26 +13,17 @@ from advisor.timeline.queue_policies import GpuCapacity, InOrder
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
     """What happens on one GPU whose memory holds all that is to run at once.
 
+    Each group starts when the one before it has ended and the GPU is set up; in a pause nobody
+    runs.
+
     Args:
         sharing: Of all jobs, each in the place of its own number.
         work_steps: Steps that each job has to do, above 0, shape (jobs,).
         pace: Of jobs that run at once.
     """
-    if isinstance(sharing, Phases):
-        return in_turn(sharing, work_steps, pace)
-    places = 1 if isinstance(sharing, Serial) else len(work_steps)
-    return run(
-        [Task(each) for each in work_steps], pace, InOrder(GpuCapacity(tuple(range(places))))
-    )
-
-
-def in_turn(phases: Phases, work_steps: Sequence[float], pace: Pace) -> History:
-    """What happens if each group starts when the one before it has ended and the GPU is set up.
-
-    Arguments as of `from_the_start`. In a pause nobody runs.
-    """
-    stretches = _of_group(phases.groups[0], work_steps, pace, 0.0)
-    for before, group in pairwise(phases.groups):
+    first, *_ = in_order = groups(sharing, len(work_steps))
+    stretches = _of_group(first, work_steps, pace, 0.0)
+    for before, group in pairwise(in_order):
         begins_s = stretches[-1].end_s + repartition_s(before, group)
         stretches += _of_group(group, work_steps, pace, begins_s)
     starts_s = {seat.job: each.start_s for each in reversed(stretches) for seat in each.seats}
@@ -50,11 +42,9 @@ def _of_group(
     def of_all(seats: PlacedJobs) -> PlacedJobs:
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
-    history = from_the_start(
-        group if isinstance(group, Hybrid) else group.sharing,
-        [work_steps[job] for job in positions],
-        lambda seats: pace(of_all(seats)),
-    )
+    places = tuple(range(max(map(len, group.running_together))))
+    tasks = [Task(work_steps[job]) for job in positions]
+    history = run(tasks, lambda seats: pace(of_all(seats)), InOrder(GpuCapacity(places)))
     return [
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
         for each in history.stretches
@@ -76,24 +66,18 @@ def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
     Instances and MPS daemons that both need stay. That jobs start up is not counted, for they do so
     under any plan.
     """
-    old, new = _instances(before), _instances(after)
+    old, new = Counter(before.instances), Counter(after.instances)
     seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
     seconds += MIG_MODE_S * (bool(old) != bool(new))
     up, down = _daemons(after) - _daemons(before), _daemons(before) - _daemons(after)
     return seconds + _MPS_DAEMON_S * (up + down).total()
 
 
-def _instances(group: Group | Hybrid) -> Counter[Instance]:
-    return Counter(group.instances) if isinstance(group, Hybrid) else Counter()
-
-
 def _daemons(group: Group | Hybrid) -> Counter[str]:
     """Where MPS daemons run."""
-    if isinstance(group, Group):
-        return Counter(["gpu"] if isinstance(group.sharing, Mps) else [])
     return Counter(
-        f"{place.instance} {part}"
-        for place in group.places
-        for part, room in enumerate(place.rooms)
-        if isinstance(room.sharing, Mps)
+        f"{part.instance} {number}"
+        for memory in group.memories
+        for number, part in enumerate(memory)
+        if part.sharing.under_mps
     )

@@ -14,7 +14,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.process_layout import PlannedProcess, planned_processes
 from advisor.plan.recommendation import Recommendation
-from advisor.sharing import Mps, Naive, Phases, Serial
+from advisor.sharing import SHARED_MODES
 from advisor.validate.validate import Validation, compared
 from advisor.workload.data_folders import user_folder
 from advisor.workload.reading import read_runs
@@ -53,8 +53,8 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
     for plan in recommendation.plans:
         if len(plans) == top:
             break
-        if not isinstance(plan.sharing, Serial | Naive | Mps):
-            phased = isinstance(plan.sharing, Phases)
+        if plan.sharing.mode not in ("serial", *SHARED_MODES):
+            phased = plan.sharing.mode == "phases"
             why = "its groups are runs" if phased else "nothing here makes MIG instances"
             left_out.append(f"plan {plan.rank}, {plan.sharing}: {why}")
             continue

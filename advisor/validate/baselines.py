@@ -5,11 +5,12 @@ A rule of somebody else's is one function of the type `Baseline` and one line in
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import assert_never
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.physics import Physics, replayed_steps
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, Sharing
+from advisor.sharing import Sharing
 from advisor.workload.profile import Profile
 
 # Seconds of a step of each job, shape (jobs,); None where it is not defined for the mix.
@@ -37,15 +38,17 @@ def fair_share(
     Returns:
         None on MIG, of phases, or where a profile has no busy share.
     """
-    match sharing:
-        case Serial():
+    match sharing.mode:
+        case "serial":
             shares = [1.0] * len(profiles)
-        case Mps(limits) if limits:
-            shares = [limit / 100 for limit in limits]
-        case Naive() | Mps():
+        case "mps-limits":
+            shares = [limit / 100 for limit in sharing.limits]
+        case "naive" | "mps":
             shares = [1 / len(profiles)] * len(profiles)
-        case Mig() | Hybrid() | Phases():
+        case "mig" | "hybrid" | "phases":
             return None
+        case _:
+            assert_never(sharing.mode)
     busy = [profile.busy_share for profile in profiles]
     if None in busy:
         return None
@@ -78,12 +81,12 @@ def summed_utilisation(
     Returns:
         None on MIG, of phases, or where a profile has no busy share.
     """
-    if isinstance(sharing, Mig | Hybrid | Phases):
+    if sharing.mode in ("mig", "hybrid", "phases"):
         return None
     busy = [profile.busy_share for profile in profiles]
     if None in busy:
         return None
-    full = 1.0 if isinstance(sharing, Serial) else max(1.0, sum(used or 0.0 for used in busy))
+    full = 1.0 if sharing.mode == "serial" else max(1.0, sum(used or 0.0 for used in busy))
     return tuple(profile.step_s * full for profile in profiles)
 
 

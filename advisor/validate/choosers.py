@@ -46,9 +46,7 @@ def always_mps(offer: Offer) -> Sharing | None:
 def equal_limits(offer: Offer) -> Sharing | None:
     """Under MPS with the same limit for each: the one nearest an equal part of the GPU."""
     part = 100 / len(offer.profiles)
-    alike = [
-        each for each in offer.sharings if isinstance(each, Mps) and len(set(each.limits)) == 1
-    ]
+    alike = [each for each in offer.sharings if len(set(each.limits)) == 1]
     return min(alike, key=lambda each: abs(each.limits[0] - part), default=None)
 
 

@@ -8,7 +8,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval
-from advisor.sharing import Arrangement, Naive, Phases, Serial, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Serial, Sharing, parse_sharing
+from advisor.sharing.traversal import without_phases
 from advisor.validate.baselines import Baseline
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
@@ -99,10 +100,10 @@ def sharing_of(run: Run) -> Arrangement:
     Raises:
         InvalidInput: It says that they ran in phases: those are several runs.
     """
-    sharing = parse_sharing(run.sharing)
-    if isinstance(sharing, Phases):
-        raise InvalidInput(f"{run.id}: {sharing} is several runs. Record each group as one.")
-    return Serial() if len(run.tenants) == 1 and isinstance(sharing, Naive) else sharing
+    sharing = without_phases(parse_sharing(run.sharing))
+    if sharing is None:
+        raise InvalidInput(f"{run.id}: {run.sharing} is several runs. Record each group as one.")
+    return Serial() if len(run.tenants) == 1 and sharing.mode == "naive" else sharing
 
 
 def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:

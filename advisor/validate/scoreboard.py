@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from advisor.prediction.model_file import mode_of
-from advisor.sharing import Mps, Naive
+from advisor.sharing import SHARED_MODES
 from advisor.validate.coverage import coverage_of
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise import noise_of
@@ -15,8 +14,6 @@ from advisor.validate.predicted_and_measured import JobComparison, RunComparison
 from advisor.validate.regret import regret_document
 from advisor.validate.selection import SPLIT
 from advisor.workload.run import Run
-
-MODES = ("naive", "mps", "mps-limits")
 
 Jobs = Literal["all", "same", "mixed"]
 
@@ -73,7 +70,7 @@ def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
     """For each mode one row over everything, then each degree: all, same jobs, mixed jobs."""
     return tuple(
         _row(evaluation, mode, degree, jobs, group)
-        for mode in MODES
+        for mode in SHARED_MODES
         for degree, jobs, group in _groups(runs_of_mode(evaluation.runs, mode))
     )
 
@@ -122,7 +119,7 @@ def _groups(runs: Sequence[RunComparison]) -> Iterator[_Group]:
 
 def _mode(run: Run) -> str:
     sharing = sharing_of(run)
-    return mode_of(sharing) if isinstance(sharing, Naive | Mps) else str(sharing)
+    return str(sharing) if sharing.instances else sharing.mode
 
 
 def _same(run: Run) -> bool:

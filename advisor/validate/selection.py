@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.sharing import parse_sharing
+from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -95,4 +96,4 @@ def _host_known(run: Run) -> bool:
 
 def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:
     known = all(tenant.workload.name in profiles for tenant in run.tenants)
-    return run.ok and known and isinstance(parse_sharing(run.sharing), Naive | Mps)
+    return run.ok and known and together(parse_sharing(run.sharing)) is not None

@@ -5,7 +5,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
-from advisor.sharing.parts import at_once
+from advisor.sharing.traversal import running_together
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.plausible import DAY_S, MOST_COUNT, MOST_SMS, check, check_number
 from advisor.workload.spec import STRICT, Workload
@@ -172,7 +172,7 @@ class Run:
             return
         if [each.outcome == "ok" for each in self.tenants] != [e is not None for e in done.ended_s]:
             raise InvalidInput(f"run {self.id}: a tenant has an end if and only if it ran to it")
-        groups = len(at_once(parse_sharing(self.sharing), len(self.tenants)))
+        groups = len(running_together(parse_sharing(self.sharing), len(self.tenants)))
         if len(done.pauses_s) != groups - 1:
             raise InvalidInput(
                 f"run {self.id}: between {groups} groups are {groups - 1} pauses, got "

@@ -86,7 +86,7 @@ class StandIn:
         steps = {}
         for each in hybrid.places:
             instance = profile_of(self.gpu, each.instance.profile)
-            for room in each.rooms:
+            for room in each.partitions:
                 slices = room.slices if isinstance(each, Divided) else instance.compute_slices
                 part = instance.sms / 132 * slices / instance.compute_slices
                 own = [profiles[job - 1] for job in room.jobs]

@@ -132,10 +132,11 @@ def test_phases_of_other_jobs_are_refused():
 
 
 def test_no_group_starts_before_the_one_before_it_has_ended():
-    from advisor.timeline.waiting_jobs import in_turn
+    from advisor.timeline.waiting_jobs import from_the_start
 
     phases = parse_sharing("mps[2];naive[1,3]")
-    ends = in_turn(phases, [10, 10, 20], lambda seats: [1.0 / len(seats)] * len(seats)).ends_s
+    history = from_the_start(phases, [10, 10, 20], lambda seats: [1.0 / len(seats)] * len(seats))
+    ends = history.ends_s
     assert ends[1] == 10
     assert ends[0] == 10 + pauses_s("mps[2];naive[1,3]") + 20
     assert ends[2] == ends[0] + 10

@@ -13,7 +13,7 @@ from advisor.plan.reasons import searched
 from advisor.plan.search.candidate_space import Question
 from advisor.report.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
-from advisor.sharing.parts import hybrids
+from advisor.sharing.traversal import instance_sets
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -258,5 +258,5 @@ def test_which_of_equal_jobs_has_which_instance_makes_no_other_plan(objective):
 def test_groups_on_one_instance_each_are_no_plan(objective):
     for jobs in ([GPU_BOUND] * 2, [HOST_BOUND, GPU_BOUND, GPU_BOUND]):
         for plan in advice(jobs, objective).plans:
-            cut = hybrids(plan.sharing)
-            assert not cut or max(len(each.rooms) for each in cut) > 1
+            cut = instance_sets(plan.sharing)
+            assert not cut or max(len(each.partitions) for each in cut) > 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.memory_pools import pools
+from advisor.prediction.memory import pools
 from advisor.prediction.mig_instances import on_instances, placed
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing

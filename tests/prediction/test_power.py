@@ -10,7 +10,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction import power
 from advisor.prediction.energy_intervals import drawn_in_turn, drawn_together, with_energy
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.model_file import load_model, mode_of, model_text
+from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.power import Law, Power
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
@@ -119,8 +119,8 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         pairs = zip(chosen, run.tenants, strict=True)
         paces = [min(1.0, profile.step_s / tenant.step_s) for profile, tenant in pairs]
         sharing = parse_sharing(run.sharing)
-        apart = isinstance(sharing, Mps) and sharing.keeps_apart
-        law = model.power.law(mode_of(sharing), len(chosen), apart)
+        apart = sharing.keeps_sms_apart
+        law = model.power.law(sharing.mode, len(chosen), apart)
         watts = model.power.shares_w(chosen, paces, H200, law).sum()
         misses.append((
             abs(watts / run.power_w - 1),
@@ -169,8 +169,8 @@ def test_a_job_without_a_known_pass_has_no_energy_of_an_epoch(real):
 
 def test_where_limits_keep_jobs_apart_another_law_of_activity_holds():
     power = Power(awake_w=AWAKE_W, laws={"mps-limits": Law(smact=0.9, smact_apart=0.8)})
-    assert Mps((40, 60)).keeps_apart
-    assert not Mps((60, 60)).keeps_apart
-    assert not Mps().keeps_apart, "without limits each may have every SM"
+    assert Mps((40, 60)).keeps_sms_apart
+    assert not Mps((60, 60)).keeps_sms_apart
+    assert not Mps().keeps_sms_apart, "without limits each may have every SM"
     assert power.law("mps-limits", 2).smact == 0.9
     assert power.law("mps-limits", 2, apart=True).smact == 0.8

@@ -14,12 +14,11 @@ from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.surrogate import Crowds, columns
 from advisor.prediction.surrogate_answers import quick
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
-from advisor.sharing import Mps, Naive
+from advisor.sharing import SHARED_MODES, Mps, Naive
 from tests import shelf
 
 H200 = gpu(shelf.GPU)
 PROFILES = list(shelf.PROFILES.values())[:3]
-MODES = ("naive", "mps", "mps-limits")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +100,7 @@ def test_a_job_whose_limit_is_raised_while_its_mates_keep_theirs_never_slows(
     assert after_s <= before_s * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SHARED_MODES)
 def test_the_order_of_the_jobs_says_nothing_and_copies_fare_alike(model, jobs, mode):
     limits = [[28.0, 57.0, 28.0], [57.0, 28.0, 28.0]]
     one, other = model.distilled.steps(jobs, crowds([[0, 1, 0], [1, 0, 0]], limits), mode)
@@ -109,7 +108,7 @@ def test_the_order_of_the_jobs_says_nothing_and_copies_fare_alike(model, jobs, m
     assert other[[1, 0, 2]] == pytest.approx(one, rel=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SHARED_MODES)
 def test_no_job_gets_faster_than_alone_by_sharing(model, jobs, mode):
     asked = crowds([[0, 1, 2], [0, 0, 0], [1, -1, -1], [2, 1, -1]])
     there = asked.jobs >= 0
@@ -124,7 +123,7 @@ def test_empty_places_change_no_answer(model, jobs):
     assert wide[[1, 3]] == pytest.approx(full, rel=1e-5)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SHARED_MODES)
 @pytest.mark.parametrize("rows", [np.empty((0, 3), dtype=int), [[-1, -1, -1]]])
 def test_of_no_job_nothing_is_said(model, jobs, mode, rows):
     assert np.isnan(model.distilled.steps(jobs, crowds(rows), mode)).all()
@@ -161,8 +160,8 @@ def test_only_modes_that_runs_taught_are_distilled(plain):
 
 
 def test_the_same_mixes_are_drawn_each_time():
-    assert draw(50, 9, MODES) == draw(50, 9, MODES)
-    assert {len(lesson.jobs) for lesson in draw(200, 9, MODES)} == set(range(1, 9))
+    assert draw(50, 9, SHARED_MODES) == draw(50, 9, SHARED_MODES)
+    assert {len(lesson.jobs) for lesson in draw(200, 9, SHARED_MODES)} == set(range(1, 9))
 
 
 def test_a_file_keeps_what_was_distilled(model, tmp_path):

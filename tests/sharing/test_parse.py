@@ -109,7 +109,7 @@ def test_compute_instances_are_named_with_and_without_mig(prefix):
 
 def test_a_divided_instance_can_lie_beside_others():
     found = parse_sharing("mig=3g.71gb[1]+4g.71gb/ci=1c[2,4]/mps+2c[3]+1g.18gb+me[5]")
-    assert [len(place.rooms) for place in found.places] == [1, 2, 1]
+    assert [len(place.partitions) for place in found.places] == [1, 2, 1]
     assert found.jobs == (1, 2, 4, 3, 5)
 
 

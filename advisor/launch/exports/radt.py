@@ -11,7 +11,6 @@ from io import StringIO
 
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import Handover, Room, Start
-from advisor.sharing import Serial
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
@@ -40,7 +39,7 @@ def _rows(plan: Handover) -> Iterator[tuple[object, ...]]:
         workload += 1
         for room in stage.rooms:
             for position, start in enumerate(room.starts):
-                workload += isinstance(room.sharing, Serial) and position > 0
+                workload += room.sharing.mode == "serial" and position > 0
                 yield _row(workload, room, start)
 
 

@@ -10,7 +10,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from typing import assert_never
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu, MigProfile
@@ -18,7 +17,7 @@ from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
 from advisor.launch.commands import created, run
 from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Start
-from advisor.sharing import Instance, Mps, Naive, Serial
+from advisor.sharing import Instance
 
 
 def slurm_text(plan: Handover) -> str:
@@ -75,7 +74,7 @@ def _types(plan: Handover) -> Iterator[str]:
 
 def _most_at_once(plan: Handover) -> int:
     """Jobs that take turns on the GPU, at most; 0 where none does."""
-    rooms = (room for room in plan.rooms if isinstance(room.sharing, Naive))
+    rooms = (room for room in plan.rooms if room.sharing.mode == "naive")
     return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
 
 
@@ -118,7 +117,7 @@ def _jobs(plan: Handover) -> Iterator[str]:
                 words = _words(plan.gpu, room, starts)
                 yield f"{name}=$(sbatch --parsable{_after(before)} {words})"
                 submitted.append(name)
-                if isinstance(room.sharing, Serial):
+                if room.sharing.mode == "serial":
                     before, submitted = [name], []
         before = submitted or before
 
@@ -155,13 +154,8 @@ def _cores(starts: tuple[Start, ...]) -> str:
 def _gres(gpu: Gpu, room: Room) -> str:
     if room.instance is not None:
         return f"gpu:{_type(gpu, room.instance.profile)}:1"
-    match room.sharing:
-        case Serial() | Mps():
-            return "gpu:1"
-        case Naive():
-            return "gpu:1" if len(room.starts) == 1 else "shard:1"
-        case _:
-            assert_never(room.sharing)
+    in_turns = room.sharing.mode == "naive" and len(room.starts) > 1
+    return "shard:1" if in_turns else "gpu:1"
 
 
 _MIB_IN_GIB = 1024

@@ -10,7 +10,7 @@ from typing import Any
 from advisor.english import counted
 from advisor.errors import InvalidInput, UnknownName
 from advisor.measure.shared.planned_run import PlannedRun
-from advisor.sharing import Mps, Phases, parse_sharing
+from advisor.sharing import parse_sharing
 from advisor.workload.files import read_json
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
@@ -84,8 +84,6 @@ def counts(plans: Iterable[PlannedRun]) -> str:
 
 def _mode(plan: PlannedRun) -> str:
     sharing = parse_sharing(plan.sharing)
-    if isinstance(sharing, Phases):
-        return "phases"
-    if not isinstance(sharing, Mps) or not sharing.limits:
-        return str(sharing)
+    if sharing.mode != "mps-limits":
+        return "phases" if sharing.mode == "phases" else str(sharing)
     return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

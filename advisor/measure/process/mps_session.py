@@ -31,7 +31,7 @@ class MpsSession:
             GpuUnavailable: The MPS daemon does not start.
             AdvisorError: MPS should be off and is not.
         """
-        if isinstance(sharing, Mps):
+        if sharing.under_mps:
             if not self._daemon.running:
                 self._daemon.start()
             return
@@ -49,7 +49,7 @@ class MpsSession:
         Raises:
             AdvisorError: The MPS server does not list one of the tenants.
         """
-        if not isinstance(sharing, Mps):
+        if not sharing.under_mps:
             return 0
         listed = self._daemon.clients()
         if missing := set(pids) - listed:
@@ -85,7 +85,7 @@ def tenant_environments(
     if uuid is None:
         return ({},) * tenants
     common = {"CUDA_VISIBLE_DEVICES": uuid}
-    if not isinstance(sharing, Mps):
+    if not sharing.under_mps:
         return (common | {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))},) * tenants
     common |= {"CUDA_MPS_PIPE_DIRECTORY": str(MpsDaemon(folder, uuid).pipes)}
     if not sharing.limits:

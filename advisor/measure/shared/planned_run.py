@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Sharing, parse_sharing
-from advisor.sharing.parts import at_once, check_count, only
+from advisor.sharing import Mps, Naive, Sharing, parse_sharing
+from advisor.sharing.traversal import check_count, restricted, running_together, together
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
 
@@ -62,12 +62,11 @@ class PlannedRun:
 
     def _check_sharing(self) -> None:
         sharing = parse_sharing(self.sharing)
-        groups = sharing.groups if isinstance(sharing, Phases) else (sharing,)
-        if any(isinstance(each, Mig | Hybrid) for each in groups):
+        if sharing.instances:
             raise InvalidInput(
                 "MIG plans cannot be run: instances are not created here. Run the others"
             )
-        if isinstance(sharing, Phases) and self.steps is None:
+        if sharing.mode == "phases" and self.steps is None:
             raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
         check_count(sharing, len(self.workloads))
 
@@ -119,14 +118,14 @@ class CompletionRun:
     @property
     def run_groups(self) -> tuple[RunGroup, ...]:
         """The groups in their order; in a serial plan each workload is a group."""
-        groups = at_once(self.sharing, len(self.workloads))
+        groups = running_together(self.sharing, len(self.workloads))
         return tuple(RunGroup(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
 
     def _mix(self, jobs: list[int]) -> PlannedMix:
-        sharing = only(self.sharing, jobs)
+        sharing = restricted(self.sharing, jobs)
         return PlannedMix(
             id=self.id,
-            sharing=sharing if isinstance(sharing, Mps) else Naive(),  # alone in turn is naive
+            sharing=together(sharing) or Naive(),  # alone in turn is naive
             purpose=self.purpose,
             repeats=None,
             workloads=tuple(self.workloads[job] for job in jobs),
@@ -142,8 +141,8 @@ def mixes_of(plan: PlannedRun) -> tuple[PlannedMix | CompletionRun, ...]:
     if plan.steps is not None:
         return (CompletionRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
                         workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
-    if isinstance(sharing, Naive | Mps):
-        return (_mix(plan, sharing, plan.workloads, ""),)
+    if (at_once := together(sharing)) is not None:
+        return (_mix(plan, at_once, plan.workloads, ""),)
     alone = tuple(dict.fromkeys(plan.workloads))  # copies run alike
     suffixes = [""] if len(alone) == 1 else [f".{number}" for number in range(1, len(alone) + 1)]
     return tuple(

@@ -10,7 +10,6 @@ from advisor.measure.process.mps_daemon import CONTROL, MpsDaemon
 from advisor.measure.process.mps_session import tenant_environments
 from advisor.measure.process.scratch_folder import FOLDER_PREFIX, temporary_base
 from advisor.measure.shared.planned_run import PlannedMix, PlannedRun, mixes_of
-from advisor.sharing import Mps
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def _of_mix(
 
 
 def _daemon(mix: PlannedMix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
-    if uuid is None or not isinstance(mix.sharing, Mps):
+    if uuid is None or not mix.sharing.under_mps:
         return []
     environment = MpsDaemon(folder, uuid).environment
     return [PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))]

@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
-from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.sharing.parts import mps_servers
+from advisor.sharing import SHARED_MODES, parse_sharing
+from advisor.sharing.traversal import mps_servers
 from advisor.workload import named_workloads
 from advisor.workload.files import read_json
 from advisor.workload.spec import Workload
@@ -186,7 +186,7 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _can_be_run(plan: Mapping[str, Any]) -> bool:
-    simple = isinstance(parse_sharing(plan["sharing"]), Serial | Naive | Mps)
+    simple = parse_sharing(plan["sharing"]).mode in ("serial", *SHARED_MODES)
     return simple and plan.get("power_cap_w") is None
 
 

@@ -22,8 +22,8 @@ from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_e
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
-from advisor.sharing import Phases, Serial
-from advisor.sharing.parts import at_once
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import running_together
 from advisor.timeline.outcome import around
 
 
@@ -134,23 +134,23 @@ def slowdowns(jobs: Sequence[JobPrediction], level: Level) -> list[float]:
 
 
 def _turns(mix: MixPrediction) -> int:
-    return len(mix.jobs) if isinstance(mix.sharing, Serial) else 1
+    return len(mix.jobs) if mix.sharing.mode == "serial" else 1
 
 
 def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float]], float]) -> Interval:
     """`cost` of the slowdowns of all jobs at each level; 1 of serial without a power cap."""
-    if isinstance(mix.sharing, Serial) and mix.power_cap_w is None:
+    if mix.sharing.mode == "serial" and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
     at_levels = [slowdowns(mix.jobs, level) for level in LEVELS]
-    if isinstance(mix.sharing, Phases):
+    if mix.sharing.mode == "phases":
         at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
     return around(list(map(cost, at_levels)))
 
 
-def _with_waiting(phases: Phases, running: Sequence[float]) -> list[float]:
+def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:
     """Slowdowns that count the time in which other groups run, all jobs being as long alone."""
     waiting = list(running)
-    groups = at_once(phases, len(running))
+    groups = running_together(phases, len(running))
     takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
     for group, each in zip(groups, takes, strict=True):
         for job in group:

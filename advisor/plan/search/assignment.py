@@ -11,13 +11,12 @@ from advisor.sharing import (
     Divided,
     Group,
     Hybrid,
-    Instance,
-    Mig,
-    Phases,
     Place,
     Serial,
+    Sharing,
     Slot,
 )
+from advisor.sharing.traversal import in_turn
 
 
 @dataclass(slots=True)
@@ -78,16 +77,6 @@ def seating(sets: Sets, chosen: Sequence[int]) -> Seating:
     return Seating(sets, [[number[at] for at in own if at in number] for own in sets.positions])
 
 
-def simplest(hybrid: Hybrid) -> Hybrid | Mig:
-    """The plain word for it where every job has an instance of its own."""
-    alone: dict[int, Instance] = {}
-    for place in hybrid.places:
-        if not isinstance(place, Slot) or len(place.jobs) > 1:
-            return hybrid
-        alone[place.jobs[0]] = place.instance
-    return Mig(tuple(alone[number] for number in sorted(alone)))
-
-
 def signature(cut: Cut, cutting: Cutting) -> tuple[object, ...]:
     """The same for plans that differ only in where instances lie, or which of equal ones is whose.
 
@@ -103,23 +92,8 @@ def signature(cut: Cut, cutting: Cutting) -> tuple[object, ...]:
     return tuple(sorted((cut.instances[home].profile, *sorted(own)) for home, own in homes.items()))
 
 
-def one_after_another(hows: Sequence[Choice | Cutting], seats: Seating) -> Serial | Phases:
+def one_after_another(hows: Sequence[Choice | Cutting], seats: Seating) -> Sharing:
     """Two groups or more in this order; jobs alone whose numbers grow are one serial group."""
-    groups: list[Group | Hybrid] = []
-    for how in hows:
-        group = seats.hybrid(how) if isinstance(how, Cutting) else seats.group(how)
-        if groups and (merged := _merged(groups[-1], group)):
-            groups[-1] = merged
-        else:
-            groups.append(group)
-    return Phases(tuple(groups)) if len(groups) > 1 else Serial()
-
-
-def _merged(before: Group | Hybrid, group: Group | Hybrid) -> Group | None:
-    if _in_turn(before) and _in_turn(group) and before.jobs[-1] < group.jobs[0]:
-        return Group((*before.jobs, *group.jobs), Serial())
-    return None
-
-
-def _in_turn(group: Group | Hybrid) -> bool:
-    return isinstance(group, Group) and isinstance(group.sharing, Serial)
+    return in_turn(
+        [seats.hybrid(how) if isinstance(how, Cutting) else seats.group(how) for how in hows]
+    )

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.plan.plan_space import Setup
-from advisor.plan.search.assignment import Seating, one_after_another, seating, simplest
+from advisor.plan.search.assignment import Seating, one_after_another, seating
 from advisor.plan.search.candidate_space import Question, Space
 from advisor.plan.search.cost_table import options
 from advisor.plan.search.partition_search import Choice, Cutting
 from advisor.plan.search.partitions import WHOLE
 from advisor.plan.search.phase_search import phased
 from advisor.sharing import Serial, Sharing
+from advisor.sharing.traversal import simplest
 from advisor.workload.job import Job
 
 

@@ -21,7 +21,6 @@ from advisor.plan.search.partitions import WHOLE, Cut, Room, cuts
 from advisor.plan.search.rough_source import roughly
 from advisor.plan.search.set_bounds import Bounds, Price, SetScores
 from advisor.prediction.mix_prediction import Level
-from advisor.sharing import Mps
 from advisor.workload.job import Job
 
 
@@ -148,7 +147,7 @@ class Space:
     def _in_room(self, option: Option, jobs: int) -> SetScores:
         """As `scores`, but a job alone in a room is no MPS client."""
         found = self.scores(option, jobs)
-        return found.without(self.sets.sizes == 1) if isinstance(option.sharing, Mps) else found
+        return found.without(self.sets.sizes == 1) if option.sharing.under_mps else found
 
     @cached_property
     def _state_sizes(self) -> Indices:

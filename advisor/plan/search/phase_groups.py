@@ -39,7 +39,7 @@ class PhaseGroup:
     @property
     def cut(self) -> bool:
         """Whether they are on MIG instances."""
-        return isinstance(self.setup, Hybrid)
+        return bool(self.setup.instances)
 
 
 class Label(NamedTuple):

@@ -157,17 +157,17 @@ class _Phases:
 
     def _mark(self, setup: Group | Hybrid) -> int:
         """A number for everything that stays set up after a group."""
-        if isinstance(setup, Group):
-            return int(isinstance(setup.sharing, Mps))
         stays = tuple(
-            (place.instance, tuple(isinstance(room.sharing, Mps) for room in place.rooms))
-            for place in setup.places
+            (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
+            for memory in setup.memories
         )
+        if not setup.instances:
+            return int(stays == ((None, (True,)),))
         return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
 
     def _setup(self, how: Choice | Cutting, state: int) -> Group | Hybrid:
         if isinstance(how, Choice):
-            return Group((1,), Mps() if isinstance(how.option.sharing, Mps) else Naive())
+            return Group((1,), Mps() if how.option.sharing.under_mps else Naive())
         return seating(self.space.sets, self.space.members(state)).hybrid(how)
 
     def _due(self, rooms: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:

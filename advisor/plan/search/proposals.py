@@ -11,7 +11,7 @@ from advisor.plan.rules import first_broken, rules
 from advisor.plan.search.best_plans import Proposal, Solver
 from advisor.plan.search.candidate_space import Question
 from advisor.sharing import Instance, Mig
-from advisor.sharing.parts import hybrids
+from advisor.sharing.traversal import instance_sets
 from advisor.workload.job import Job
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
@@ -73,8 +73,8 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
 
 def _cut_up(plan: Proposal) -> bool:
     """Whether jobs have more than one instance at once, all in one being the GPU with fewer SMs."""
-    cut = hybrids(plan.setup.sharing)
-    return not cut or any(len(each.rooms) > 1 for each in cut)
+    cut = instance_sets(plan.setup.sharing)
+    return not cut or any(len(each.partitions) > 1 for each in cut)
 
 
 def _no_layout(jobs: Sequence[Job], question: Question) -> str:

@@ -27,6 +27,7 @@ from advisor.prediction.host_scaling import on_like_core
 from advisor.prediction.model_file import Alone, Data, Model, is_gpu_bound
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
@@ -93,10 +94,10 @@ def fit(
     )  # fmt: skip
 
 
-def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[str, list[Shared]]:
+def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[Mode, list[Shared]]:
     """The runs of each mode that has enough of them."""
     modes = {mode: [each for each in usable if each.mode == mode]
-             for mode in ("naive", "mps", "mps-limits")}  # fmt: skip
+             for mode in SHARED_MODES}  # fmt: skip
     enough = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
     if not enough:
         raise InvalidInput(
@@ -116,12 +117,12 @@ def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:
     )
 
 
-def _physics(modes: Mapping[str, Sequence[Shared]], playback: Playback) -> Physics:
+def _physics(modes: Mapping[Mode, Sequence[Shared]], playback: Playback) -> Physics:
     """The constants under which replay alone comes closest, mode by mode."""
     physics = _START
     slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
                 for a, b, c in product(_SLICES_S, _PATIENCES_S, _SWITCHES_S)]  # fmt: skip
-    choices: dict[str, list[dict[str, Any]]] = {
+    choices: dict[Mode, list[dict[str, Any]]] = {
         "naive": [{"slicing": slicing} for slicing in slicings],
         "mps": [{"packing": a, "ceded": b} for a, b in product(_PACKINGS, _CEDED)],
         "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],

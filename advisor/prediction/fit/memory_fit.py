@@ -10,9 +10,9 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.observation import Shared
 from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Context, Edge, Need, need, needs
-from advisor.prediction.model_file import mode_of
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.sharing import SHARED_MODES, Mode, parse_sharing
+from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -61,14 +61,14 @@ class Trial:
     """A mix that was tried on a card made smaller.
 
     Attributes:
-        mode: See `advisor.prediction.model_file.mode_of`.
+        mode: One of `advisor.sharing.SHARED_MODES`.
         families: Of its tenants.
         needs: Predicted, in the tenants' order.
         capacity_mib: What the tenants could share.
         refused: How many of them ended early.
     """
 
-    mode: str
+    mode: Mode
     families: frozenset[str]
     needs: tuple[Need, ...]
     capacity_mib: float
@@ -91,16 +91,16 @@ def _trial(
 ) -> Trial | None:  # fmt: skip
     sharing = parse_sharing(run.sharing)
     names = [tenant.workload.name for tenant in run.tenants]
-    known = all(name in profiles for name in names) and isinstance(sharing, Naive | Mps)
-    if run.free_mib is None or not known:
+    shared = together(sharing)
+    known = all(name in profiles for name in names)
+    if run.free_mib is None or not known or shared is None:
         return None
-    assert isinstance(sharing, Naive | Mps)
-    together = [profiles[name] for name in names]
+    tenants = [profiles[name] for name in names]
     return Trial(
-        mode=mode_of(sharing),
-        families=frozenset(each.workload.family for each in together),
-        needs=tuple(needs(together, sharing, context, gpu)),
-        capacity_mib=run.free_mib - (MPS_SERVER_MIB if isinstance(sharing, Mps) else 0),
+        mode=shared.mode,
+        families=frozenset(each.workload.family for each in tenants),
+        needs=tuple(needs(tenants, shared, context, gpu)),
+        capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
         refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
     )
 
@@ -117,13 +117,12 @@ _FEWEST_TRIALS, _FEWEST_OF_EACH = 20, 3
 # No outcome is impossible: one that was thought so must not weigh more than all others.
 _LEAST_RISK = 0.01
 
-_MODES = ("naive", "mps", "mps-limits")
 
 # What an edge has to be fitted; each must gain this much log likelihood (Akaike 1974).
 _CONSTANTS = 3
 
 
-def fit_edges(tried: Sequence[Trial]) -> dict[str, Edge]:
+def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
     """By mode, the edge that the outcomes tell of; none where they are too few.
 
     Driver and allocator refuse memory alike however processes take turns, so trials of all modes
@@ -132,7 +131,7 @@ def fit_edges(tried: Sequence[Trial]) -> dict[str, Edge]:
     if not _enough(tried):
         return {}
     common = _edge(tried)
-    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in _MODES}
+    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in SHARED_MODES}
 
 
 def _own_edge(tried: Sequence[Trial], common: Edge) -> Edge:

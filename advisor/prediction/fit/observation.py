@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.host_scaling import on_like_core, profiles_on_host
 from advisor.prediction.mix_features import features
-from advisor.prediction.model_file import is_gpu_bound, mode_of
+from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.parallel import at_once
 from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.sharing import Mode, Mps, Naive, parse_sharing
+from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 
@@ -44,8 +45,8 @@ class Shared:
     telling: Bools
 
     @property
-    def mode(self) -> str:
-        return mode_of(self.sharing)
+    def mode(self) -> Mode:
+        return self.sharing.mode
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -63,13 +64,13 @@ def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[S
 
 def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
     names = [tenant.workload.name for tenant in run.tenants]
-    sharing = parse_sharing(run.sharing)
+    shared = together(parse_sharing(run.sharing))
     usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
-    if not usable or not isinstance(sharing, Naive | Mps):
+    if not usable or shared is None:
         return None
     return Shared(
         run=run,
-        sharing=sharing,
+        sharing=shared,
         profiles=profiles_on_host(run, profiles),
         measured_s=np.array([tenant.step_s for tenant in run.tenants]),
         telling=np.array([_telling(profiles[each.workload.name], each) for each in run.tenants]),

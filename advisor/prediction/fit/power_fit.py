@@ -10,7 +10,7 @@ from advisor.prediction.fit.observation import Playback, Shared
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Law, Power, is_half, summed_share
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps
+from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -31,7 +31,7 @@ class _Row:
         likely: The same by replay, as where nothing was measured.
     """
 
-    mode: str
+    mode: Mode
     apart: bool
     profiles: tuple[Profile, ...]
     families: frozenset[str]
@@ -71,7 +71,7 @@ def _row(shared: Shared, physics: Physics, playback: Playback) -> _Row | None:
     replayed = playback.replayed_s(shared, physics)
     counters = shared.run.counters
     return _Row(
-        mode=shared.mode, apart=isinstance(shared.sharing, Mps) and shared.sharing.keeps_apart,
+        mode=shared.mode, apart=shared.sharing.keeps_sms_apart,
         profiles=shared.profiles, families=frozenset(shared.families),
         speeds=speeds,
         likely=speeds if replayed is None else np.minimum(1.0, shared.alone_s / replayed),

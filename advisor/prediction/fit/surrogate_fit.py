@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_pace import alone_s
-from advisor.prediction.model_file import Model, mode_of
+from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import done_apart, fitting_in_one_thread
 from advisor.prediction.physics import rehearse
 from advisor.prediction.residual import Mix, Play, by_replay
@@ -23,19 +23,19 @@ from advisor.prediction.surrogate import (
 )
 from advisor.prediction.surrogate_features import LENGTHS, LIMIT_GRID, LIMITED, summaries
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
 
 # How many mixes the predictor is asked about: some 10 ms each.
 LESSONS = 800
 _SEED = 20261121
 _DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
-_MODES = {"naive": 20, "mps": 25, "mps-limits": 55}
+_MODES: dict[Mode, int] = {"naive": 20, "mps": 25, "mps-limits": 55}
 _COPIES = 0.2  # share of mixes in which a workload may come more than once
 _EQUAL = 0.25  # share of the mixes with limits in which all have the same
 
 # The mode whose answers lean on the distilled predictor; see `own_limit`.
-_PREDICTED = "mps-limits"
+_PREDICTED: Mode = "mps-limits"
 
 # With fewer mixes than this, processes take longer to start than they save.
 _WORTH_SPREADING = 300
@@ -103,7 +103,7 @@ def distilled_without(
     drawn = [
         lesson
         for lesson in draw(LESSONS, len(usable), sorted(_MODES))
-        if mode_of(lesson.sharing) == _PREDICTED
+        if lesson.sharing.mode == _PREDICTED
         and all(usable[job].workload.family != family for job in lesson.jobs)
     ]
     return _taught(model, usable, gpu, drawn, _answers(usable, gpu, model, play, drawn))
@@ -120,9 +120,9 @@ def _taught(
     jobs = summaries(usable, gpu, model.physics)
     assert jobs is not None, "each of them has a trace and counters"
     surrogates = {}
-    for mode in sorted({mode_of(lesson.sharing) for lesson in drawn}):
+    for mode in sorted({lesson.sharing.mode for lesson in drawn}):
         told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
-                if mode_of(lesson.sharing) == mode]  # fmt: skip
+                if lesson.sharing.mode == mode]  # fmt: skip
         crowds = crowds_of([lesson for lesson, _ in told])
         there = crowds.jobs >= 0
         steps_s = np.concatenate([steps_s for _, steps_s in told])
@@ -131,13 +131,13 @@ def _taught(
     return replace(model, distilled=Distilled(surrogates=surrogates))
 
 
-def draw(lessons: int, profiles: int, modes: Sequence[str]) -> list[Lesson]:
+def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[Lesson]:
     """Mixes of 1 to 8 of so many `profiles`; the same ones each time."""
     random = Random(_SEED)
     return [_drawn(random, profiles, modes) for _ in range(lessons)]
 
 
-def _drawn(random: Random, profiles: int, modes: Sequence[str]) -> Lesson:
+def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> Lesson:
     degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
     jobs = random.sample(range(profiles), min(degree, profiles))
     if len(jobs) < degree or random.random() < _COPIES:
@@ -160,12 +160,12 @@ def crowds_of(lessons: Sequence[Lesson]) -> Crowds:
     limits = np.full((len(lessons), places), 100.0)
     for row, lesson in enumerate(lessons):
         jobs[row, : len(lesson.jobs)] = lesson.jobs
-        if isinstance(lesson.sharing, Mps) and lesson.sharing.limits:
+        if lesson.sharing.limits:
             limits[row, : len(lesson.jobs)] = lesson.sharing.limits
     return Crowds(jobs, limits)
 
 
-def learnt(x: Floats, y: Floats, mode: str) -> Surrogate:
+def learnt(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     """The surrogate of `mode` through `y`, shape (rows,), at `x`, shape (rows, columns).
 
     In closed form, so that every machine learns the same.
@@ -223,9 +223,9 @@ def _answers(
     """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
     mixed = [tuple(profiles[job] for job in lesson.jobs) for lesson in lessons]
     answers: dict[int, Floats] = {}
-    for mode in {mode_of(lesson.sharing) for lesson in lessons}:
+    for mode in {lesson.sharing.mode for lesson in lessons}:
         some = [at for at, lesson in enumerate(lessons)
-                if mode_of(lesson.sharing) == mode and len(lesson.jobs) > 1]  # fmt: skip
+                if lesson.sharing.mode == mode and len(lesson.jobs) > 1]  # fmt: skip
         mixes = [Mix(mixed[at], lessons[at].sharing, tuple(range(len(mixed[at])))) for at in some]
         found = by_replay(mixes, gpu, model, play) if mixes else []
         assert found is not None, "modes with a correction teach, and jobs with traces"

@@ -128,8 +128,8 @@ def each_kind_once(plans, jobs):
     for plan in plans:
         homes = []
         for place in plan.group.places if isinstance(plan.group, Hybrid) else ():
-            rooms = [(getattr(room, "slices", 0), *content(room.jobs, room.sharing))
-                     for room in place.rooms]  # fmt: skip
+            rooms = [(room.slices or 0, *content(room.jobs, room.sharing))
+                     for room in place.partitions]  # fmt: skip
             homes.append((place.instance.profile, *sorted(rooms)))
         mark = tuple(sorted(homes)) or str(plan.group.sharing)
         if mark not in seen:

@@ -17,7 +17,7 @@ from advisor.plan.search.one_gpu_search import OneGpu
 from advisor.plan.search.outcomes import Judge
 from advisor.plan.search.proposals import affordable, proposed
 from advisor.sharing import Hybrid, Mig, Phases
-from advisor.sharing.parts import check_count, hybrids, memories
+from advisor.sharing.traversal import check_count, instance_sets, memories
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.search.cases import OBJECTIVES
@@ -58,10 +58,11 @@ def test_what_is_proposed_breaks_no_rule_and_fits_the_hardware(jobs, key, object
         sharing = each.setup.sharing
         check_count(sharing, len(jobs))
         assert first_broken(rules(model, conditions), jobs, sharing) is None
-        for hybrid in hybrids(sharing):
+        for hybrid in instance_sets(sharing):
             assert place(model, hybrid.instances) == hybrid.instances
-        for mates in memories(sharing, len(jobs)):
-            assert sum(jobs[job].profile.memory.device_mib for job in mates) <= model.memory_mib
+        for memory in memories(sharing, len(jobs)):
+            mates = [jobs[number - 1] for part in memory for number in part.jobs]
+            assert sum(job.profile.memory.device_mib for job in mates) <= model.memory_mib
         assert isinstance(judge.foreseen(each.setup), Forecast)
 
 
@@ -84,7 +85,7 @@ def test_without_root_nothing_lies_on_instances():
     jobs = [Job(synthetic.profile(name)) for name in NAMES]
     for each in proposed(jobs, asked(root=False)).setups:
         assert not isinstance(each.sharing, Mig | Hybrid)
-        assert not hybrids(each.sharing)
+        assert not instance_sets(each.sharing)
 
 
 def test_another_batch_size_is_chosen_where_it_ends_sooner():

@@ -68,15 +68,15 @@ class Toy:
             return [each.step_s for each in profiles], max(held) <= self.gpu.usable_mib
         if not isinstance(sharing, Hybrid):
             return room_steps(profiles, 1.0, sharing), sum(held) <= self.gpu.usable_mib
-        steps, fits, rooms = {}, True, len(sharing.rooms)
+        steps, fits, rooms = {}, True, len(sharing.partitions)
         for each in sharing.places:
             instance = profile_of(self.gpu, each.instance.profile)
             fits &= sum(held[job - 1] for job in each.jobs) <= instance.memory_mib
-            for room in each.rooms:
+            for room in each.partitions:
                 slices = room.slices if isinstance(each, Divided) else instance.compute_slices
                 own = [profiles[job - 1] for job in room.jobs]
                 found = room_steps(own, slices / 8, room.sharing)
-                factor = slower(rooms, len(each.rooms))
+                factor = slower(rooms, len(each.partitions))
                 steps |= {job: factor * s for job, s in zip(room.jobs, found, strict=True)}
         return [steps[job] for job in sorted(steps)], fits
 

@@ -19,7 +19,7 @@ from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import Crowds
 from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Mode, Mps, Naive
 
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
@@ -110,7 +110,7 @@ class FleetEstimates:
         for _, same in groupby(by_size, len):
             yield from self._best(np.array(list(same)))
 
-    def may(self, team: Team, mode: str) -> bool:
+    def may(self, team: Team, mode: Mode) -> bool:
         """Whether a team may share so, and has the memory to."""
         alone = replace(self._quick.rough, profiles=tuple(
             job.profile for job in self._kinds.of(team)
@@ -119,7 +119,7 @@ class FleetEstimates:
             self._fit(alone, np.ones((1, len(team)), dtype=np.intp), mode)[0]
         )
 
-    def _allowed(self, team: Team, mode: str) -> bool:
+    def _allowed(self, team: Team, mode: Mode) -> bool:
         """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
         key = mode, tuple(sorted(self._sorts[kind] for kind in team))
         if key not in self._known_rules:
@@ -127,7 +127,7 @@ class FleetEstimates:
             self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
         return self._known_rules[key]
 
-    def _fit(self, rough: SurrogateAnswers, counts: Teams, mode: str) -> NDArray[np.bool_]:
+    def _fit(self, rough: SurrogateAnswers, counts: Teams, mode: Mode) -> NDArray[np.bool_]:
         tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
         return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
 
@@ -143,7 +143,7 @@ class FleetEstimates:
                 mode = min(allowed, key=lambda each: float(ends[each][row].max()))
                 yield self._column(team, mode, ends[mode][row])
 
-    def _column(self, team: Team, mode: str, ends_s: Floats) -> FleetGroup:
+    def _column(self, team: Team, mode: Mode, ends_s: Floats) -> FleetGroup:
         above_idle_w = self._power_w[list(team)] - self._idle_w
         power_w = self._idle_w + above_idle_w.sum()
         limit_w = self._gpu.power_limit_w or np.inf
@@ -153,7 +153,7 @@ class FleetEstimates:
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
-    def _ends_s(self, teams: Teams, mode: str) -> Floats:
+    def _ends_s(self, teams: Teams, mode: Mode) -> Floats:
         """When each job ends, if all of a team start at once, shape (teams, jobs)."""
         if not self._objective.in_seconds:
             steps_s = self._steps_s(teams, mode)
@@ -171,7 +171,7 @@ class FleetEstimates:
             ends_s[at] = np.where(running & (left[at] == 0), now_s[at, None], ends_s[at])
         return ends_s
 
-    def _steps_s(self, teams: Teams, mode: str) -> Floats:
+    def _steps_s(self, teams: Teams, mode: Mode) -> Floats:
         limits = np.full(teams.shape, 100.0)
         return self._quick.distilled.steps(self._quick.jobs, Crowds(teams, limits), mode)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from advisor.sharing import Sharing
-from advisor.sharing.relabel import groups_of
+from advisor.sharing.traversal import groups
 from advisor.timeline.waiting_jobs import repartition_s
 from advisor.workload.job import Job
 
@@ -121,8 +121,8 @@ class FleetGroup:
 
 @cache
 def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
-    last = groups_of(before, range(1, jobs_before + 1))[-1]
-    first = groups_of(after, range(1, jobs + 1))[0]
+    last = groups(before, jobs_before)[-1]
+    first = groups(after, jobs)[0]
     return repartition_s(last, first)
 
 

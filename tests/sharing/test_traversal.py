@@ -4,7 +4,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
-from advisor.sharing.parts import at_once, check_count, mps_servers, only
+from advisor.sharing.traversal import check_count, mps_servers, restricted, running_together
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from advisor.sharing.parts import at_once, check_count, mps_servers, only
     ],
 )
 def test_who_still_runs_keeps_what_it_had(text, running, left):
-    assert str(only(parse_sharing(text), running)) == left
+    assert str(restricted(parse_sharing(text), running)) == left
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_who_still_runs_keeps_what_it_had(text, running, left):
     ],
 )
 def test_jobs_hold_memory_beside_those_of_their_group(text, sets):
-    assert at_once(parse_sharing(text), 3) == sets
+    assert running_together(parse_sharing(text), 3) == sets
 
 
 @pytest.mark.parametrize(
