@@ -15,11 +15,11 @@ from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import catalogue
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.process.provenance import present_machine
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.rules import Conditions
-from advisor.plan.verdict import verdict
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import charts

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from advisor.plan.admission import Additions, Limits, Running
     from advisor.plan.comparison import Comparison
     from advisor.plan.copies_search import Copies
-    from advisor.plan.many_jobs import Spread
-    from advisor.plan.search_terms import Terms
+    from advisor.plan.fleet_plan import Spread, Terms
     from advisor.prediction.mix_prediction import Level
     from advisor.prediction.replayed_kernels import Ran
     from advisor.timeline.outcome import Simulation
@@ -160,7 +159,7 @@ class Advisor(Sources):
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
             NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
         """
-        from advisor.plan.limits import MAX_OOM_PROBABILITY
+        from advisor.plan.rules import MAX_OOM_PROBABILITY
         from advisor.timeline.paces import Paces
         from advisor.timeline.simulate import check_sharing, simulated
 
@@ -195,8 +194,7 @@ class Advisor(Sources):
     def _forecast(
         self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing, cap_w: float | None
     ) -> Forecast:
-        from advisor.plan.forecast import forecast
-        from advisor.plan.prediction_cache import Mixes
+        from advisor.plan.forecast import Mixes, forecast
 
         predictor = self.predictor_under(cap_w)
         asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing

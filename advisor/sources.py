@@ -103,7 +103,7 @@ class Sources:
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
         """As `predictor`, under another cap; None: the GPU's own limit."""
-        from advisor.plan.under_cap import UnderCap
+        from advisor.plan.forecast import UnderCap
 
         here = self.machine.predictor(self.uncalibrated)
         return here if cap_w is None else UnderCap(here, self.card, cap_w)
@@ -159,7 +159,7 @@ class Sources:
         Raises:
             InvalidInput: The GPU is of another model, or the names are not of what runs there.
         """
-        from advisor.plan.running_now import running_now
+        from advisor.plan.machine import running_now
         from advisor.workload.store import load_profiles
 
         key, named = self.card.key, self._named(names)

@@ -23,8 +23,8 @@ from trace_speed import LENGTHS, measured
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
+from advisor.plan.fleet_plan import Terms
 from advisor.plan.ranking import ranked
-from advisor.plan.search_terms import Terms
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.workload.job import Job

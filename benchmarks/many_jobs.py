@@ -16,13 +16,12 @@ from time import perf_counter
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.copies_search import copies_that_pay
-from advisor.plan.forecast import forecast
-from advisor.plan.many_jobs import Spread, spread
-from advisor.plan.objectives.names import ObjectiveName
-from advisor.plan.prediction_cache import Mixes, Remembered
+from advisor.plan.fleet_plan import Spread, Terms
+from advisor.plan.forecast import Mixes, Remembered, forecast
+from advisor.plan.many_jobs import spread
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
-from advisor.plan.search_terms import Terms
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths

@@ -20,10 +20,10 @@ from statistics import median
 from time import perf_counter
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.ranking import ranked
-from advisor.plan.search.best_plans import Solver
 from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.proposals import Solver
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import train_together

@@ -15,7 +15,7 @@ from time import perf_counter
 import numpy as np
 
 from advisor.api import Advisor
-from advisor.plan.limits import MAX_OOM_PROBABILITY
+from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.sharing import Mps
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy

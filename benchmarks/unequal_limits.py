@@ -16,9 +16,9 @@ from random import Random
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.forecast import Mixes, Remembered
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.pace import slowdowns
-from advisor.plan.prediction_cache import Mixes, Remembered
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.mix_prediction import Level

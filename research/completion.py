@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.forecast import forecast
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction

@@ -206,7 +206,7 @@ class _Answer:
 
 def _answer(asked: _Asked) -> _Answer:
     """The answer to the question that the words ask: one of four."""
-    from advisor.plan.search_terms import EXACT_JOBS
+    from advisor.plan.fleet_plan import EXACT_JOBS
 
     given, names = asked.given, asked.named.jobs or []
     copied = [name for name in names if name.endswith(_COPIES)]
@@ -260,7 +260,7 @@ def _of_copies(asked: _Asked, name: str) -> _Answer:
 
 
 def _of_fleet(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.search_terms import Terms
+    from advisor.plan.fleet_plan import Terms
     from advisor.report.fleet_text import spread_commands, spread_document, spread_report
 
     terms = Terms(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from advisor.launch import shell
 from advisor.launch.commands import ORDER, body, commands, commands_on, head
 from advisor.launch.launch_plan import Handover, Room, Stage, Start, hand_over
+from advisor.plan.candidates import chosen_for
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.plan.search.outcomes import chosen_for
 
 
 def side_by_side(

@@ -1,75 +1,111 @@
-"""Which plans are worth forecasting, and what comes of them."""
+"""A candidate: one GPU, its jobs and how they share it; and what comes of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from advisor.plan.power_caps import under_caps
-from advisor.plan.prediction_cache import Mixes
+from advisor.english import counted
+from advisor.errors import InvalidInput
+from advisor.plan.forecast import Mixes, UnderCap, forecast, serial_s
 from advisor.plan.recommendation import Forecast, LeftOut
-from advisor.plan.rules import first_broken, rules
+from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.limit_search import best_limits
-from advisor.plan.search.outcomes import Judge, as_asked
-from advisor.plan.search.proposals import proposed
-from advisor.prediction.parallel import begun
-from advisor.sharing import Mps, Naive, Serial, Sharing
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import check_count
+from advisor.workload.job import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What was looked at beside serial.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One GPU: its jobs, and how they share it.
 
     Attributes:
-        forecasts: Of what the jobs and the machine allow.
-        left_out: What they do not, and what was not looked at.
-        passed_over: How many more were compared roughly, and were worse.
-        asked: As of `Proposed`.
+        jobs: Numbers of its jobs among all that were asked for, from 1, increasing.
+        sharing: Its numbers and limits count in `jobs`: 1 is the first of them.
+        batches: Examples a step of each of `jobs`; empty: each as it was asked for.
+        power_cap_w: What the GPU may draw at most; None: its own limit.
+
+    Raises:
+        InvalidInput: These jobs cannot share so, or the batches are for more or fewer.
     """
 
-    forecasts: tuple[Forecast, ...]
-    left_out: tuple[LeftOut, ...]
-    passed_over: int
-    asked: bool | None
+    jobs: tuple[int, ...]
+    sharing: Sharing
+    batches: tuple[int, ...] = ()
+    power_cap_w: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.jobs or self.jobs[0] < 1 or list(self.jobs) != sorted(set(self.jobs)):
+            raise InvalidInput(f"a GPU's jobs are numbers from 1, increasing, got {self.jobs}")
+        check_count(self.sharing, len(self.jobs))
+        if self.batches and len(self.batches) != len(self.jobs):
+            raise InvalidInput(
+                f"{counted(len(self.batches), 'batch size')} for {counted(len(self.jobs), 'job')}"
+            )
+
+    def chosen(self, asked: Sequence[Job]) -> tuple[Job, ...]:
+        """The jobs of this GPU, each at the batch size that is chosen.
+
+        Args:
+            asked: All jobs, in the order in which they were asked for.
+
+        Raises:
+            InvalidInput: There is no such job, or it does not allow that batch size.
+        """
+        if self.jobs[-1] > len(asked):
+            raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(asked)}")
+        own = [asked[number - 1] for number in self.jobs]
+        batches = self.batches or tuple(job.batch for job in own)
+        return tuple(map(_at_batch, own, batches))
 
 
-def tried(judge: Judge, question: Question) -> Tried:
-    """The plans for the jobs of `judge` that are worth forecasting, forecast.
-
-    Args:
-        judge: Knows the jobs as they were asked for.
-        question: What the plans are to be best at.
-    """
-    jobs, one_by_one = judge.jobs, as_asked(len(judge.jobs), Serial())
-    sharings, left_out, passed_over = _shared(judge.mixes(one_by_one), question)
-    plain = [as_asked(len(jobs), each) for each in sharings]
-    first = begun(judge.foreseen, plain)  # they are replayed while the others are looked for
-    more = proposed(jobs, question)
-    setups = list(dict.fromkeys((*plain, *more.setups)))
-    rest = begun(judge.foreseen, setups[len(plain) :])
-    judged = [*first(), *rest()]
-    found = [each for each in judged if isinstance(each, Forecast)]
-    left_out += [*more.left_out, *(each for each in judged if isinstance(each, LeftOut))]
-    if question.conditions.power_caps:
-        capped, uncapped = under_caps([one_by_one, *setups], jobs, question)
-        found += capped
-        left_out += uncapped
-    return Tried(tuple(found), tuple(left_out), passed_over, more.asked)
+def _at_batch(job: Job, batch: int) -> Job:
+    for variant in job.variants:
+        if variant.batch == batch:
+            return variant
+    allowed = ", ".join(str(each.batch) for each in job.variants)
+    raise InvalidInput(f"{job.name} has no profile at batch size {batch}. It may have {allowed}.")
 
 
-def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
-    """The plain ways to share that are tried, the kinds that are not, and how many were worse."""
-    if len(mixes.jobs) == 1:
-        return [], [], 0
-    forbidding = rules(question.gpu, question.conditions)
-    tried: list[Sharing] = []
-    left_out: list[LeftOut] = []
-    passed_over = 0
-    for whole in (Naive(), Mps()):
-        if problem := first_broken(forbidding, mixes.jobs, whole):
-            left_out.append(LeftOut(str(whole), problem))
-        else:
-            tried.append(whole)
-    if Mps() in tried:
-        found = best_limits(mixes, question.objective, question.level)
-        tried += found.sharings
-        passed_over = found.compared - len(found.sharings)
-    return tried, left_out, passed_over
+class Judge:
+    """Forecasts plans for `jobs`; what was predicted of a mix is remembered."""
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self.jobs = tuple(jobs)
+        self._question = question
+        self._mixes: dict[tuple[tuple[int, ...], float | None], Mixes] = {}
+        self._rules = rules(question.gpu, question.conditions)
+        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
+
+    def mixes(self, setup: Setup) -> Mixes:
+        """Of the jobs at the batch sizes of `setup`, and under its power cap."""
+        key = setup.batches, setup.power_cap_w
+        if key not in self._mixes:
+            predictor, gpu = self._question.predictor, self._question.gpu
+            if setup.power_cap_w is not None:
+                predictor = UnderCap(predictor, gpu, setup.power_cap_w)
+            self._mixes[key] = Mixes(setup.chosen(self.jobs), predictor)
+        return self._mixes[key]
+
+    def foreseen(self, setup: Setup) -> Forecast | LeftOut:
+        """What comes of `setup`, which is of all jobs."""
+        mixes = self.mixes(setup)
+        problem = first_broken(self._rules, mixes.jobs, setup.sharing)
+        problem = problem or self._fits.broken(mixes.whole(setup.sharing))
+        if problem:
+            return LeftOut(str(setup.sharing), problem)
+        found = replace(forecast(mixes, setup.sharing), batches=setup.batches)
+        if setup.power_cap_w is None or found.makespan_s is None:
+            return found
+        # A cap that a plan chooses is part of what it gains over serial, which has none.
+        free_s = serial_s(self.mixes(replace(setup, power_cap_w=None)))
+        return replace(found, speedup_vs_serial=free_s / found.makespan_s)
+
+
+def as_asked(jobs: int, sharing: Sharing) -> Setup:
+    """All of so many jobs under `sharing`, at the batch sizes asked for."""
+    return Setup(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
+
+
+def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
+    """`jobs` at the batch sizes that `plan` takes."""
+    return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)

@@ -1,14 +1,153 @@
-"""From the pace of each mix to the end of all jobs: time and energy."""
+"""Predictions of parts of a job set, each made once, and the forecast from first step to last."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from advisor.plan.prediction_cache import Mixes
-from advisor.plan.recommendation import Forecast
-from advisor.prediction.mix_prediction import LEVELS, Level
-from advisor.sharing import Serial, Sharing
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.recommendation import Forecast, Predicts
+from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction
+from advisor.prediction.phase_sums import in_phases
+from advisor.prediction.power_cap import capped, check_cap
+from advisor.prediction.surrogate_answers import Quick
+from advisor.sharing import Arrangement, Serial, Sharing
+from advisor.sharing.traversal import check_count, groups, restricted, without_phases
 from advisor.timeline.event_loop import History, PlacedJobs
 from advisor.timeline.outcome import around, energy_j, idle_power_w
 from advisor.timeline.waiting_jobs import from_the_start
+from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+
+
+class Mixes:
+    """Asks a predictor about some of `jobs` at a time and remembers its answers."""
+
+    def __init__(self, jobs: Sequence[Job], predictor: Predicts) -> None:
+        self.jobs = tuple(jobs)
+        self._predictor = predictor
+        profiles = [job.profile for job in self.jobs]
+        self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
+        self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
+
+    @property
+    def everyone(self) -> tuple[int, ...]:
+        return tuple(range(len(self.jobs)))
+
+    def copies(self) -> list[list[int]]:
+        """Positions of the jobs, those of the same profile and length together."""
+        kinds = [(kind, job.work_steps) for kind, job in zip(self._kind, self.jobs, strict=True)]
+        return [[at for at, other in enumerate(kinds) if other == kind]
+                for kind in dict.fromkeys(kinds)]  # fmt: skip
+
+    def quick(self) -> Quick | None:
+        """Rough answers about all jobs together; None where the predictor has none."""
+        return self._predictor.quick([job.profile for job in self.jobs])
+
+    def whole(self, sharing: Sharing) -> MixPrediction:
+        """What happens while all jobs run, or all of a group; refuses limits for other jobs."""
+        whole = without_phases(sharing)
+        if whole is not None:
+            return self._ask(self.everyone, whole)
+        check_count(sharing, len(self.jobs))
+        in_order = [tuple(sorted(job - 1 for job in group.jobs))
+                    for group in groups(sharing, len(self.jobs))]  # fmt: skip
+        return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
+
+    def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
+        """What happens while only the jobs at the positions `running` do.
+
+        Args:
+            sharing: Of all jobs; each keeps its limit or instance.
+            running: At least one position in `jobs`; of phases, those of one group.
+        """
+        return self._ask(running, restricted(sharing, running))
+
+    def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
+        key = tuple(self._kind[job] for job in running), sharing
+        if key not in self._known:
+            profiles = [self.jobs[job].profile for job in running]
+            self._known[key] = self._predictor.predict(profiles, sharing)
+        return self._known[key]
+
+
+class Remembered:
+    """Answers as `predictor` does: groups that lose a job become smaller groups.
+
+    Jobs that share a whole GPU are asked about in the order in which they were first: a replay
+    differs a little with the order, and a plan is to be reported as it was found.
+    """
+
+    def __init__(self, predictor: Predicts) -> None:
+        self._predictor = predictor
+        # Where each stands by its id; it is held, so that no other takes its id.
+        self._profiles: dict[int, tuple[int, Profile]] = {}
+        self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        for each in profiles:
+            self._profiles.setdefault(id(each), (len(self._profiles), each))
+        places = [self._profiles[id(each)][0] for each in profiles]
+        order = sorted(range(len(profiles)), key=places.__getitem__)
+        if order == list(range(len(profiles))) or sharing.instances:
+            return self._asked(profiles, sharing)
+        found = self._asked([profiles[at] for at in order], restricted(sharing, order))
+        jobs = dict(zip(order, found.jobs, strict=True))
+        return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+        return self._predictor.quick(profiles)
+
+    def _asked(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        key = tuple(map(id, profiles)), sharing
+        if key not in self._known:
+            self._known[key] = self._predictor.predict(profiles, sharing)
+        return self._known[key]
+
+
+@dataclass(frozen=True, slots=True)
+class UnderCap:
+    """Predicts as `predictor` does, on a GPU that may draw `cap_w` watts at most.
+
+    What a cap does was translated from other GPUs, so nothing it says is confirmed on hardware.
+
+    Raises:
+        InvalidInput: `gpu` cannot be set to that cap.
+    """
+
+    predictor: Predicts
+    gpu: Gpu
+    cap_w: float
+
+    def __post_init__(self) -> None:
+        check_cap(self.cap_w, self.gpu)
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """What each job and the GPU do under `sharing` and the cap.
+
+        Raises:
+            InvalidInput: The power of a job was not measured.
+        """
+        mix = self.predictor.predict(profiles, sharing)
+        if sharing.mode == "serial":
+            turns = [self.predictor.predict([profile], sharing) for profile in profiles]
+            powers = [_power_w(turn) for turn in turns]
+        else:
+            powers = [_power_w(mix)] * len(profiles)
+        return capped(mix, powers, self.cap_w, self.gpu)
+
+    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+        """Rough answers without the cap: which limits are good hardly depends on it."""
+        return self.predictor.quick(profiles)
+
+
+def _power_w(mix: MixPrediction) -> float:
+    if mix.power_w is None:
+        dark = ", ".join(sorted({job.job for job in mix.jobs}))
+        raise InvalidInput(
+            f"a power cap needs the power of every job, which was not measured of all of {dark}. "
+            "Profile them anew on a GPU that meters power, or leave the cap out."
+        )
+    return mix.power_w.p50
 
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:

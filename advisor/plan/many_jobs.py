@@ -1,132 +1,29 @@
 """Plans for more jobs than one exact search can hold, or for several equal GPUs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
 from time import monotonic
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.forecast import forecast
+from advisor.plan.candidates import Setup
+from advisor.plan.fleet_plan import OnGpu, Spread, Terms
+from advisor.plan.forecast import Mixes, Remembered, forecast
 from advisor.plan.memory_limits import check_each_fits
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.pace import Throughput
 from advisor.plan.objectives.table import OBJECTIVES, possible
-from advisor.plan.plan_space import Deployment, Setup
-from advisor.plan.prediction_cache import Mixes, Remembered
-from advisor.plan.recommendation import Forecast, Predicts, Standing
+from advisor.plan.power_caps import with_caps
+from advisor.plan.recommendation import Forecast, Predicts
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.fleet.estimates import WAYS, ColumnSources, FleetEstimates, Foretold
-from advisor.plan.search.fleet.fleet_caps import with_caps
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import Kinds, PlacedGroup, kinds
-from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver, Found
-from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
-from advisor.plan.search.one_gpu_search import OneGpu
-from advisor.plan.search_terms import Terms
-from advisor.prediction.mix_prediction import LEVELS, Interval, Level
+from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver
+from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.one_gpu_search import OneGpu, WholeGpu
 from advisor.sharing import Serial
 from advisor.sharing.traversal import in_turn, relabelled
 from advisor.timeline.outcome import idle_power_w
 from advisor.workload.job import Job
-
-
-@dataclass(frozen=True, slots=True)
-class OnGpu:
-    """What one GPU runs.
-
-    Attributes:
-        number: Of the GPU, from 0.
-        forecast: Of the jobs of `setup`, from the first step to the last.
-    """
-
-    number: int
-    setup: Setup
-    forecast: Forecast
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """A plan for many jobs on equal GPUs, and how good it is.
-
-    Attributes:
-        on: What each GPU runs that runs anything.
-        ranked_by: What it was searched for by; differs from the objective asked for where that
-            cannot be computed, and then `note` says why.
-        found: How it was searched for.
-        serial_s: One job after another on as many GPUs, the longest first; None: lengths are
-            not known.
-        idle_power_w: Of a GPU on which nothing runs; None: not measured.
-    """
-
-    gpu: Gpu
-    jobs: tuple[Job, ...]
-    terms: Terms
-    ranked_by: ObjectiveName
-    note: str | None
-    on: tuple[OnGpu, ...]
-    found: Found
-    serial_s: float | None
-    idle_power_w: float | None
-    standing: Standing = field(default_factory=Standing)
-
-    @property
-    def deployment(self) -> Deployment:
-        return Deployment(tuple(each.setup for each in self.on))
-
-    @property
-    def makespan_s(self) -> Interval | None:
-        """Until the last job ends; None where a length is not known."""
-        ends_s = [each.forecast.makespan_interval_s for each in self.on]
-        known = [each for each in ends_s if each is not None]
-        if len(known) < len(ends_s):
-            return None
-        return Interval(*(max(each.at(level) for each in known) for level in LEVELS))
-
-    @property
-    def ends_s(self) -> tuple[Interval, ...] | None:
-        """Until each job ends, in the order asked for; None likewise."""
-        ends_s: dict[int, Interval] = {}
-        for each in self.on:
-            if each.forecast.ends_s is None:
-                return None
-            ends_s.update(zip(each.setup.jobs, each.forecast.ends_s, strict=True))
-        return tuple(ends_s[number] for number in sorted(ends_s))
-
-    @property
-    def mean_completion_s(self) -> float | None:
-        return None if self.ends_s is None else fmean(each.p50 for each in self.ends_s)
-
-    @property
-    def late(self) -> tuple[int, ...]:
-        """Numbers of the jobs that miss their deadlines, by the level that was asked for."""
-        pairs = zip(self.jobs, self.ends_s or (), strict=self.ends_s is not None)
-        return tuple(
-            number
-            for number, (job, end_s) in enumerate(pairs, start=1)
-            if job.deadline_s is not None and end_s.at(self.terms.level) > job.deadline_s
-        )
-
-    @property
-    def energy_j(self) -> Interval | None:
-        """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
-        used = [each.forecast.energy_j for each in self.on]
-        known = [each for each in used if each is not None]
-        idle_w = self.idle_power_w
-        if self.makespan_s is None or idle_w is None or len(known) < len(used):
-            return None
-        return Interval(
-            *(
-                sum(each.at(level) for each in known) + self._idle_gpu_s(level) * idle_w
-                for level in LEVELS
-            )
-        )
-
-    def _idle_gpu_s(self, level: Level) -> float:
-        """Seconds without a job until the last job ends, summed over GPUs."""
-        ends_s = [each.forecast.makespan_interval_s for each in self.on]
-        known = [each.at(level) for each in ends_s if each is not None]
-        return self.terms.gpus * max(known) - sum(known)
 
 
 def spread(

@@ -2,8 +2,7 @@
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.limits import MAX_OOM_PROBABILITY
-from advisor.plan.rules import Conditions, FitsMemory
+from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, FitsMemory
 from advisor.prediction.memory import MPS_SERVER_MIB, pools
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing.traversal import mps_servers

@@ -1,15 +1,16 @@
-"""Which power cap serves a plan, where the user leaves the choice to it."""
+"""Which power cap serves a plan, on one GPU or on each of several, if that is left open."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.hardware.catalogue import Gpu
+from advisor.plan.candidates import Judge, Setup, as_asked
+from advisor.plan.fleet_plan import Spread
+from advisor.plan.forecast import Remembered
 from advisor.plan.objectives.table import OBJECTIVES, known_cost
-from advisor.plan.plan_space import Setup
-from advisor.plan.prediction_cache import Remembered
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.outcomes import Judge
+from advisor.prediction.mix_prediction import Level
 from advisor.workload.job import Job
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
@@ -77,3 +78,38 @@ def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast 
 
 def _price(forecast: Forecast, question: Question) -> float:
     return known_cost(forecast, question.objective).at(question.level)
+
+
+def with_caps(found: Spread, question: Question) -> Spread:
+    """`found` under the caps that save most joules of all GPUs, chosen for one after another.
+
+    A job that keeps its deadline without caps keeps it under them.
+
+    Args:
+        found: Without caps.
+        question: That it answers; its predictor knows of no cap.
+    """
+    late = set(found.late)
+    for at, each in enumerate(found.on):
+        tried = [found]
+        for cap_w in cap_choices(found.gpu):
+            setup = replace(each.setup, power_cap_w=cap_w)
+            capped = replace(each, setup=setup, forecast=_foreseen(setup, found.jobs, question))
+            tried.append(replace(found, on=(*found.on[:at], capped, *found.on[at + 1 :])))
+        in_time = [each for each in tried if set(each.late) <= late]
+        found = min(in_time, key=lambda each: _energy_j(each, question.level))
+    return found
+
+
+def _energy_j(found: Spread, level: Level) -> float:
+    joules = found.energy_j
+    assert joules is not None, "a cap changes how much energy is used, not whether it is known"
+    return joules.at(level)
+
+
+def _foreseen(setup: Setup, jobs: Sequence[Job], question: Question) -> Forecast:
+    own = setup.chosen(jobs)
+    capped = replace(as_asked(len(own), setup.sharing), power_cap_w=setup.power_cap_w)
+    found = Judge(own, question).foreseen(capped)
+    assert isinstance(found, Forecast), "a cap takes no memory"
+    return found

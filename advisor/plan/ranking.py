@@ -1,27 +1,88 @@
 """All ways to share one GPU among a set of jobs, best first."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import tried
-from advisor.plan.forecast import forecast
+from advisor.plan.candidates import Judge, as_asked, chosen_for
+from advisor.plan.forecast import Mixes, Remembered, forecast
 from advisor.plan.memory_limits import check_each_fits
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.table import possible, tied
+from advisor.plan.power_caps import under_caps
 from advisor.plan.precedence import Priced, in_order, starved
-from advisor.plan.prediction_cache import Remembered
 from advisor.plan.reasons import first_by, searched, standing, why
-from advisor.plan.recommendation import LeftOut, Plan, Predicts, Recommendation
-from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Recommendation
+from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.outcomes import Judge, as_asked, chosen_for
-from advisor.plan.search.proposals import unsearched
+from advisor.plan.search.limit_search import best_limits
+from advisor.plan.search.proposals import proposed, unsearched
 from advisor.prediction.mix_prediction import Interval, Level
-from advisor.prediction.parallel import one_thread
-from advisor.sharing import Serial
+from advisor.prediction.parallel import begun, one_thread
+from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What was looked at beside serial.
+
+    Attributes:
+        forecasts: Of what the jobs and the machine allow.
+        left_out: What they do not, and what was not looked at.
+        passed_over: How many more were compared roughly, and were worse.
+        asked: As of `Proposed`.
+    """
+
+    forecasts: tuple[Forecast, ...]
+    left_out: tuple[LeftOut, ...]
+    passed_over: int
+    asked: bool | None
+
+
+def tried(judge: Judge, question: Question) -> Tried:
+    """The plans for the jobs of `judge` that are worth forecasting, forecast.
+
+    Args:
+        judge: Knows the jobs as they were asked for.
+        question: What the plans are to be best at.
+    """
+    jobs, one_by_one = judge.jobs, as_asked(len(judge.jobs), Serial())
+    sharings, left_out, passed_over = _shared(judge.mixes(one_by_one), question)
+    plain = [as_asked(len(jobs), each) for each in sharings]
+    first = begun(judge.foreseen, plain)  # they are replayed while the others are looked for
+    more = proposed(jobs, question)
+    setups = list(dict.fromkeys((*plain, *more.setups)))
+    rest = begun(judge.foreseen, setups[len(plain) :])
+    judged = [*first(), *rest()]
+    found = [each for each in judged if isinstance(each, Forecast)]
+    left_out += [*more.left_out, *(each for each in judged if isinstance(each, LeftOut))]
+    if question.conditions.power_caps:
+        capped, uncapped = under_caps([one_by_one, *setups], jobs, question)
+        found += capped
+        left_out += uncapped
+    return Tried(tuple(found), tuple(left_out), passed_over, more.asked)
+
+
+def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
+    """The plain ways to share that are tried, the kinds that are not, and how many were worse."""
+    if len(mixes.jobs) == 1:
+        return [], [], 0
+    forbidding = rules(question.gpu, question.conditions)
+    tried: list[Sharing] = []
+    left_out: list[LeftOut] = []
+    passed_over = 0
+    for whole in (Naive(), Mps()):
+        if problem := first_broken(forbidding, mixes.jobs, whole):
+            left_out.append(LeftOut(str(whole), problem))
+        else:
+            tried.append(whole)
+    if Mps() in tried:
+        found = best_limits(mixes, question.objective, question.level)
+        tried += found.sharings
+        passed_over = found.compared - len(found.sharings)
+    return tried, left_out, passed_over
 
 
 def ranked(  # noqa: PLR0913, PLR0917 - each says one thing

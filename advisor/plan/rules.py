@@ -13,12 +13,14 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
-from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import MPS_SERVER_MIB, pools
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Instance, Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
 from advisor.workload.job import Job
+
+MAX_OOM_PROBABILITY = 0.05
+"""A plan whose jobs run out of memory more often than this is none."""
 
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 

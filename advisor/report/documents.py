@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.plan.bottlenecks import Binding
+from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.plan.verdict import verdict
 from advisor.prediction.mix_prediction import Interval, JobPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report.headline import answer

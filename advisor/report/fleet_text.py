@@ -9,7 +9,7 @@ from advisor.errors import InvalidInput
 from advisor.launch.commands import commands, commands_on
 from advisor.launch.devices import commands_at_once, side_by_side
 from advisor.launch.launch_plan import Handover, hand_over
-from advisor.plan.many_jobs import OnGpu, Spread
+from advisor.plan.fleet_plan import OnGpu, Spread
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.report import units
 from advisor.report.documents import (

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.table import OBJECTIVES, known_cost
-from advisor.plan.reasons import first_by
+from advisor.plan.reasons import Verdict, first_by, verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.plan.shorter_host_path import HostBound
-from advisor.plan.verdict import Verdict, verdict
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units

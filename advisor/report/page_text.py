@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from advisor.plan.reasons import Answer, Verdict
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.plan.verdict import Answer, Verdict
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
 from advisor.report.headline import basis, cap_note, chosen_cap_w, gain

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.plan.bottlenecks import FULL, binding
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes
 from advisor.plan.reasons import what_binds
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job

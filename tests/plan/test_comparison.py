@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.comparison import Difference, compare
-from advisor.plan.forecast import forecast
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes, forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.comparison_text import comparison_document, comparison_text, job_reason
 from advisor.sharing import parse_sharing

@@ -3,11 +3,9 @@ from dataclasses import replace
 import pytest
 
 from advisor.launch.devices import with_commands
-from advisor.plan.forecast import forecast
+from advisor.plan.forecast import Mixes, UnderCap, forecast
 from advisor.plan.objectives.table import cost
-from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked
-from advisor.plan.under_cap import UnderCap
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.headline import answer
 from advisor.sharing import Mps, Naive, Serial

@@ -12,12 +12,11 @@ from itertools import product
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.forecast import forecast
-from advisor.plan.limits import worth_trying
+from advisor.plan.forecast import Mixes, Remembered, forecast
 from advisor.plan.objectives.table import cost
-from advisor.plan.prediction_cache import Mixes, Remembered
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
+from advisor.plan.search.limit_tuning import worth_trying
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.fit.surrogate_fit import distilled
 from advisor.prediction.model_file import load_model

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.limits import limit_vectors
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes
 from advisor.plan.ranking import ranked
 from advisor.plan.search.limit_search import GRIDS, MOST_COMBINED, best_limits, kept
+from advisor.plan.search.limit_tuning import limit_vectors
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import limit_shares

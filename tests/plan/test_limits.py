@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.limits import limit_vectors
+from advisor.plan.search.limit_tuning import limit_vectors
 from tests import synthetic
 
 profiles = st.lists(

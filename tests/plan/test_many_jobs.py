@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
+from advisor.plan.fleet_plan import Terms
 from advisor.plan.many_jobs import spread
-from advisor.plan.plan_space import forbidden
 from advisor.plan.power_caps import cap_choices
-from advisor.plan.rules import UNCONDITIONAL, Conditions, rules
-from advisor.plan.search_terms import Terms
+from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
 from advisor.report.fleet_text import spread_commands
 from advisor.sharing import Mps
 from advisor.workload.job import Job
@@ -44,7 +43,8 @@ def test_each_job_runs_once_on_no_more_gpus_than_given_and_no_rule_is_broken(job
     placed = Counter(number for each in found.on for number in each.setup.jobs)
     assert placed == Counter(range(1, len(jobs) + 1))
     assert {each.number for each in found.on} <= set(range(gpus))
-    assert forbidden(found.deployment, jobs, NO_MIG, gpus, RULES) is None
+    for each in found.on:
+        assert first_broken(RULES, each.setup.chosen(jobs), each.setup.sharing) is None
     assert all(each.forecast.prediction.oom_probability < 0.05 for each in found.on)
 
 

@@ -6,17 +6,15 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from advisor.plan.forecast import forecast
+from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.objective import Awake
 from advisor.plan.objectives.table import OBJECTIVES, cost, possible
-from advisor.plan.prediction_cache import Mixes
 from advisor.plan.search.candidate_space import Question, Space
-from advisor.plan.search.cost_table import options
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, dealt
-from advisor.plan.search.partitions import WHOLE
+from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.partitions import WHOLE, options
 from advisor.sharing import Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

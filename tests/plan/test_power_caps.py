@@ -6,13 +6,12 @@ from advisor.api import recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.devices import with_commands
+from advisor.plan.candidates import Judge, Setup, as_asked
 from advisor.plan.objectives.table import cost
-from advisor.plan.plan_space import Setup
 from advisor.plan.power_caps import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.outcomes import Judge, as_asked
 from advisor.report.documents import recommendation_document
 from advisor.report.headline import gain
 from advisor.sharing import Naive, Serial

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.forecast import forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.table import OBJECTIVES, cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
-from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Interval

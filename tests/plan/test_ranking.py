@@ -5,9 +5,8 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.launch.devices import with_commands
-from advisor.plan.forecast import forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, in_order, starved
-from advisor.plan.prediction_cache import Mixes
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import searched
 from advisor.plan.search.candidate_space import Question

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from advisor.plan.objectives.table import cost, tied
 from advisor.plan.ranking import ranked
+from advisor.plan.reasons import verdict
 from advisor.plan.shorter_host_path import variants_of
-from advisor.plan.verdict import verdict
 from advisor.report.headline import answer
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job

@@ -1,8 +1,7 @@
 import json
 
 from advisor.measure.shared.run_list_file import plans_of_advice
-from advisor.plan.forecast import forecast
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
 from advisor.report.documents import forecast_document, recommendation_document
 from advisor.sharing import Mps

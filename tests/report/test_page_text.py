@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from advisor.plan.verdict import Answer, Verdict
+from advisor.plan.reasons import Answer, Verdict
 from advisor.report.headline import basis
 from advisor.report.page_text import caution, headline, job_rows
 from advisor.workload.job import Job

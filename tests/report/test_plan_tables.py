@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from advisor.errors import InvalidInput
-from advisor.plan.forecast import forecast
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
 from advisor.report.plan_tables import forecast_report, plan_commands, plans_report
 from advisor.sharing import Mps, parse_sharing

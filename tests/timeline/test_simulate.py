@@ -4,8 +4,7 @@ from itertools import pairwise
 import pytest
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.forecast import forecast
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.forecast import Mixes, forecast
 from advisor.sharing import parse_sharing
 from advisor.timeline.paces import Paces
 from advisor.timeline.passes import parts

@@ -1,6 +1,19 @@
-"""What a plan can be best at: a class for each objective, and the table of them all.
+"""What a plan can be best at: the names here, for the command line, and a class for each.
 
-`names` lists the names for the command line and imports nothing. `objective` and `fleet_objective`
-say what an objective answers; `completion`, `pace` and `energy` hold the objectives, and `table`
-finds them by name. A new objective is a name in `names` and a class in one of these three files.
+`objective` and `fleet_objective` say what an objective answers; `completion`, `pace` and `energy`
+hold the objectives, and `table` finds them by name. A new objective is a name here and a class in
+one of these three files.
 """
+
+from typing import Literal
+
+ObjectiveName = Literal[
+    "makespan",
+    "throughput",
+    "mean-completion",
+    "energy",
+    "energy-epoch",
+    "energy-example",
+    "fairness",
+    "deadlines",
+]

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.objective import (
     LENGTHS_MISSING,
     Arrays,
     Awake,
     EndsOf,
+    GroupScores,
     Sums,
     Turn,
     Unit,
@@ -23,7 +24,6 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_ends_s
 from advisor.plan.search.job_sets import Sets
-from advisor.plan.search.phase_groups import PhaseGroup
 from advisor.prediction.mix_prediction import LEVELS, Interval
 from advisor.prediction.trace import Floats
 
@@ -45,7 +45,7 @@ class Makespan(FleetObjective):
     def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + turn.pause_s + group.time_s, 0.0
 
     def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
@@ -80,7 +80,7 @@ class MeanCompletion(FleetObjective):
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
         return total / awake.jobs, most
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
         return before[0] + group.cost + waits_s, 0.0
 
@@ -143,7 +143,7 @@ class Deadlines(FleetObjective):
         deadlines_s = np.array([job.deadline_s or np.inf for job in sets.variants])
         return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         cost, worst = before
         start_s = cost + turn.pause_s
         late = max(((start_s + end) / due for end, due in group.due), default=0.0)

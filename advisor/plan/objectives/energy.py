@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.objective import (
     LENGTHS_MISSING,
     POWER_MISSING,
     Arrays,
     Awake,
     EndsOf,
+    GroupScores,
     Objective,
     Sums,
     Turn,
@@ -24,7 +25,6 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, FleetJobs, PlacedGroup, makespan_s
 from advisor.plan.search.job_sets import Sets
-from advisor.plan.search.phase_groups import PhaseGroup
 from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
 from advisor.prediction.trace import Floats
 from advisor.workload.spec import Workload
@@ -63,7 +63,7 @@ class Energy(FleetObjective):
     def of_group(self, most: float, total: float, awake: Awake) -> Sums:
         return awake.power_w * most + total, 0.0
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
 
     def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, FleetJobs, PlacedGroup, makespan_s
 

@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.job_sets import Sets
-from advisor.plan.search.phase_groups import PhaseGroup
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.trace import Floats
 
@@ -28,6 +28,34 @@ class Awake(NamedTuple):
 
     power_w: float
     jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScores:
+    """What a group of jobs that share the GPU until the last of them ends counts in phases.
+
+    Attributes:
+        jobs: How many.
+        time_s: Until the last ends.
+        cost: As `Objective.of_group` counts it.
+        worst: Likewise.
+        due: Until the last job of each kind that has a deadline ends, and its deadline.
+    """
+
+    jobs: int
+    time_s: float
+    cost: float
+    worst: float
+    due: tuple[tuple[float, float], ...]
+
+    def beats(self, other: "GroupScores") -> bool:
+        """Whether it is no worse in anything than another group of the same jobs."""
+        return (
+            self.time_s <= other.time_s
+            and self.cost <= other.cost
+            and self.worst <= other.worst
+            and all(mine[0] <= yours[0] for mine, yours in zip(self.due, other.due, strict=True))
+        )
 
 
 class Turn(NamedTuple):
@@ -130,7 +158,7 @@ class Objective(ABC):
         """What a group adds to a plan in phases: a cost to sum, and one to take the largest of."""
         return total, 0.0
 
-    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         """The two numbers of `of_group` of several groups, with one more after them.
 
         Args:

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.completion import soonest_s
 from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.objective import (
     Arrays,
     Awake,

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.completion import Deadlines, Makespan, MeanCompletion
 from advisor.plan.objectives.energy import Energy, EpochEnergy, ExampleEnergy
-from advisor.plan.objectives.names import ObjectiveName
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import Fairness, Throughput
 from advisor.plan.recommendation import Forecast

@@ -8,18 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.objective import Awake
 from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
 from advisor.plan.search.assignment import signature
-from advisor.plan.search.cost_table import Option, Outcomes, Source, asked, options, outcomes
+from advisor.plan.search.cost_table import Outcomes, Source, asked, outcomes, roughly
 from advisor.plan.search.job_sets import Indices, Sets, sets_of
 from advisor.plan.search.partition_search import Cutting, Hybrids
-from advisor.plan.search.partitions import WHOLE, Cut, Room, cuts
-from advisor.plan.search.rough_source import roughly
-from advisor.plan.search.set_bounds import Bounds, Price, SetScores
+from advisor.plan.search.partitions import (
+    WHOLE,
+    Bounds,
+    Cut,
+    Option,
+    Price,
+    Room,
+    SetScores,
+    cuts,
+    options,
+)
 from advisor.prediction.mix_prediction import Level
 from advisor.workload.job import Job
 

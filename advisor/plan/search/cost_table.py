@@ -1,4 +1,4 @@
-"""What any set of the jobs does in any room: asked of the predictor, or roughly where it can be."""
+"""What any set of jobs does in any partition: asked of the predictor, or of its surrogate model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,35 +7,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.limits import EQUAL_GRID, worth_trying
+from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.recommendation import Predicts
-from advisor.plan.rules import FitsMemory, Rule, first_broken
+from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import Guise, Sets
-from advisor.plan.search.partitions import WHOLE, Room
+from advisor.plan.search.limit_tuning import worth_trying
+from advisor.plan.search.partitions import Option
+from advisor.prediction import mig_instances
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
+from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive
 from advisor.timeline.outcome import idle_power_w
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A room, and how jobs share it; a limit is the same for each of them, in per cent."""
-
-    room: Room
-    sharing: Naive | Mps
-    limit: float | None = None
-
-    def of(self, jobs: int) -> Naive | Mps:
-        """How so many jobs share it."""
-        return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
-
-
-def options(room: Room) -> list[Option]:
-    """The ways to share `room` that are tried: limits on the whole GPU only."""
-    found = [Option(room, Naive()), Option(room, Mps())]
-    limits = EQUAL_GRID if room == WHOLE else ()
-    return found + [Option(room, Mps(), float(limit)) for limit in limits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,3 +196,63 @@ def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[
         if guise not in known:
             known[guise] = allows(tenants)
     return np.array([known[guise] for guise in sets.guises])
+
+
+@dataclass(frozen=True, slots=True)
+class Roughly:
+    """As `advisor.plan.search.cost_table.Source`, at the median.
+
+    Attributes:
+        margin: Share of each memory that jobs must leave free.
+    """
+
+    rough: SurrogateAnswers
+    margin: float
+
+    @property
+    def awake_w(self) -> float:
+        return self.rough.model.power.awake_w
+
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """As of every source; all are looked at together, for sets may be few."""
+        tenancies = [self._tenancy(each) for each in options]
+        fits = [self._fit(each, sets) for each in tenancies]
+        # With a set that fits, every part of it does.
+        crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
+        answered = self.rough.steps(crowds)
+        return [
+            self._answers(tenancy, sets, fit, steps_s)
+            for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
+        ]
+
+    def _fit(self, tenancy: Tenancy, sets: Sets) -> NDArray[np.bool_]:
+        fits = self.rough.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
+        fits[0] = True
+        return fits
+
+    def _answers(
+        self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
+    ) -> Answers:
+        """From seconds of a step of each job of the sets that fit, shape (fitting sets, places)."""
+        steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
+        rows, columns = np.nonzero(places >= 0)
+        steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
+        return Answers(
+            steps_s=steps_s,
+            fits=fits,
+            added_w=np.where(sets.counts > 0, self.rough.added_w(tenancy, steps_s), 0.0),
+        )
+
+    def _tenancy(self, option: Option) -> Tenancy:
+        gpu, room = self.rough.gpu, option.room
+        if room.profile is None:
+            return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
+        instance = profile_of(gpu, room.profile)
+        part = mig_instances.room_of(gpu, instance, room.slices or instance.compute_slices)
+        return Tenancy(part, float(instance.memory_mib), option.sharing, option.limit)
+
+
+def roughly(predictor: Predicts, margin: float, sets: Sets) -> Roughly | None:
+    """A rough source for `sets`; None where the predictor has no rough answers."""
+    quick = predictor.quick([job.profile for job in sets.variants])
+    return None if quick is None else Roughly(quick.rough, margin)

@@ -14,13 +14,22 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.limits import EQUAL_GRID, MAX_OOM_PROBABILITY, limit_vectors, worth_trying
-from advisor.plan.objectives.names import ObjectiveName
+from advisor.plan.forecast import Mixes
+from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.table import OBJECTIVES
-from advisor.plan.prediction_cache import Mixes
+from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.search.candidate_space import MOST_ASKED
-from advisor.plan.search.limit_tuning import count, different, distinct, of_copies, promising
+from advisor.plan.search.limit_tuning import (
+    EQUAL_GRID,
+    count,
+    different,
+    distinct,
+    limit_vectors,
+    of_copies,
+    promising,
+    worth_trying,
+)
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate_answers import Quick
 from advisor.prediction.surrogate_features import LIMIT_GRID

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
+from advisor.plan.candidates import Judge, Setup, as_asked
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.table import cost
-from advisor.plan.plan_space import Setup
 from advisor.plan.recommendation import Forecast, LeftOut
-from advisor.plan.search.best_plans import Proposal, Solver
+from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.outcomes import Judge, as_asked
+from advisor.plan.search.proposals import Proposal, Solver
 from advisor.prediction.mix_prediction import Interval
-from advisor.sharing import Serial
+from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
 
 __all__ = ["OneGpu", "Question", "Solved"]
@@ -109,3 +110,36 @@ class _Search:
 
     def _price(self, paid: Interval) -> float:
         return paid.at(self.question.level)
+
+
+class WholeGpu:
+    """Jobs that all share under `sharing`; a job alone has the GPU.
+
+    Args:
+        jobs: All that may be asked about.
+        question: What is asked of each set.
+        sharing: Of two jobs and more.
+    """
+
+    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Naive | Mps) -> None:
+        self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
+        self._rules = rules(question.gpu, question.conditions)
+        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
+
+    def best(self, chosen: Sequence[int]) -> Solved | None:
+        """What comes of it; None where the rules forbid it, or it does not fit.
+
+        Args:
+            chosen: Positions of jobs, increasing, from 0.
+        """
+        jobs = [self._jobs[at] for at in chosen]
+        sharing = self._sharing if len(jobs) > 1 else Serial()
+        if first_broken(self._rules, jobs, sharing) is not None:
+            return None
+        mixes = Mixes(jobs, self._question.predictor)
+        if self._fits.broken(mixes.whole(sharing)) is not None:
+            return None
+        foreseen = forecast(mixes, sharing)
+        price = cost(foreseen, self._question.objective)
+        setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
+        return None if price is None else Solved(setup, foreseen, price)

@@ -15,10 +15,8 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.search.cost_table import Option
 from advisor.plan.search.job_sets import Indices
-from advisor.plan.search.partitions import Cut
-from advisor.plan.search.set_bounds import Bounds, Price
+from advisor.plan.search.partitions import Bounds, Cut, Option, Price
 from advisor.prediction.trace import Floats
 
 

@@ -10,19 +10,54 @@ it takes to make and destroy instances.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
-from advisor.plan.objectives.objective import Turn
+from advisor.plan.objectives.objective import GroupScores, Turn
 from advisor.plan.search.assignment import seating
 from advisor.plan.search.candidate_space import Space
-from advisor.plan.search.cost_table import Option, options
 from advisor.plan.search.partition_search import Choice, Cutting
-from advisor.plan.search.partitions import WHOLE
-from advisor.plan.search.phase_groups import Label, PhaseGroup, keep, keep_group
+from advisor.plan.search.partitions import WHOLE, Option, options
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.timeline.outcome import idle_power_w
 from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
+
+# Of plans that no other beats in everything, so many are kept for each set of jobs that are done.
+_MOST_KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseGroup:
+    """Jobs that share the GPU until the last of them ends.
+
+    Attributes:
+        state: Which.
+        how: A set on the whole GPU, or sets on instances.
+        setup: How the GPU is set up for them; of jobs that are numbered anyhow.
+        mark: The same for all that leave the GPU set up alike.
+        scores: What they count.
+    """
+
+    state: int
+    how: Choice | Cutting
+    setup: Group | Hybrid
+    mark: int
+    scores: GroupScores
+
+    @property
+    def cut(self) -> bool:
+        """Whether they are on MIG instances."""
+        return bool(self.setup.instances)
+
+
+class Label(NamedTuple):
+    """What all groups until now cost; groups in the order in which they run."""
+
+    cost: float
+    worst: float
+    groups: tuple[PhaseGroup, ...]
+
 
 # By how the GPU is set up now, and whether it ever was cut up: what all groups until now cost.
 _Reached = dict[tuple[int, bool], list[Label]]
@@ -91,8 +126,8 @@ class _Phases:
                 pause_s = self._pause_s(labels[0], group, mark)
                 turn = Turn(pause_s, left, self.idle_w)
                 for label in labels:
-                    reaches = self.objective.after((label.cost, label.worst), group, turn)
-                    keep(kept, *reaches, label, group)
+                    reaches = self.objective.after((label.cost, label.worst), group.scores, turn)
+                    _keep(kept, *reaches, label, group)
 
     def _next(self, done: int) -> Iterator[PhaseGroup]:
         """PhaseGroups of jobs that are left; all of them at once make no phases."""
@@ -116,8 +151,8 @@ class _Phases:
         for chosen in np.flatnonzero(sets.state == state).tolist():
             for option in options(WHOLE)[: None if jobs > 1 else 1]:
                 group = self._group(state, jobs, Choice(option, chosen), [(option, chosen)])
-                if np.isfinite(group.cost):
-                    keep_group(ways.setdefault(option.sharing == Naive(), []), group)
+                if np.isfinite(group.scores.cost):
+                    _keep_group(ways.setdefault(option.sharing == Naive(), []), group)
         kept = [group for same in ways.values() for group in same]
         yield from kept
         yield from self._on_instances(state, jobs, kept)
@@ -135,25 +170,25 @@ class _Phases:
 
     def _price_alone(self, group: PhaseGroup) -> float:
         """What a group costs that MIG is left and entered for, in the units of `Hybrids.least`."""
-        turn = Turn(2 * MIG_MODE_S, group.jobs, self.idle_w)
-        cost, worst = self.objective.after((0.0, 0.0), group, turn)
-        return self.objective.of_phases(cost, worst, group.jobs)
+        jobs = group.scores.jobs
+        turn = Turn(2 * MIG_MODE_S, jobs, self.idle_w)
+        cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
+        return self.objective.of_phases(cost, worst, jobs)
 
     def _group(
         self, state: int, jobs: int, how: Choice | Cutting, rooms: Sequence[tuple[Option, int]]
     ) -> PhaseGroup:
         space, objective = self.space, self.objective
-        scores = [(space.scores(option, jobs), chosen) for option, chosen in rooms]
-        most = max(float(each.most[chosen]) for each, chosen in scores)
-        total = sum(float(each.total[chosen]) for each, chosen in scores)
+        parts = [(space.scores(option, jobs), chosen) for option, chosen in rooms]
+        most = max(float(each.most[chosen]) for each, chosen in parts)
+        total = sum(float(each.total[chosen]) for each, chosen in parts)
         cost, worst = objective.of_group(most, total, space.awake(jobs))
         time_s = most
         if objective.uses_deadlines:
             time_s = max(float(space.outcome(way).ends_s[chosen].max()) for way, chosen in rooms)
         setup = self._setup(how, state)
-        return PhaseGroup(
-            state, jobs, how, setup, self._mark(setup), time_s, cost, worst, self._due(rooms)
-        )
+        scores = GroupScores(jobs, time_s, cost, worst, self._due(rooms))
+        return PhaseGroup(state, how, setup, self._mark(setup), scores)
 
     def _mark(self, setup: Group | Hybrid) -> int:
         """A number for everything that stays set up after a group."""
@@ -182,3 +217,22 @@ class _Phases:
                     before_s, _ = found.get(kind, (0.0, 0.0))
                     found[kind] = max(before_s, float(ends_s[variant])), deadline_s
         return tuple(found[kind] for kind in sorted(found))
+
+
+def _keep(kept: list[Label], cost: float, worst: float, before: Label, group: PhaseGroup) -> None:
+    """Add `group` after `before` unless another is no worse in anything, and drop what it beats."""
+    for each in kept:  # no generator: most are looked at once, and dropped
+        if each.cost <= cost and each.worst <= worst:
+            return
+    kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
+    kept.append(Label(cost, worst, (*before.groups, group)))
+    if len(kept) > _MOST_KEPT:
+        kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
+        kept.pop()
+
+
+def _keep_group(kept: list[PhaseGroup], group: PhaseGroup) -> None:
+    """As `_keep`, of groups of the same jobs that leave the GPU set up alike."""
+    if not any(each.scores.beats(group.scores) for each in kept):
+        kept[:] = [each for each in kept if not group.scores.beats(each.scores)]
+        kept.append(group)

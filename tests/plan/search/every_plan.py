@@ -8,7 +8,7 @@ from itertools import product
 
 from advisor.hardware.compute_instances import compute_sets
 from advisor.hardware.mig_layouts import layouts, profile_of
-from advisor.plan.limits import EQUAL_GRID
+from advisor.plan.search.limit_tuning import EQUAL_GRID
 from advisor.sharing import Compute, Divided, Group, Hybrid, Instance, Mps, Naive, Slot
 from tests.plan.search.toy import slower
 

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import place
+from advisor.plan.candidates import Judge
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import Conditions, first_broken, rules
-from advisor.plan.search.best_plans import Solver
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.one_gpu_search import OneGpu
-from advisor.plan.search.outcomes import Judge
-from advisor.plan.search.proposals import affordable, proposed
+from advisor.plan.search.proposals import Solver, affordable, proposed
 from advisor.sharing import Hybrid, Mig, Phases
 from advisor.sharing.traversal import check_count, instance_sets, memories
 from advisor.workload.job import Job

@@ -3,8 +3,8 @@ from itertools import permutations
 import pytest
 
 from advisor.hardware.mig_layouts import layouts
-from advisor.plan.search.best_plans import Solver
 from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.proposals import Solver
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.sharing import Mig
 from advisor.workload.job import Job

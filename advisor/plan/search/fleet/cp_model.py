@@ -13,8 +13,8 @@ from itertools import pairwise
 from math import floor
 from typing import Any, NamedTuple
 
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup
+from advisor.plan.search.fleet.placement import Problem
 
 # Times are whole numbers of a unit, of which the longest plan has so many; slowdowns and joules
 # are whole numbers of these parts, the joules of those of an idle GPU in one unit. All are rounded

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.limits import MAX_OOM_PROBABILITY
 from advisor.plan.objectives.fleet_objective import FleetObjective
 from advisor.plan.objectives.pace import throughput
-from advisor.plan.rules import Conditions, first_broken, rules
+from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, rules
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Team
 from advisor.plan.search.one_gpu_search import Solved
 from advisor.prediction.mix_prediction import Level

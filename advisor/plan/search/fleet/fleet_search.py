@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from time import monotonic
 
 from advisor.errors import NothingFits
-from advisor.plan.search.fleet.arranging import arranged, roughly_arranged
-from advisor.plan.search.fleet.cp_packing import packed, quick_plans
 from advisor.plan.search.fleet.estimates import ColumnSources
-from advisor.plan.search.fleet.fleet_bounds import bound, least_cost
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, PlacedGroup, Team
-from advisor.plan.search.fleet.greedy import drafts
 from advisor.plan.search.fleet.group_pool import Pool
+from advisor.plan.search.fleet.grouping import drafts
 from advisor.plan.search.fleet.local_search import Improver, Incumbent
+from advisor.plan.search.fleet.packing import bound, least_cost, packed, quick_plans
+from advisor.plan.search.fleet.placement import Problem, arranged, roughly_arranged
 
 # Rounds between two recombinations, and rounds without gain after which no more are tried.
 _RECOMBINED, _STALE = 4, 5

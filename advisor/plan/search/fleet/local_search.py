@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from random import Random
 
-from advisor.plan.search.fleet.arranging import arranged, levelled, replaced
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, Team
 from advisor.plan.search.fleet.group_pool import Pool
-from advisor.plan.search.fleet.neighbours import changes, rebatched, some_of
+from advisor.plan.search.fleet.grouping import changes, rebatched, some_of
+from advisor.plan.search.fleet.placement import Problem, arranged, levelled, replaced
 
 # A plan is better to stand at if what it costs and what its groups weigh, each as a share of what
 # the best plan has, are less together: lighter groups are where cheaper plans come from.

@@ -2,9 +2,8 @@
 
 from math import fsum
 
-from advisor.plan.forecast import forecast
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.pace import throughput
-from advisor.plan.prediction_cache import Mixes
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.sharing import Mps, Naive, Serial
 from advisor.timeline.outcome import idle_power_w

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
+from advisor.plan.fleet_plan import Terms
+from advisor.plan.forecast import Remembered
 from advisor.plan.many_jobs import spread
 from advisor.plan.objectives.table import OBJECTIVES
-from advisor.plan.prediction_cache import Remembered
 from advisor.plan.rules import Conditions
-from advisor.plan.search.fleet.arranging import levelled
 from advisor.plan.search.fleet.estimates import WAYS
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import dealt, makespan_s
-from advisor.plan.search_terms import Terms
+from advisor.plan.search.fleet.placement import Problem, levelled
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile
@@ -31,7 +30,7 @@ from tests.plan.search.fleet.drawn import (
     planned,
 )
 from tests.plan.search.fleet.obvious import alone_s, greedy_costs
-from tests.plan.search.fleet.test_cp_packing import column
+from tests.plan.search.fleet.test_packing import column
 from tests.plan.stand_in import StandIn
 
 TIMED = tuple(each for each in AIMS if each != "throughput")

@@ -1,14 +1,45 @@
-"""Where and when some groups run that make up all jobs: in good orders, on GPUs equally long."""
+"""What is wanted of a plan of many groups on several GPUs, and where and when its groups run."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.search.fleet.fleet_goals import Problem
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, dealt, queued
+from advisor.plan.objectives.fleet_objective import FleetObjective
+from advisor.plan.search.fleet.fleet_groups import (
+    FleetGroup,
+    FleetJobs,
+    PlacedGroup,
+    dealt,
+    makespan_s,
+    queued,
+)
 from advisor.prediction.trace import Floats
+
+# Of the jobs that a GPU runs in all, those that wait while a group does: half, on the average.
+WAITING = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem(FleetJobs):
+    """Jobs for equal GPUs, and what their plan is to be best at."""
+
+    objective: FleetObjective
+
+    def cost(self, plan: Sequence[PlacedGroup]) -> float:
+        """What `plan` costs: the lower, the better."""
+        return self.objective.fleet_cost(plan, self)
+
+    def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float]:
+        """Its cost, then its makespan: of equal plans, the one that ends first is better."""
+        return self.cost(plan), makespan_s(plan)
+
+    def weight(self, group: FleetGroup, waiting: float = WAITING) -> float:
+        """What `group` adds to the cost, about; `waiting` jobs of its GPU's wait for it, 0..1."""
+        return self.objective.group_weight(group, self, waiting)
+
 
 # Less than this is rounding, as a share of the time of the GPU that ends last.
 _DUST = 1e-9

@@ -6,20 +6,20 @@ from itertools import combinations_with_replacement
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.plan.fleet_plan import Terms
 from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.fleet.estimates import WAYS, Foretold
-from advisor.plan.search.fleet.fleet_bounds import least_cost
-from advisor.plan.search.fleet.fleet_goals import Problem
 from advisor.plan.search.fleet.fleet_groups import kinds
-from advisor.plan.search.fleet.whole_gpu_cost import WholeGpu
-from advisor.plan.search_terms import Terms
+from advisor.plan.search.fleet.packing import least_cost
+from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.one_gpu_search import WholeGpu
 from advisor.report.fleet_text import search_line
 from advisor.workload.job import Job
 from tests.plan.search.fleet import twin
 from tests.plan.search.fleet.drawn import AIMS, NO_MIG, PROFILES, drawn_jobs, made, planned
 from tests.plan.search.fleet.obvious import alone_s
-from tests.plan.search.fleet.test_cp_packing import puzzles
+from tests.plan.search.fleet.test_packing import puzzles
 from tests.plan.stand_in import StandIn
 
 
