@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 
 from advisor.hardware.catalogue import Gpu, gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.fit.memory_fit import fit_context
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.memory import MPS_SERVER_MIB, need
-from advisor.prediction.physics import limit_shares
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, load_runs
 
@@ -87,7 +87,7 @@ class Lots:
                 self._profiles[name], self._context, under_mps=mps == "mps",
                 sms_taken=(1 - share) * self._gpu.sms,
             ).held_mib
-            for name, share in zip(names, limit_shares(each, self._gpu), strict=True)
+            for name, share in zip(names, limit_shares(each, self._gpu.sms), strict=True)
         )  # fmt: skip
         free_mib = capacity_mib - (self._gpu.reserved_mib or 0) - MPS_SERVER_MIB * (mps == "mps")
         return held_mib / free_mib

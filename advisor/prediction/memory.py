@@ -12,9 +12,9 @@ from math import erf, hypot, isfinite, sqrt
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.physics import limit_shares
 from advisor.sharing import Arrangement, SharedPartition, Sharing
 from advisor.sharing.traversal import memories, mps_servers
 from advisor.workload.plausible import check
@@ -80,7 +80,7 @@ def needs(
     On a MIG instance a context is taken to be as large as on the whole GPU: nobody measured it.
     """
     clients = {job for server in mps_servers(sharing, len(profiles)) for job in server}
-    shares = limit_shares(sharing.limits, gpu) or [1.0] * len(profiles)
+    shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles)
     return [
         need(each, context, under_mps=job in clients, sms_taken=(1 - share) * gpu.sms)
         for job, (each, share) in enumerate(zip(profiles, shares, strict=True))

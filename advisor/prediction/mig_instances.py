@@ -1,60 +1,33 @@
 """Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
 
 What an instance has is a share of the GPU's SMs and of its bandwidth. Kernels are stretched by
-what they miss of either; several jobs in one room are then replayed against each other as on a
+what they miss of either; several jobs in one partition are then replayed against each other as on a
 GPU of that size. Compute instances have SMs of their own, and the bandwidth of their GPU instance
 together.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu, MigProfile
-from advisor.hardware.compute_instances import compute_profiles, place_compute
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.compute_instances import place_compute
+from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.cache import once_a_mix, once_a_profile
 from advisor.prediction.capacity import MPS_CAPACITY, NAIVE_CAPACITY, contended
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.physics import Physics, alike, limit_shares
+from advisor.prediction.physics import Physics, alike
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.trace import Floats, Script, on_part, script
-from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
-from advisor.sharing.traversal import instance_sets, relocated
+from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
+from advisor.sharing.traversal import instance_sets, of_one_group, relocated
 from advisor.workload.profile import Profile
 
 # Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
 # purpose. Wider with mates on the instance: replay, too, was only measured on whole GPUs.
 _ALONE, _WITH_MATES = 0.4, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A part of the GPU with SMs of its own.
-
-    Attributes:
-        sms: Its SMs.
-        share: Of the GPU's SMs, (0, 1].
-        bandwidth: Share of the GPU's bandwidth that its GPU instance has, (0, 1].
-    """
-
-    sms: int
-    share: float
-    bandwidth: float
-
-
-def room_of(gpu: Gpu, instance: MigProfile, compute_slices: int) -> Room:
-    """What a compute instance of so many slices has; one of all slices is the whole instance.
-
-    Where nobody counted its SMs it has its slices' share of the instance's.
-    """
-    offered = compute_profiles(gpu, instance.name)
-    counted = next(each.sms for each in offered if each.compute_slices == compute_slices)
-    whole = instance.sms or gpu.sms * instance.compute_slices // 8
-    sms = counted or whole * compute_slices // instance.compute_slices
-    return Room(sms, min(1.0, sms / gpu.sms), instance.memory_slices / gpu.memory_slices)
 
 
 def on_instances(
@@ -77,9 +50,9 @@ def _on_place(
     instance = profile_of(gpu, place.instance.profile)
     free: dict[int, float] = {}
     for part in place.partitions:
-        room = room_of(gpu, instance, part.slices or instance.compute_slices)
+        partition = partition_of(gpu, instance, part.slices)
         tenants = [profiles[job - 1] for job in part.jobs]
-        steps = _steps_in_room(tuple(tenants), part.sharing, room, gpu, physics)
+        steps = _steps_in_partition(tuple(tenants), part.sharing, partition, gpu, physics)
         free |= zip(part.jobs, map(float, steps), strict=True)
     if len(free) == 1:
         return free
@@ -90,10 +63,10 @@ def _on_place(
 
 
 @once_a_mix
-def _steps_in_room(
+def _steps_in_partition(
     tenants: Sequence[Profile],
     sharing: Serial | Naive | Mps,
-    room: Room,
+    partition: GpuPartition,
     gpu: Gpu,
     physics: Physics,
 ) -> Floats:
@@ -101,13 +74,13 @@ def _steps_in_room(
     wholes = [script(each, gpu.sms, physics.packing) for each in tenants]
     known = [whole for whole in wholes if whole is not None]
     if len(known) < len(wholes):
-        return _by_capacity(tenants, sharing, room)
+        return _by_capacity(tenants, sharing, partition)
     scripts = [
-        on_part(whole, room.share, room.bandwidth, dram_share(profile))
+        on_part(whole, partition.sm_share, partition.bandwidth_share, dram_share(profile))
         for whole, profile in zip(known, tenants, strict=True)
     ]
     alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
-    there_s = _replayed(scripts, sharing, replace(gpu, sms=room.sms), physics)
+    there_s = _replayed(scripts, sharing, partition.sms, physics)
     solo_s = np.array([each.step_s for each in tenants])
     slowdowns = np.maximum(1.0, there_s / np.array(alone_s))
     return alike(solo_s * slowdowns, tenants, sharing.limits)
@@ -122,19 +95,23 @@ def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
 
 
 def _replayed(
-    scripts: Sequence[Script], sharing: Serial | Naive | Mps, part: Gpu, physics: Physics
+    scripts: Sequence[Script], sharing: Serial | Naive | Mps, sms: int, physics: Physics
 ) -> Floats:
-    """Steps of `scripts` against each other on `part`, whose SMs they are scaled to."""
+    """Steps of `scripts` against each other on a partition of `sms`, which they are scaled to."""
     if len(scripts) > 1 and not sharing.under_mps:
         return replay_naive(scripts, physics.slicing, Effort())
-    shares = limit_shares(sharing.limits, part) or [1.0] * len(scripts)
+    shares = limit_shares(sharing.limits, sms) or [1.0] * len(scripts)
     # In proportion to the SMs: bandwidth that a limited job might keep is cut with the instance.
     return replay_mps(scripts, shares, [1.0] * len(scripts), physics.ceded, Effort())
 
 
-def _by_capacity(tenants: Sequence[Profile], sharing: Serial | Naive | Mps, room: Room) -> Floats:
-    """The whole GPU path stretched by what the room misses of the SMs."""
-    shares = [room.share * limit / 100 for limit in sharing.limits] or [room.share] * len(tenants)
+def _by_capacity(
+    tenants: Sequence[Profile], sharing: Serial | Naive | Mps, partition: GpuPartition
+) -> Floats:
+    """The whole GPU path stretched by what the partition misses of the SMs."""
+    shares = [partition.sm_share * limit / 100 for limit in sharing.limits] or [
+        partition.sm_share
+    ] * len(tenants)
     busy_s = [
         (each.gpu_s or each.step_s) / share for each, share in zip(tenants, shares, strict=True)
     ]
@@ -155,6 +132,19 @@ def dram_share(profile: Profile) -> float:
     """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
     busy_s = (profile.busy_share or 0.0) * profile.step_s
     return min(1.0, _moving_s(profile) / busy_s) if busy_s else 0.0
+
+
+def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:
+    """How jobs share the whole GPU, where their only instance has all of its SMs and bandwidth.
+
+    `sharing` itself where it is cut into less.
+    """
+    for hybrid in instance_sets(sharing):
+        first, *others = hybrid.partitions
+        instance = profile_of(gpu, hybrid.instances[0].profile)
+        if not others and partition_of(gpu, instance, first.slices).whole:
+            return of_one_group(Group(first.jobs, first.sharing))
+    return sharing
 
 
 @overload

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
-from advisor.prediction.physics import Replayed, limit_shares
+from advisor.prediction.physics import Replayed
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
@@ -119,7 +120,7 @@ def _of_load(jobs: _Jobs, speed: Floats) -> dict[str, Floats]:
 
 def _shares(sharing: Naive | Mps, jobs: int, gpu: Gpu) -> Floats:
     """SMs that each job may use, as a share of the GPU's, shape (jobs,)."""
-    return np.array(limit_shares(sharing.limits, gpu) or [1.0] * jobs)
+    return np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs)
 
 
 def _of_limits(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.replay import (
     UNLOGGED,
@@ -56,15 +57,6 @@ class Physics:
         return (self.slicing,)
 
 
-def limit_shares(limits: Sequence[float], gpu: Gpu) -> list[float]:
-    """SMs that each limit leaves to its client, as a share of the GPU's.
-
-    An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
-    cent: the even number below the share asked for, since SMs come in pairs.
-    """
-    return [max(2, 2 * int(limit * gpu.sms / 200)) / gpu.sms for limit in limits]
-
-
 @once_a_profile
 def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
     """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
@@ -77,7 +69,7 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
     found = []
     for run in profile.mps.limited:
         slowdown = run.step_s / profile.mps.unlimited.step_s
-        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu)[0]
+        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
         if slowdown < _FELT:
             continue
         stretch = np.maximum(1, played.demand / share)
@@ -114,7 +106,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
     if not sharing.under_mps:
         shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
-        shares = limit_shares(sharing.limits, gpu) or [1.0] * len(played)
+        shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if sharing.limits:
             powers = [_exponent(each, gpu, physics) for each in profiles]

@@ -16,7 +16,7 @@ from advisor.prediction.memory import (
     needs,
     pools,
 )
-from advisor.prediction.mig_instances import placed
+from advisor.prediction.mig_instances import as_whole_gpu, placed
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.model_file import Model
@@ -54,11 +54,12 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        sharing = placed(sharing, self.gpu)
+        asked = placed(sharing, self.gpu)
+        memories = pools(self.gpu, asked, len(profiles), self.mps_server_mib)
+        sharing = as_whole_gpu(asked, self.gpu)
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         wanted = needs(profiles, sharing, self.model.context, self.gpu)
-        rooms = pools(self.gpu, sharing, len(profiles), self.mps_server_mib)
-        risks, pool_risks = self._risks(wanted, rooms, sharing)
+        risks, pool_risks = self._risks(wanted, memories, sharing)
         serial = sharing.mode == "serial"
         drawn = self._drawn(profiles, steps, sharing)
         plain = map(self._job, profiles, steps, wanted, risks)
@@ -68,16 +69,16 @@ class Predictor:
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
         return MixPrediction(
             gpu=self.gpu.key,
-            sharing=sharing,
+            sharing=asked,
             jobs=answers,
             memory_total_mib=max(held) if serial else sum(held),
-            memory_capacity_mib=(max if serial else sum)(room.capacity_mib for room in rooms),
+            memory_capacity_mib=(max if serial else sum)(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if serial else sum(speeds),
             power_w=drawn.power_w,
             gract=power.gract(profiles, speeds, law),
             smact=power.smact(profiles, speeds, law),
-            confirmed_on_hardware=self._confirmed(sharing),
+            confirmed_on_hardware=self._confirmed(asked),
             wide_because=why_wide(profiles, sharing),
         )
 
@@ -90,17 +91,17 @@ class Predictor:
         return sharing.mode == "serial" or sharing.mode in self.model.corrections
 
     def _risks(
-        self, wanted: Sequence[Need], rooms: Sequence[Pool], sharing: Arrangement
+        self, wanted: Sequence[Need], memories: Sequence[Pool], sharing: Arrangement
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
         edge = cautious_edge(self.model.memory_sigma)
         edge = self.model.memory_edges.get(sharing.mode, edge)
         of_jobs, of_pools = [0.0] * len(wanted), []
-        for room in rooms:
-            together = [wanted[job] for job in room.jobs]
-            of_pools.append(edge.risk(together, room.capacity_mib))
-            each = edge.risk_of_each(together, room.capacity_mib)
-            for job, risk in zip(room.jobs, each, strict=True):
+        for pool in memories:
+            together = [wanted[job] for job in pool.jobs]
+            of_pools.append(edge.risk(together, pool.capacity_mib))
+            each = edge.risk_of_each(together, pool.capacity_mib)
+            for job, risk in zip(pool.jobs, each, strict=True):
                 of_jobs[job] = risk
         return of_jobs, of_pools
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import GpuPartition, limit_shares
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Edge, cautious_edge, need
-from advisor.prediction.mig_instances import Room, dram_share
+from advisor.prediction.mig_instances import dram_share
 from advisor.prediction.model_file import Model
-from advisor.prediction.physics import limit_shares
 from advisor.prediction.power import Law, is_half
 from advisor.prediction.residual import brief_steps
 from advisor.prediction.surrogate import Crowds, Distilled
@@ -35,15 +35,15 @@ _DRAM, _HOST, _STEP = map(FIXED.index, ("dram", "host", "log_step_ms"))
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """A room and how jobs share it.
+    """A partition of the GPU and how jobs share it.
 
     Attributes:
-        room: None: the whole GPU.
+        partition: None: the whole GPU.
         capacity_mib: Memory that its jobs share.
         limit: The same for each job, in per cent; None: none.
     """
 
-    room: Room | None
+    partition: GpuPartition | None
     capacity_mib: float
     sharing: Naive | Mps
     limit: float | None = None
@@ -86,11 +86,13 @@ class SurrogateAnswers:
         return [found[at] for at in range(len(asked))]
 
     def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, Crowds]:
-        """All sets as crowds of jobs that differ from room to room."""
-        rooms = list(dict.fromkeys(tenancy.room for tenancy, _ in asked))
-        jobs = [self._summaries(each) for each in rooms]
-        first = {room: at * len(self.profiles) for at, room in enumerate(rooms)}
-        places = [np.where(each < 0, each, each + first[tenancy.room]) for tenancy, each in asked]
+        """All sets as crowds of jobs that differ from partition to partition."""
+        partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in asked))
+        jobs = [self._summaries(each) for each in partitions]
+        first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
+        places = [
+            np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in asked
+        ]
         limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in asked]
         return joined(jobs), Crowds(np.concatenate(places), np.concatenate(limits))
 
@@ -108,7 +110,7 @@ class SurrogateAnswers:
         under_mps = tenancy.sharing.under_mps
         taken = 0.0
         if tenancy.limit is not None:
-            taken = (1 - limit_shares([tenancy.limit], self.gpu)[0]) * self.gpu.sms
+            taken = (1 - limit_shares([tenancy.limit], self.gpu.sms)[0]) * self.gpu.sms
         needs = [
             need(each, self.model.context, under_mps=under_mps, sms_taken=taken)
             for each in self.profiles
@@ -131,7 +133,7 @@ class SurrogateAnswers:
             tenancy: Where and how.
             steps_s: Of a job of each profile, likewise.
         """
-        law = Law() if tenancy.room else self.model.power.laws.get(tenancy.mode, Law())
+        law = Law() if tenancy.partition else self.model.power.laws.get(tenancy.mode, Law())
         drawn = np.array([each.power_w or np.nan for each in self.profiles])
         half = np.array([is_half(each) for each in self.profiles])
         own_w = np.maximum(0.0, drawn - self.model.power.awake_w)
@@ -141,29 +143,31 @@ class SurrogateAnswers:
 
     def _edge(self, tenancy: Tenancy) -> Edge:
         edge = cautious_edge(self.model.memory_sigma)
-        return edge if tenancy.room else self.model.memory_edges.get(tenancy.mode, edge)
+        return edge if tenancy.partition else self.model.memory_edges.get(tenancy.mode, edge)
 
-    def _summaries(self, room: Room | None) -> Summaries:
-        if room is not None:
-            return _in_room(self.profiles, self.gpu, self.model.physics.packing, room)
+    def _summaries(self, partition: GpuPartition | None) -> Summaries:
+        if partition is not None:
+            return _in_partition(self.profiles, self.gpu, self.model.physics.packing, partition)
         found = summaries(self.profiles, self.gpu, self.model.physics)
         assert found is not None, "rough answers are of profiles that have traces and counters"
         return found
 
 
 @once_a_mix
-def _in_room(profiles: Sequence[Profile], gpu: Gpu, packing: float, room: Room) -> Summaries:
+def _in_partition(
+    profiles: Sequence[Profile], gpu: Gpu, packing: float, partition: GpuPartition
+) -> Summaries:
     """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
         whole = script(profile, gpu.sms, packing)
         assert whole is not None, "rough answers are of profiles that have traces"
-        there = on_part(whole, room.share, room.bandwidth, dram_share(profile))
+        there = on_part(whole, partition.sm_share, partition.bandwidth_share, dram_share(profile))
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
         step_s = max(profile.step_s, busy_s + gaps_s)
         sms_s = float((there.duration_s * there.demand).sum())
         own = fixed_of(profile, there).copy()
-        own[_DRAM] = min(1.0, own[_DRAM] / room.bandwidth)
+        own[_DRAM] = min(1.0, own[_DRAM] / partition.bandwidth_share)
         own[_HOST] *= profile.step_s / step_s
         own[_STEP] += np.log(step_s / profile.step_s)
         steps_s.append(step_s)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.physics import Physics, limit_exponent, limit_shares
+from advisor.prediction.physics import Physics, limit_exponent
 from advisor.prediction.trace import Floats, Script, script
 from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
@@ -79,7 +80,7 @@ def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Fl
     exponent += 1 - physics.bandwidth
     gaps_s = played.gap_s * len(played.duration_s)
     rows = []
-    for share in limit_shares(LIMIT_GRID, gpu):
+    for share in limit_shares(LIMIT_GRID, gpu.sms):
         seconds = played.duration_s * np.maximum(1, played.demand / share) ** exponent
         busy_s = float(seconds.sum())
         alone_s = max(profile.step_s, busy_s + gaps_s)

@@ -11,7 +11,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.physics import limit_shares
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.sharing.traversal import together
@@ -125,7 +125,7 @@ def columns(
     """
     step_s = np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
-    shares = np.array(limit_shares(sharing.limits, gpu) or [1.0] * len(profiles))
+    shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
     power = np.array([_power(each, gpu) for each in profiles])
     mates = len(profiles) - 1
     found = {

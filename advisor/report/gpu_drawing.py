@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import Literal, TypeVar, assert_never
 
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
-from advisor.prediction.physics import limit_shares
 from advisor.report import units
 from advisor.report.mig_drawing import cuts, cuts_of_jobs, sms_on_instances
 from advisor.sharing import (
@@ -165,7 +165,7 @@ def _sm_spans(sharing: Arrangement, gpu: Gpu, jobs: int) -> list[tuple[float, fl
         case "naive":
             return [(0, gpu.sms, "all SMs, in turns")] * jobs
         case "mps-limits":
-            shares = limit_shares(sharing.limits, gpu)
+            shares = limit_shares(sharing.limits, gpu.sms)
             hints = (f"at most {cap:g} % of the SMs" for cap in sharing.limits)
             return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
         case "mps":

@@ -218,9 +218,11 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
             joined[-1] = Group((*last.jobs, *group.jobs), Serial())
         else:
             joined.append(group)
-    if len(joined) > 1:
-        return Phases(tuple(joined))
-    (group,) = joined
+    return Phases(tuple(joined)) if len(joined) > 1 else of_one_group(joined[0])
+
+
+def of_one_group(group: Group | Hybrid) -> Arrangement:
+    """How the jobs of `group` share, where these are all there are, numbered from 1."""
     if isinstance(group, Hybrid):
         return group
     limit = dict(zip(group.jobs, group.sharing.limits, strict=False))

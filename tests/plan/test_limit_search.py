@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.plan.forecast import Mixes
 from advisor.plan.ranking import ranked
 from advisor.plan.search.limit_search import GRIDS, MOST_COMBINED, best_limits, kept
 from advisor.plan.search.limit_tuning import limit_vectors
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import limit_shares
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps
 from advisor.workload.job import Job
@@ -98,7 +98,7 @@ def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predict
 @pytest.mark.parametrize("jobs", [JOBS, [JOBS[0]] * 4])
 def test_no_two_limits_that_leave_the_same_sms_are_forecast(predictor, jobs):
     found = best_limits(Mixes(jobs, predictor), "makespan").sharings
-    assert len({tuple(limit_shares(each.limits, H200)) for each in found}) == len(found)
+    assert len({tuple(limit_shares(each.limits, H200.sms)) for each in found}) == len(found)
 
 
 def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_long_one(predictor):

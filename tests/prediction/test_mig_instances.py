@@ -1,6 +1,7 @@
 """Jobs on MIG instances: laws, since no MIG hardware was measured."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.memory import pools
-from advisor.prediction.mig_instances import on_instances, placed
+from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
+from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import Physics
+from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import parse_sharing
+from advisor.sharing.traversal import named_jobs
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
@@ -22,6 +26,8 @@ PHYSICS = Physics(
     ceded=0.05,
     bandwidth=0.5,
 )
+MODELS = Path(__file__).parents[2] / "models"
+PREDICTOR = Predictor(H200, load_model(MODELS / "h200-141gb.json"))
 BUSY = synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.05, kernels=40)
 SMALL = synthetic.profile("bert-base-finetune-bs16", host_s=0.01, gpu_s=0.008, blocks=20)
 IDLE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.001, blocks=20)
@@ -85,7 +91,7 @@ def test_compute_instances_share_bandwidth_and_not_sms():
 def test_what_is_said_of_instances_is_wide_and_widest_for_mates():
     alone, shared = (
         on_instances([BUSY] * jobs, parse_sharing(text), H200, PHYSICS)[0]
-        for jobs, text in ((1, "mig=7g.141gb[1]"), (2, "mig=7g.141gb[1,2]/mps"))
+        for jobs, text in ((1, "mig=4g.71gb[1]"), (2, "mig=4g.71gb[1,2]/mps"))
     )
     assert alone.p95 / alone.p50 > 1.4
     assert shared.p95 / shared.p50 > alone.p95 / alone.p50
@@ -128,3 +134,31 @@ def test_instances_are_given_their_places():
 def test_a_gpu_without_mig_has_no_instances():
     with pytest.raises(NothingFits, match="has no MIG"):
         placed(parse_sharing("mig=3g.71gb[1,2]"), gpu("v100-32gb"))
+
+
+@pytest.mark.parametrize(
+    ("on_instance", "whole"),
+    [
+        ("mig=7g.141gb", "naive"),
+        ("mig=7g.141gb[1]", "naive"),
+        ("mig=7g.141gb[2,1]/naive", "naive"),
+        ("mig=7g.141gb[1,2]/mps", "mps"),
+        ("mig=7g.141gb[2,1]/mps=30,70", "mps=70,30"),
+        ("mig=7g.141gb/ci=7c[1,2]/mps", "mps"),
+    ],
+)
+def test_an_instance_that_is_the_whole_gpu_is_answered_as_the_whole_gpu(on_instance, whole):
+    sharing = parse_sharing(on_instance)
+    jobs = [BUSY, SMALL][: len(named_jobs(sharing))]
+    found = PREDICTOR.predict(jobs, sharing)
+    expected = PREDICTOR.predict(jobs, parse_sharing(whole))
+    assert [job.step_s for job in found.jobs] == [job.step_s for job in expected.jobs]
+    assert (found.power_w, found.smact) == (expected.power_w, expected.smact)
+    assert found.memory_capacity_mib != expected.memory_capacity_mib, "that of the instance"
+    assert not found.confirmed_on_hardware, "nobody ran it under MIG"
+
+
+def test_the_largest_instance_of_an_a100_lacks_sms_so_it_is_no_whole_gpu():
+    a100 = gpu("a100-40gb")
+    sharing = placed(parse_sharing("mig=7g.40gb"), a100)
+    assert as_whole_gpu(sharing, a100) == sharing

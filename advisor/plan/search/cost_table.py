@@ -7,13 +7,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import Guise, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
-from advisor.prediction import mig_instances
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
@@ -248,8 +248,13 @@ class Roughly:
         if room.profile is None:
             return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
         instance = profile_of(gpu, room.profile)
-        part = mig_instances.room_of(gpu, instance, room.slices or instance.compute_slices)
-        return Tenancy(part, float(instance.memory_mib), option.sharing, option.limit)
+        part = partition_of(gpu, instance, room.slices)
+        return Tenancy(
+            None if part.whole else part,
+            float(instance.memory_mib),
+            option.sharing,
+            option.limit,
+        )
 
 
 def roughly(predictor: Predicts, margin: float, sets: Sets) -> Roughly | None:

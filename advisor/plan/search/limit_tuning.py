@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.physics import limit_shares
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.workload.profile import Profile
@@ -108,7 +108,7 @@ def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
     """The first of those that leave every job the same SMs."""
     first: dict[tuple[float, ...], Mps] = {}
     for each in sharings:
-        first.setdefault(tuple(limit_shares(each.limits, gpu)), each)
+        first.setdefault(tuple(limit_shares(each.limits, gpu.sms)), each)
     return list(first.values())
 
 
