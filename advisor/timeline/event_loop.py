@@ -15,7 +15,7 @@ from advisor.english import counted
 from advisor.errors import NothingFits
 
 # Jobs within this share of their work from the end are at the end: rounding, not work.
-_DONE = 1e-9
+DONE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class _World:
             left = self.left.pop(seat.job)
             # The quotient is that by which the end was foreseen: one job at least ends then.
             after = left - speed * seconds
-            if left / speed <= seconds or after <= _DONE * self.tasks[seat.job].work_steps:
+            if left / speed <= seconds or after <= DONE * self.tasks[seat.job].work_steps:
                 self.ends_s[seat.job] = self.now_s
             else:
                 self.left[seat.job] = after

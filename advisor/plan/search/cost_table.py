@@ -17,6 +17,7 @@ from advisor.plan.search.partitions import Option
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
+from advisor.timeline.array_event_loop import array_stretches
 from advisor.timeline.outcome import idle_power_w
 
 
@@ -163,21 +164,18 @@ def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[R
 def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
     """When jobs end whose mates leave, and the joules that they add until then."""
     work = np.array([job.work_steps or np.nan for job in sets.variants])
-    left = np.where(sets.counts > 0, work, 0.0)
-    running, now_s = np.arange(len(sets.counts)), np.zeros(len(sets.counts))
-    ends_s, added_j = np.zeros(left.shape), np.zeros(len(left))
+    there = sets.counts > 0
+    unknown = (there & np.isnan(work)).any(axis=1)
+    ends_s = np.where(there & unknown[:, None], np.nan, 0.0)
+    added_j = np.where(unknown, np.nan, 0.0)
     power_w = (found.added_w * sets.counts).sum(axis=1)
-    for _ in range(int((sets.counts > 0).sum(axis=1).max())):
-        needs_s = np.where(sets.counts[running] > 0, left * found.steps_s[running], np.inf)
-        first = np.argmin(needs_s, axis=1)
-        rows = np.arange(len(left))
-        waits_s = np.where(running > 0, needs_s[rows, first], 0.0)
-        now_s = now_s + waits_s
-        added_j += np.where(running > 0, waits_s * power_w[running], 0.0)
-        left = left - waits_s[:, None] / found.steps_s[running]
-        ended = running > 0
-        ends_s[rows[ended], first[ended]] = now_s[ended]
-        running = np.where(ended, sets.without[running, first], running)
+    for stretch in array_stretches(
+        np.where(there & ~unknown[:, None], work, 0.0),
+        lambda at, running: found.steps_s[sets.parts(at, running)],
+    ):
+        at, running, seconds = stretch
+        ends_s[at] += np.where(running, seconds[:, None], 0.0)
+        added_j[at] += seconds * power_w[sets.parts(at, running)]
     return ends_s, added_j
 
 

@@ -92,15 +92,24 @@ class Sets:
         own = slice(*self._ends[state : state + 2])
         return self.pairs[1][own], self.pairs[2][own]
 
+    def parts(self, chosen: Indices, kept: NDArray[np.bool_]) -> Indices:
+        """What some sets are with the jobs of some of their variants only, shape (chosen,).
+
+        Args:
+            chosen: Numbers of sets, shape (chosen,).
+            kept: Which variants' jobs stay, shape (chosen, variants).
+        """
+        weights, codes, order = self._codes
+        wanted = (self.counts[chosen] * kept) @ weights
+        return np.asarray(order[np.searchsorted(codes[order], wanted)])
+
     @cached_property
-    def without(self) -> Indices:
-        """Each set when all jobs of a variant have left it, shape (sets, variants)."""
+    def _codes(self) -> tuple[Indices, Indices, Indices]:
+        """What a job of each variant adds to a set's code, the codes, and their order."""
         radix = self.totals[list(self.kind_of)] + 1
         weights = np.concatenate([[1], np.cumprod(radix)[:-1]]).astype(np.intp)
         codes = self.counts @ weights
-        order = np.argsort(codes)
-        left = codes[:, None] - self.counts * weights
-        return np.asarray(order[np.searchsorted(codes[order], left)])
+        return weights, codes, np.argsort(codes)
 
     @cached_property
     def places(self) -> Indices:

@@ -35,6 +35,7 @@ from advisor.prediction.surrogate_answers import Quick
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
+from advisor.timeline.array_event_loop import Indices, array_ends_s
 
 # Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
 # Of many jobs, fewer, so that no more than so many paces are asked for.
@@ -62,9 +63,6 @@ _MOST_REPLAYS = 21
 # predicted while all run, beside limits that are the same for all, and so many of them from the
 # first step to the last: see `benchmarks/unequal_limits.py`.
 _PROMISING, _TRIED, _OF_FEW = 500, 8, 5
-
-# Share of a job's work below which it is done.
-_DUST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +219,14 @@ class _LimitSearch:
         By how much these are longer than `rough_s`, later steps are longer than they seem too.
         """
         work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
-        left = np.broadcast_to(work, vectors.shape).copy()
-        ends = np.zeros(vectors.shape)
-        at, steps, longer = np.arange(len(vectors)), together_s, together_s / rough_s
-        while len(at):
-            seconds = np.nanmin(left[at] * steps, axis=1)
-            ends[at] += seconds[:, None] * (left[at] > 0)
-            remains = left[at] - seconds[:, None] / steps
-            left[at] = np.where(remains > _DUST * work, remains, 0.0)
-            at = np.flatnonzero(left.any(axis=1))
-            steps = self._steps(vectors[at], left[at] > 0) * longer[at]
-        return ends
+        longer = together_s / rough_s
+
+        def steps_s(at: Indices, running: NDArray[np.bool_]) -> Floats:
+            if running.all():
+                return together_s[at]
+            return self._steps(vectors[at], running) * longer[at]
+
+        return array_ends_s(np.broadcast_to(work, vectors.shape), steps_s)
 
     def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
         """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""

@@ -19,15 +19,13 @@ from advisor.prediction.surrogate import Crowds
 from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
+from advisor.timeline.array_event_loop import array_ends_s
 
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
 
 Teams = NDArray[np.intp]
 """Kinds of teams of one size, shape (teams, jobs)."""
-
-# Share of a job's work below which it is done.
-_DUST = 1e-9
 
 
 class SolvesOneGpu(Protocol):
@@ -158,17 +156,10 @@ class FleetEstimates:
             steps_s = self._steps_s(teams, mode)
             takes = teams.shape[1] / (self._quick.jobs.step_s[teams] / steps_s).sum(axis=1)
             return np.repeat(takes[:, None], teams.shape[1], axis=1)
-        work = self._work[teams]
-        left, now_s, ends_s = work.copy(), np.zeros(len(teams)), np.zeros(teams.shape)
-        while (at := np.flatnonzero((left > 0).any(axis=1))).size:
-            running = left[at] > 0
-            steps_s = self._steps_s(np.where(running, teams[at], -1), mode)
-            takes_s = np.nanmin(np.where(running, left[at] * steps_s, np.nan), axis=1)
-            now_s[at] += takes_s
-            remains = np.where(running, left[at] - takes_s[:, None] / steps_s, 0.0)
-            left[at] = np.where(remains > _DUST * work[at], remains, 0.0)
-            ends_s[at] = np.where(running & (left[at] == 0), now_s[at, None], ends_s[at])
-        return ends_s
+        return array_ends_s(
+            self._work[teams],
+            lambda at, running: self._steps_s(np.where(running, teams[at], -1), mode),
+        )
 
     def _steps_s(self, teams: Teams, mode: Mode) -> Floats:
         limits = np.full(teams.shape, 100.0)
