@@ -60,7 +60,7 @@ class Ablated:
     Attributes:
         part: What was left out, in words.
         mape: Mean absolute error of the step by mode, for families left out, scored runs alone.
-        seconds: That profiling spends on it, in the median; None where no profile recorded it, or
+        seconds: That profiling spends on it, in the median; None if no profile recorded it, or
             where nothing is measured for it.
     """
 

@@ -57,7 +57,7 @@ def sittings(runs: Iterable[Run]) -> tuple[Sitting, ...]:
 
 
 def section(found: Iterable[Sitting]) -> str:
-    """Of profiles/REPORT.md; empty where no campaign says how long it took."""
+    """Of profiles/REPORT.md; empty if no campaign says how long it took."""
     rows = [
         (f"`{each.command}`", str(each.gpus), str(each.records), f"{each.minutes:.1f}",
          f"{each.a_minute:.1f}", f"{each.a_minute / each.gpus:.1f}")

@@ -25,7 +25,7 @@ _BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Errors over the runs of one mode, as shares; None where there is no run.
+    """Errors over the runs of one mode, as shares; None if there is not a run.
 
     Attributes:
         runs: How many.
@@ -79,8 +79,8 @@ class WholeJobs:
         modes: By mode; those without a run are left out.
         unseen: Likewise, each job by the model that never saw its family.
         mixes: Likewise, of mixes that ran to be simulated and not to be chosen from.
-        hosts: None where not all of it was recorded.
-        pauses: None where MPS was neither started nor stopped between groups.
+        hosts: None if not all of it was recorded.
+        pauses: None if MPS was neither started nor stopped between groups.
         set_sizes: Jobs of each job set that ran in several ways to be chosen from.
         rules: What each way to choose gives away of the best speed of these sets.
     """
@@ -100,7 +100,7 @@ def whole_jobs(
     profiles: Mapping[str, Profile],
     folder: Path = _BENCHMARKS,
 ) -> WholeJobs | None:
-    """The figures of `runs`; None where no whole jobs were run.
+    """The figures of `runs`; None if no whole jobs were run.
 
     Args:
         runs: Of whole jobs, in any mode.
@@ -206,7 +206,7 @@ def _choice(
     profiles: Mapping[str, Profile],
     recommended: Collection[str],
 ) -> CompletionComparison | None:
-    """The run of `panel` that the rule `name` chooses; None where it was not run."""
+    """The run of `panel` that the rule `name` chooses; None if it was not run."""
     if name == RECOMMENDED:
         return next((run for run in panel if run.run.id in recommended), None)
     if name == SIMULATED:

@@ -24,7 +24,7 @@ _WORDS = {
 
 
 def section(found: WholeJobs | None) -> str:
-    """Of profiles/REPORT.md; empty where no whole jobs were run."""
+    """Of profiles/REPORT.md; empty if no whole jobs were run."""
     if found is None:
         return ""
     return "\n\n".join([

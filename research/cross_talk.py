@@ -33,9 +33,9 @@ class CrossTalk:
         n: Steps measured with the other GPUs busy and idle.
         median: Median absolute difference of the two.
         worst: The largest.
-        slowdown: Median difference, above 0 where busy neighbours make steps longer.
+        slowdown: Median difference, above 0 if busy neighbours make steps longer.
         floor: Median absolute difference of two runs with the other GPUs idle: what cross-talk
-            must exceed to be seen. None where nothing was run so twice.
+            must exceed to be seen. None if nothing was run so twice.
     """
 
     kind: str
@@ -65,7 +65,7 @@ def cross_talk(runs: Iterable[Run], profiles: Mapping[str, Profile]) -> tuple[Cr
 
 
 def section(rows: Sequence[CrossTalk]) -> str:
-    """Of profiles/REPORT.md; empty where no control was run."""
+    """Of profiles/REPORT.md; empty if no control was run."""
     if not rows:
         return ""
     return "\n\n".join([

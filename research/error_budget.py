@@ -33,11 +33,11 @@ class Budget:
 
     Attributes:
         rmse: Root of the mean squared error of the step.
-        replay_rmse: The same of replay without regression; None where it is not defined.
+        replay_rmse: The same of replay without regression; None if it is not defined.
         parts: Share of the squared error of each of `PARTS`, summing to 1, and the 90 % range of
             that share if families are drawn anew, since jobs of one family err alike.
         host_checked: Share of the squared error of jobs that the host paces which goes with how
-            much faster or slower their cores were than in their profiles; None where not recorded.
+            much faster or slower their cores were than in their profiles; None if not recorded.
         worst: Share of the squared error that the worst twentieth of the jobs holds.
         hardest: The workload that holds most of it.
         of_hardest: Share of the squared error that this one holds.
@@ -71,7 +71,7 @@ class _Place:
 
 
 def budget_of(evaluation: Evaluation, mode: str) -> Budget | None:
-    """Of the jobs that shared in `mode`; None where there are none, or all were met exactly."""
+    """Of the jobs that shared in `mode`; None if there are none, or all were met exactly."""
     runs = runs_of_mode(evaluation.runs, mode)
     places = [place for run in runs for place in _places(run, evaluation.profiles)]
     squared = np.array([place.job.error**2 for place in places])

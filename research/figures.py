@@ -47,7 +47,7 @@ class Figures:
         budgets: By mode: what the squared error consists of.
         seen: How good answers are from whole profiles, and from what nvidia-smi shows.
         ablations: Errors without each part of the model.
-        profiling: What profiling takes; None where no profile recorded it.
+        profiling: What profiling takes; None if no profile recorded it.
         cross_talk: What the other GPUs of a host do to a run.
         worst: The jobs predicted worst, the worst first.
         recommended: What became of recommendations written down beforehand; None without any.

@@ -42,7 +42,7 @@ class RiskRow:
     Attributes:
         trials: How many.
         misfits: How many of them ran out.
-        recall: Share of misfits that were predicted; None where there was none.
+        recall: Share of misfits that were predicted; None if there was none.
         false_alarms: Share of the others that were predicted to run out; None likewise.
         cautious_recall: As `recall`, of the rule that no cache is ever given up.
         cautious_false_alarms: As `false_alarms`, of that rule.
@@ -121,7 +121,7 @@ def _risk_row(mode: str, tried: Sequence[Trial], judged: Sequence[_Judged]) -> R
 
 
 def _share(risk: Floats, weight: Floats) -> float | None:
-    """Share of what `weight` selects that was said not to fit; None where it selects nothing."""
+    """Share of what `weight` selects that was said not to fit; None if it selects nothing."""
     return float(weight[risk >= _MISFIT].sum() / weight.sum()) if weight.sum() else None
 
 

@@ -62,8 +62,8 @@ class MemoryScore:
 
     Attributes:
         rows: By mode; modes without measured processes are left out.
-        risks: By mode; empty where no trial was made.
-        never_run: None where no estimate was fitted for this GPU.
+        risks: By mode; empty if no trial was made.
+        never_run: None if no estimate was fitted for this GPU.
     """
 
     gpu: str

@@ -21,7 +21,7 @@ class Points:
     Attributes:
         measured_s: Their steps.
         predicted_s: Likewise.
-        busy_share: Share of its solo step for which each keeps the GPU, 0..1; None where it was
+        busy_share: Share of its solo step for which each keeps the GPU, 0..1; None if it was
             not measured.
         inside: By nominal level of the interval, lowest first: the level, and the share of steps
             that lie inside; empty without intervals.

@@ -27,7 +27,7 @@ Pace = Literal["measured", "predicted"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """One mode at one pace; None where nothing was measured.
+    """One mode at one pace; None if nothing was measured.
 
     Attributes:
         n: Predictions: each run once for each family in it.

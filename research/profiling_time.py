@@ -11,7 +11,7 @@ PROBE = ("mps_s", "limits_s")
 
 
 def median_seconds(profiles: Iterable[Profile], parts: Collection[str]) -> float | None:
-    """Seconds that `parts` of a profile take together; None where no profile recorded all of them.
+    """Seconds that `parts` of a profile take together; None if no profile recorded all of them.
 
     Args:
         profiles: Measured alone.
@@ -28,7 +28,7 @@ class ProfilingTime:
     Attributes:
         profiles: Those that recorded how long their parts took.
         whole_s: Their median.
-        probe_share: Median share of the MPS probe in it, 0..1; None where nobody recorded one.
+        probe_share: Median share of the MPS probe in it, 0..1; None if nobody recorded one.
     """
 
     profiles: int
@@ -37,7 +37,7 @@ class ProfilingTime:
 
 
 def profiling_time(profiles: Iterable[Profile]) -> ProfilingTime | None:
-    """What a whole one of `profiles` takes; None where none recorded it."""
+    """What a whole one of `profiles` takes; None if none recorded it."""
     recorded = _recorded(profiles)
     if not recorded:
         return None

@@ -67,7 +67,7 @@ class Recommended:
 
 
 def recommended(evaluation: Evaluation, file: Path = _FILE) -> Recommended | None:
-    """None where `file` has no recommendations for this GPU, or none of them was run."""
+    """None if `file` has no recommendations for this GPU, or none of them was run."""
     document = json.loads(file.read_text()) if file.is_file() else {"gpu": None, "sets": []}
     ran = followed(document, choices(evaluation))
     if document["gpu"] != evaluation.gpu or not ran:
@@ -78,7 +78,7 @@ def recommended(evaluation: Evaluation, file: Path = _FILE) -> Recommended | Non
 
 
 def section(found: Recommended | None) -> str:
-    """Of profiles/REPORT.md; empty where nothing was recommended, or nothing of it run."""
+    """Of profiles/REPORT.md; empty if nothing was recommended, or nothing of it run."""
     if found is None:
         return ""
     ran = found.followed

@@ -1,4 +1,4 @@
-"""The sections of profiles/REPORT.md on step times; empty where nothing is known."""
+"""The sections of profiles/REPORT.md on step times; empty if nothing is known."""
 
 from advisor.validate import regret
 from advisor.validate.regret import Choices

@@ -36,7 +36,7 @@ def budgets_of(evaluation: Evaluation) -> Mapping[str, Budget]:
 
 
 def section(budgets: Mapping[str, Budget], targets: Sequence[Target]) -> str:
-    """A table of shares, then a line for each mode; empty where no job was missed."""
+    """A table of shares, then a line for each mode; empty if no job was missed."""
     if not budgets:
         return ""
     return "\n\n".join((

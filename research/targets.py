@@ -34,7 +34,7 @@ _MAKESPAN, _COMPLETION = 0.05, 0.07
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A share that shall lie between two bounds; None where nothing was measured of it."""
+    """A share that shall lie between two bounds; None if nothing was measured of it."""
 
     what: str
     low: float

@@ -1,4 +1,4 @@
-"""GPU models and their MIG tables, as data with sources: `catalogue.json` beside this file."""
+"""GPU models and their MIG tables, with sources, from `catalogue.json` in this folder."""
 
 import json
 import re
@@ -22,13 +22,13 @@ class MigProfile:
         profile_id: What ``nvidia-smi mig -cgi`` takes.
         compute_slices: Compute slices of an instance.
         memory_slices: Memory slices of an instance.
-        memory_mib: Memory usable by an instance; the driver at hand may differ a little.
-        memory_estimated: Whether no driver was seen to say `memory_mib`.
-        sms: Streaming multiprocessors of an instance; None where unknown.
-        max_instances: Most that one GPU offers.
-        starts: First memory slices at which an instance may lie.
-        min_driver: Branch of the first driver that offers it; None where nobody says, and
-            where the driver at hand offers it.
+        memory_mib: Memory usable by an instance; a driver may report slightly less or more.
+        memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
+        sms: Streaming multiprocessors of an instance; None if unknown.
+        max_instances: Most instances on one GPU.
+        starts: First memory slices at which an instance may start.
+        min_driver: Branch of the first driver that offers it; None if unknown, or if the installed
+            driver offers it.
     """
 
     name: str
@@ -45,19 +45,18 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU model; None where nothing trustworthy says.
+    """A GPU model; a field is None if no trustworthy source states it.
 
     Attributes:
         key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
         products: Names by which NVML calls it.
         memory_mib: Memory that the driver reports in all.
-        reserved_mib: What of it the driver keeps for itself while nothing runs; None where
-            nobody looked.
+        reserved_mib: Memory that the driver reserves while nothing runs; None if not measured.
         bandwidth_gb_s: Peak DRAM bandwidth, 1e9 bytes a second.
-        memory_slices: Memory slices in MIG mode; 0 where it has no MIG.
+        memory_slices: Memory slices in MIG mode; 0 without MIG.
         threads_per_sm: Threads that one SM holds at once.
-        max_mps_clients: MPS clients at most.
-        sources: Field name -> where its value comes from.
+        max_mps_clients: Most MPS clients.
+        sources: Field name -> source of its value.
     """
 
     key: str
@@ -78,12 +77,12 @@ class Gpu:
     sources: dict[str, str]
 
     def __hash__(self) -> int:
-        """Of what tells GPUs apart: answers are remembered by their GPU, and asked for often."""
+        """Hash of the fields that identify a GPU, since answers are cached by GPU."""
         return hash((self.key, self.sms))
 
     @property
     def usable_mib(self) -> int:
-        """Memory that processes can have; all of it where the driver's own share is unknown."""
+        """Memory that processes can have; all of it if the driver's own share is unknown."""
         return self.memory_mib - (self.reserved_mib or 0)
 
 
@@ -112,14 +111,14 @@ def gpu(key: str) -> Gpu:
 
 
 def gpu_meant(word: str) -> Gpu:
-    """The GPU model that somebody means by `word`.
+    """The GPU model that `word` names.
 
-    That is its key, NVML's name of the product, or as much of either as fits no other model, in
-    letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
+    `word` is its key, NVML's name of the product, or an unambiguous part of either, in letters of
+    any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
 
     Raises:
-        InvalidInput: Several may be meant.
-        UnknownName: None is.
+        InvalidInput: Several models match.
+        UnknownName: None matches.
     """
     asked = _parts(word)
     names = {key: [_parts(name) for name in (key, *each.products)]
@@ -132,7 +131,7 @@ def gpu_meant(word: str) -> Gpu:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """What a name consists of, without its maker and what the driver says of its line."""
+    """The parts of a name, without the maker and the product line."""
     parts = re.split(r"[^a-z0-9]+", name.lower())
     return tuple(part for part in parts if part and part not in _MAKERS)
 
@@ -143,5 +142,5 @@ def _begins(asked: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> bool:
 
 
 def gpu_of_product(product: str) -> Gpu | None:
-    """The GPU model that NVML calls `product`; None where the catalogue has none."""
+    """The GPU model that NVML calls `product`; None if it is not in the catalogue."""
     return next((known for known in catalogue().values() if product in known.products), None)

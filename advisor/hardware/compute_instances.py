@@ -1,8 +1,8 @@
-"""Compute instances: how the SMs of one GPU instance are cut up, while its memory is shared.
+"""Compute instances: they divide the SMs of one GPU instance and share its memory.
 
-``3c + 4c in one 7g``: each compute instance has SMs of its own; memory, its bandwidth, L2 and
-copy engines are the GPU instance's, and nothing keeps one from taking them from another (NVIDIA
-MIG User Guide, Concepts). The driver chooses the places: create the largest first.
+``3c + 4c in one 7g``: each compute instance has SMs of its own; memory, bandwidth, L2 and copy
+engines belong to the GPU instance, and compute instances compete for them (NVIDIA MIG User Guide,
+Concepts). The driver chooses the placement: create the largest first.
 """
 
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ class ComputeProfile:
     """One kind of compute instance inside one kind of GPU instance.
 
     Attributes:
-        name: What ``nvidia-smi mig -cci`` takes, e.g. ``"3c.7g.40gb"``; the GPU instance's own
-            name where it takes all of it.
+        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it
+            takes all of it.
         compute_slices: Compute slices of an instance.
-        sms: Streaming multiprocessors of an instance; None where nobody counted them.
-        starts: First compute slices of the GPU instance at which one may lie; there is room for
-            as many as there are starts.
+        sms: Streaming multiprocessors of an instance; None if unknown.
+        starts: First compute slices of the GPU instance at which one may start; there is room for
+            as many instances as starts.
     """
 
     name: str
@@ -44,9 +44,9 @@ class ComputeProfile:
 
 
 def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
-    """What a GPU instance of `profile` can be cut into, the smallest first, the whole last.
+    """The compute instances that a GPU instance of `profile` offers, the smallest first.
 
-    Where nothing says what `gpu` can do, that is the whole alone.
+    If the offer of `gpu` is unknown, only the whole instance.
 
     Raises:
         NothingFits: `gpu` has no MIG profile of that name.
@@ -61,7 +61,7 @@ def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
 
 
 def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Where compute instances of `sizes` lie in one GPU instance, in their order.
+    """The placement of compute instances of `sizes` in one GPU instance, in their order.
 
     Args:
         gpu: The whole GPU.
@@ -93,7 +93,7 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
 
 
 def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
-    """The ways to cut up a GPU instance to which nothing can be added; sizes, the largest first.
+    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first.
 
     Raises:
         NothingFits: `gpu` has no MIG profile of that name.
@@ -104,7 +104,7 @@ def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
-    """As `compute_sets`, of sizes and where each may start."""
+    """As `compute_sets`, for sizes with their possible starts."""
     starts = dict(offered)
     sizes = sorted(starts, reverse=True)
     return tuple(
@@ -129,11 +129,11 @@ def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:
 
 
 def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
-    """Ampere's slices are alike; later GPUs give what is whole more than its slices' share."""
+    """SMs of `size` slices: equal shares on Ampere; on later GPUs the whole has more than that."""
     if row.sms is None or gpu.architecture != "Ampere":
         return None
     return row.sms * size // row.compute_slices
 
 
 def _ignorance(gpu: Gpu) -> str:
-    return "" if "compute_instances" in gpu.sources else ", as far as anybody has said"
+    return "" if "compute_instances" in gpu.sources else ", as far as is known"

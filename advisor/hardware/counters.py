@@ -1,6 +1,6 @@
 """Measures what a GPU does over a window of time: counters, power and energy.
 
-The window has two verbs. Nothing runs between them: the driver counts by itself.
+A window has two calls, and no thread runs between them: the driver counts by itself.
 
     sampler = ActivitySampler(0)
     sampler.begin()
@@ -38,7 +38,7 @@ _SHORTEST_GPM_WINDOW_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """The driver's counts at one time; `gpm` is a buffer of the driver's, to be freed."""
+    """The driver's counts at one moment; `gpm` is a buffer of the driver that must be freed."""
 
     monotonic_s: float
     unix_us: int
@@ -47,7 +47,7 @@ class _Moment:
 
 
 class ActivitySampler:
-    """What the whole GPU `device` does between `begin` and `end`, tenants together.
+    """Measures what the whole GPU `device` does between `begin` and `end`, all tenants together.
 
     Not for use from several threads.
 
@@ -60,7 +60,7 @@ class ActivitySampler:
         self._begun: _Moment | None = None
 
     def begin(self) -> None:
-        """Start a window; forgets one that was begun and never ended.
+        """Start a window; a window that was begun and not ended is dropped.
 
         Raises:
             GpuUnavailable: There is no driver, no such GPU or no permission.
@@ -144,7 +144,7 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     }
     if "gract" not in values:
         return None
-    # Rounding in the driver can pass 100 per cent by a hair.
+    # Rounding in the driver can slightly exceed 100 per cent.
     shares = {field: min(max(values[field] / 100, 0.0), 1.0) for field in _SHARES & values.keys()}
     rates = {field: values[field] for field in _RATES & values.keys()}
     return Counters(source="gpm", **shares, **rates)
@@ -155,7 +155,7 @@ def _utilisation(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:
     kind = nvml.NVML_GPU_UTILIZATION_SAMPLES
     logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
     percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
-    if not percents:  # too short for an entry: the driver's latest figure is the best there is
+    if not percents:  # too short for an entry: use the driver's latest figure
         latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
         percents = [latest.gpu] if latest else []
     if not percents:

@@ -1,4 +1,4 @@
-"""What the GPU at hand is and does, as values; `advisor.hardware.live_gpu` fills them in."""
+"""The state and activity of this machine's GPUs, as values; see `advisor.hardware.live_gpu`."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +10,7 @@ ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-pr
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process with a CUDA context; `memory_mib` is None where the driver would not say."""
+    """A process with a CUDA context; `memory_mib` is None if the driver would not say."""
 
     pid: int
     memory_mib: float | None
@@ -23,7 +23,7 @@ class MpsProcess:
     Attributes:
         role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
         owner: The user it runs as; jobs of other users wait until its server is idle.
-        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None where it was not
+        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None if it was not
             set, or its environment may not be read.
         gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
             machine's, or its environment may not be read.
@@ -42,17 +42,17 @@ class MpsProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGpu:
-    """One GPU of this machine at one moment; None where the driver does not say.
+    """One GPU of this machine at one moment; None if the driver does not say.
 
     Attributes:
         index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
         product: NVML's name, e.g. ``"NVIDIA H200"``.
-        catalogue_key: What ``--gpu`` takes; None where the catalogue does not list `product`.
-        mig_enabled: Whether it is cut into instances now; None where it has no MIG.
-        mig_pending: Whether it will be after the next reset; None likewise.
-        mps: The machine's MPS processes; empty where no daemon runs.
+        catalogue_key: For ``--gpu``; None if the catalogue does not list `product`.
+        mig_enabled: Whether MIG mode is on now; None without MIG.
+        mig_pending: Whether MIG mode will be on after the next reset; None without MIG.
+        mps: The machine's MPS processes; empty if no daemon runs.
         counters: ``"gpm"`` (Hopper and later), ``"nvml"`` (utilisation only) or None.
-        processes: What has a context on it already, by pid.
+        processes: Processes with a context on it, by pid.
     """
 
     index: int
@@ -84,12 +84,12 @@ class BrokenGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a whole GPU did in a window of time; never of one tenant of it.
+    """What a whole GPU did in a window of time; never attributed to one tenant.
 
     Attributes:
-        counters: None where the GPU has none, or the window was too short for them.
+        counters: None if the GPU has none, or the window was too short for them.
         power_w: Mean over the window; None without an energy counter.
-        energy_j: Over the window; None likewise.
+        energy_j: Over the window; None without an energy counter.
         seconds: Length of the window.
     """
 

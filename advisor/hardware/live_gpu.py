@@ -1,14 +1,15 @@
-"""The GPU at hand, as its driver sees it, over NVML. The only importer of pynvml; sets nothing.
+"""Reads this machine's GPUs from their driver through NVML. The only importer of pynvml.
 
 A `device` is an index, ``0`` or ``"0"``, or a UUID, ``"GPU-..."`` or ``"MIG-..."``. NVML counts
 every GPU of the machine in PCI bus order, as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES
 says; CUDA counts the visible ones only, and the fastest first unless
-CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: hand `device_uuid(device)` to
-CUDA_VISIBLE_DEVICES.
+CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: set CUDA_VISIBLE_DEVICES to
+`device_uuid(device)`.
 
-Every function raises `GpuUnavailable` where there is no driver, no such GPU or no permission,
-and `AdvisorError` where the driver fails otherwise. `advisor.hardware.counters` measures over time,
-`advisor.hardware.mig_rules` reads the MIG table of the driver at hand.
+Nothing is changed on the GPU. Every function raises `GpuUnavailable` if there is no driver, no
+such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
+`advisor.hardware.counters` measures over time, `advisor.hardware.mig_offer` reads the driver's MIG
+table.
 """
 
 from collections.abc import Iterator
@@ -27,15 +28,15 @@ _UNAVAILABLE = {
     "LIBRARY_NOT_FOUND": "no NVIDIA driver is installed here. Go to a machine with a GPU",
     "DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded. Load it, or go to a machine with a GPU",
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA driver was updated while in use. Reboot the machine",
-    "NO_PERMISSION": "the NVIDIA driver lets this user ask nothing. Ask whoever runs the machine",
+    "NO_PERMISSION": "the NVIDIA driver answers nothing to this user. Ask the administrator",
     "OPERATING_SYSTEM": "the system blocks the NVIDIA driver. Open the GPU to this container",
     "NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
     "GPU_NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
     "GPU_IS_LOST": "the GPU has fallen off its bus. Reboot the machine",
-    "RESET_REQUIRED": "the GPU must be reset first. Ask whoever runs the machine",
+    "RESET_REQUIRED": "the GPU must be reset first. Ask the administrator",
 }
 
-# Answers that mean "not with this GPU, this driver or this user", where that is no failure.
+# Errors that mean "not with this GPU, this driver or this user", which is not a failure.
 _NOT_OFFERED = (
     "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION", "NOT_FOUND", "FUNCTION_NOT_FOUND",
     "NO_DATA", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED",
@@ -71,10 +72,9 @@ def _translated(nvml: Any, error: Any) -> AdvisorError:
 
 @contextmanager
 def driver() -> Iterator[Any]:
-    """NVML, ready to be asked; its errors leave as ours.
+    """NVML, initialised; its errors are raised as ours.
 
-    NVML counts its starts, and a process that ends stops it: it is never shut down here, so
-    that handles stay good.
+    NVML is stopped when the process ends and is never shut down here, so that handles stay valid.
     """
     nvml = _loaded()
     try:
@@ -85,7 +85,7 @@ def driver() -> Iterator[Any]:
 
 
 def offered(nvml: Any, function: str, *arguments: Any) -> Any:
-    """What NVML's `function` answers; None where this GPU, driver or user gets no answer."""
+    """The result of NVML's `function`; None if this GPU, driver or user gets no answer."""
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
@@ -131,7 +131,7 @@ def device_uuid(device: int | str) -> str:
 
 
 def power_w_now(device: int | str) -> float | None:
-    """Power draw of the whole GPU at this moment; None where it is not metered."""
+    """Power draw of the whole GPU at this moment; None if it is not metered."""
     with driver() as nvml:
         return _scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle_of(nvml, device)), 1000)
 
@@ -145,7 +145,7 @@ def clocks_mhz(device: int | str) -> tuple[int | None, int | None]:
 def process_memory_mib(device: int | str) -> dict[int, float]:
     """Device memory of each process on `device`, MPS clients included, MiB by pid.
 
-    Leaves out processes whose memory the driver will not say. The pids are the host's: inside
+    Leaves out processes whose memory the driver does not report. The pids are the host's: inside
     a container with pids of its own they differ from `os.getpid()`.
     """
     with driver() as nvml:

@@ -1,8 +1,8 @@
-"""Which sets of MIG instances one GPU can hold at once, and where in its memory each lies.
+"""Finds the sets of MIG instances that one GPU can hold at once, with their placements.
 
-A set is valid where each instance starts at one of its profile's places, no two share a memory
-slice, and `advisor.hardware.mig_rules` forbids nothing. The sum of compute slices binds on no known
-GPU beyond that.
+A set is valid if each instance starts at one of its profile's places, no two share a memory slice,
+and `advisor.hardware.mig_rules` does not forbid it. On all known GPUs the sum of compute slices
+adds no further restriction.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from advisor.sharing import Instance
 def place(
     gpu: Gpu, instances: Sequence[Instance], driver_branch: int | None = None
 ) -> tuple[Instance, ...]:
-    """`instances` in their order, each with a start; starts that were given are kept.
+    """`instances` in their order, each with a start; given starts are kept.
 
-    Of all ways the first by starts, so that the answer is always the same.
+    Of all placements the first by starts, so that the answer is deterministic.
 
     Args:
-        gpu: What is cut up.
+        gpu: The whole GPU.
         instances: A start of None leaves the choice open.
-        driver_branch: Major number of the driver, e.g. 580; None: one that is new enough.
+        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
 
     Raises:
         NothingFits: `gpu` has no such profile, or cannot hold all of them at once.
@@ -58,7 +58,7 @@ def profile_of(gpu: Gpu, name: str) -> MigProfile:
     """The MIG profile of `gpu` called `name`.
 
     Raises:
-        NothingFits: It has none of that name; lists those it has.
+        NothingFits: It has none of that name; the message lists those it has.
     """
     for profile in gpu.mig:
         if profile.name == name:
@@ -72,9 +72,9 @@ class PlacementSets:
     """The sets of placed instances that a GPU can hold.
 
     Attributes:
-        valid: How many there are, without the empty one.
-        maximal: Those of them to which nothing can be added, by start within a set; of two sets
-            the one with less in its first slices comes first.
+        valid: Number of sets, without the empty one.
+        maximal: The sets to which nothing can be added, by start within a set; of two sets the one
+            with less in its first slices comes first.
     """
 
     valid: int
@@ -90,10 +90,10 @@ def placement_sets(
     """Every set of instances of `profiles` that `gpu` can hold together with those in use.
 
     Args:
-        gpu: What is cut up.
-        profiles: Which profiles of it may be added.
-        in_use: Part of every set; one without a start may lie wherever it can.
-        driver_branch: Major number of the driver, e.g. 580; None: one that is new enough.
+        gpu: The whole GPU.
+        profiles: Profiles that may be added.
+        in_use: Instances in every set; one without a start may be at any place.
+        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
 
     Raises:
         NothingFits: `gpu` cannot hold what is in use.
@@ -155,7 +155,7 @@ def _placement_sets(
 def _grown(
     held: tuple[_PlacedProfile, ...], more: Sequence[_PlacedProfile], branch: int | None
 ) -> Iterator[tuple[_PlacedProfile, ...]]:
-    """`held`, and every valid set of it and some of `more`; none of `more` overlaps it."""
+    """`held`, and every valid set of it with some of `more`, none of which overlaps it."""
     yield held
     for number, piece in enumerate(more, start=1):
         if forbidden([each.profile for each in (*held, piece)], branch) is None:
@@ -166,7 +166,7 @@ def _grown(
 def _holds(
     added: Sequence[_PlacedProfile], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
 ) -> bool:
-    """Whether `movable` are among what was added, and none of them twice unless it may be."""
+    """Whether the added instances include all of `movable`, each as often as listed."""
     counts = Counter(piece.profile for piece in added)
     return all(
         counts[profile] >= wanted if profile in profiles else counts[profile] == wanted

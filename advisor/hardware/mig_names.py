@@ -1,4 +1,4 @@
-"""What a user says of a GPU's MIG, understood: profiles and instances by name."""
+"""Resolves the names of MIG profiles and instances that a user gives."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def profiles_named(
 
 
 def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigProfile, ...]:
-    """Every MIG profile of `gpu` that the driver knows.
+    """Every MIG profile of `gpu` that the driver offers.
 
     Raises:
         NothingFits: There is none.
@@ -42,10 +42,10 @@ def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigPro
 
 
 def instance_named(gpu: Gpu, text: str) -> Instance:
-    """The instance that `text` names: a profile of `gpu`, with ``@start`` where that matters.
+    """The instance that `text` names: a profile of `gpu`, with an optional ``@start``.
 
     Raises:
-        InvalidInput: The start is no number, or `gpu` has no such profile.
+        InvalidInput: The start is not a number, or `gpu` has no such profile.
         NothingFits: `gpu` has no MIG.
     """
     name, at, start = text.partition("@")

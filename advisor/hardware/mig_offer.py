@@ -1,4 +1,4 @@
-"""The MIG instances that the driver at hand offers; it knows better than the catalogue."""
+"""Reads the MIG instances that the installed driver offers; they replace the catalogue's."""
 
 from ctypes import byref, c_uint
 from dataclasses import replace
@@ -16,7 +16,7 @@ _MOST_PLACES = 32  # no GPU has as many memory slices
 def mig_profiles(device: int | str) -> tuple[MigProfile, ...]:
     """The MIG instances that this driver offers on `device`, whether MIG is on or off.
 
-    Empty where the GPU has no MIG, or the driver tells this user nothing of it.
+    Empty if the GPU has no MIG, or the driver does not report it to this user.
     """
     with driver() as nvml:
         handle = handle_of(nvml, device)
@@ -46,9 +46,9 @@ def _mig_profile(nvml: Any, handle: Any, enumerator: int) -> MigProfile | None:
 
 
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
-    """`gpu` with the MIG table of the driver at hand, and that driver's branch.
+    """`gpu` with the MIG table of the installed driver, and that driver's branch.
 
-    The catalogue's own, and None, where no such GPU is at hand or its driver tells of no MIG.
+    Unchanged and None if this machine has no such GPU or its driver reports no MIG.
     """
     try:
         found = [each for each in live_gpus() if isinstance(each, LiveGpu)]

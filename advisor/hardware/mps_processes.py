@@ -12,7 +12,7 @@ _ROLES = {"nvidia-cuda-mps-control": "control", "nvidia-cuda-mps-server": "serve
 def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
     """The MPS daemons and servers that run now, by pid.
 
-    Only those in sight: from inside a container, a daemon of the host is not.
+    Only visible processes: inside a container, a daemon of the host is not visible.
 
     Args:
         proc: Where the kernel lists processes.
@@ -32,7 +32,7 @@ def _mps_process(folder: Path) -> MpsProcess | None:
         if role is None:
             return None
         owner = _user(folder.stat().st_uid)
-    except OSError:  # it ended while we looked
+    except OSError:  # it has just ended
         return None
     environment = _environment(folder)
     pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
@@ -49,7 +49,7 @@ def _user(uid: int) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """What the process was started with; empty where that is private, being another user's."""
+    """The environment of the process; empty if it belongs to another user and is private."""
     try:
         variables = (folder / "environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,22 +1,22 @@
-"""Where pieces can lie side by side in a row of slices: memory's, or an instance's compute."""
+"""Places pieces side by side in a row of memory slices or compute slices."""
 
 from collections.abc import Sequence
 
 
-def packed(wanted: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
-    """A start for each of `wanted`, no slice shared; None where there is none.
+def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
+    """A start for each of `pieces`, no slice shared; None if they do not fit.
 
-    Of all ways the first by starts, the pieces with the fewest choices first.
+    Pieces with the fewest possible starts are placed first, each at its first free start.
 
     Args:
-        wanted: Of each piece, the slices at which it may start, and how many it covers.
+        pieces: For each piece, the slices at which it may start, and how many it covers.
     """
-    hardest_first = sorted(range(len(wanted)), key=lambda index: len(wanted[index][0]))
-    found = _search([wanted[index] for index in hardest_first], 0)
+    hardest_first = sorted(range(len(pieces)), key=lambda index: len(pieces[index][0]))
+    found = _search([pieces[index] for index in hardest_first], 0)
     if found is None:
         return None
     starts = dict(zip(hardest_first, found, strict=True))
-    return tuple(starts[index] for index in range(len(wanted)))
+    return tuple(starts[index] for index in range(len(pieces)))
 
 
 def covered(start: int, size: int) -> int:
@@ -24,10 +24,10 @@ def covered(start: int, size: int) -> int:
     return ((1 << size) - 1) << start
 
 
-def _search(wanted: Sequence[tuple[Sequence[int], int]], taken: int) -> list[int] | None:
-    if not wanted:
+def _search(pieces: Sequence[tuple[Sequence[int], int]], taken: int) -> list[int] | None:
+    if not pieces:
         return []
-    (starts, size), *others = wanted
+    (starts, size), *others = pieces
     for start in starts:
         slices = covered(start, size)
         if not slices & taken:

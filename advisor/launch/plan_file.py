@@ -133,7 +133,7 @@ def plan_named(word: str, profiles: Path | None = None) -> str | Planned:
 
 
 def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
-    """See that a plan in a file is for the GPU asked for, where one is.
+    """Check that a plan in a file is for the GPU asked for, where one is.
 
     Raises:
         InvalidInput: It is for another.

@@ -43,7 +43,7 @@ def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
 def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
     """How much longer host work takes here, with `busy` cores at it, than where `profile` ran.
 
-    None where the profile does not say how fast its host was.
+    None if the profile does not say how fast its host was.
     """
     if not profile.host_check_s:
         return None

@@ -18,7 +18,7 @@ MPS_CAPACITY = 0.85
 
 
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
-    """Seconds of a step of each job, shape (jobs,); None where a profile says too little.
+    """Seconds of a step of each job, shape (jobs,); None if a profile says too little.
 
     Under MPS with limits a job's GPU path is stretched by its limit first. MIG and
     phases are not covered.

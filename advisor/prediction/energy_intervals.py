@@ -15,7 +15,7 @@ class Drawn:
     """What a mix draws.
 
     Attributes:
-        power_w: Mean power of the whole GPU; None where a profile has none.
+        power_w: Mean power of the whole GPU; None if a profile has none.
         energy_step_j: Energy of a step of each job by the rule in `advisor.prediction.power`,
             shape (jobs,); None likewise.
     """

@@ -34,7 +34,7 @@ def step_intervals(
     """Seconds of a step of each job, in the jobs' order; `play` replays.
 
     Raises:
-        InvalidInput: By the model, one takes no time, or for ever: it was not fitted.
+        InvalidInput: By the model, one takes no time, or forever: it was not fitted.
     """
     found = _intervals(profiles, sharing, gpu, model, play)
     if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:

@@ -44,7 +44,7 @@ class JobPrediction:
 
     Attributes:
         job: The profile's name.
-        epoch_s: Training steps of one pass; None where the workload never said how many.
+        epoch_s: Training steps of one pass; None if the workload never said how many.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
         memory_mib: What the process holds on the device when nothing stops it.
         memory_min_mib: What it needs at least; suffices only if the process is capped to it.
@@ -81,7 +81,7 @@ class MixPrediction:
         memory_capacity_mib: What the GPU has for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.
         weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
-        power_w: Mean power of the whole GPU; None where a profile has none.
+        power_w: Mean power of the whole GPU; None if a profile has none.
         gract: Share of time in which the GPU's engine is active, 0..1; None likewise.
         smact: Mean share of SMs with work, 0..1; None likewise.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.

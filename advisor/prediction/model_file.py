@@ -209,9 +209,9 @@ class Model:
         alone: How steps alone vary.
         context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
-        memory_edges: By mode: when mixes run out of memory; empty where no outcome was measured.
+        memory_edges: By mode: when mixes run out of memory; empty if no outcome was measured.
         power: How power and activity of jobs that share add up.
-        distilled: Answers roughly and fast, for searching; None where nothing was distilled.
+        distilled: Answers roughly and fast, for searching; None if nothing was distilled.
     """
 
     __pydantic_config__ = STRICT

@@ -33,7 +33,7 @@ _EVENTS, _LEAST_EVENTS = 5_000, 20_000
 # At which a job that is left alone is replayed, in per cent. Clients get two SMs at least.
 _ALONE = (1, 3, *LIMIT_GRID)
 
-# Where the curve falls by less between two anchors, it says nothing of what lies between.
+# Where the curve falls by less between two anchors, it says nothing about what lies between.
 _FLAT = 1e-3
 
 

@@ -22,7 +22,7 @@ from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 
-# A limit that slows a job by less than this says nothing of how its kernels take it.
+# A limit that slows a job by less than this says nothing about how its kernels take it.
 _FELT = 1.1
 _EXPONENTS = np.linspace(0.3, 1.2, 19)
 
@@ -95,7 +95,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
     What runs when is written into `log`, as `replay.replay_mps` does.
 
     Returns:
-        None where a profile has no kernel trace.
+        None if a profile has no kernel trace.
     """
     effort = effort or Effort()
     scripts = [script(each, gpu.sms, physics.packing) for each in profiles]

@@ -163,7 +163,7 @@ def smact(profiles: Sequence[Profile], speeds: Sequence[float], law: Law) -> flo
 def summed_share(
     profiles: Sequence[Profile], speeds: Sequence[float], counter: str
 ) -> float | None:
-    """Sum over jobs of a counter alone times the job's speed; None where one has it not."""
+    """Sum over jobs of a counter alone times the job's speed; None if one has it not."""
     total = 0.0
     for profile, speed in zip(profiles, speeds, strict=True):
         share = getattr(profile.counters, counter, None)

@@ -253,7 +253,7 @@ def _others(values: Floats) -> Floats:
 
 
 def _most_of_others(values: Floats) -> Floats:
-    """Maximum over all other places of what is at least 0; 0 where there are none."""
+    """Maximum over all other places of what is at least 0; 0 if there are none."""
     if values.shape[1] == 1:
         return np.zeros_like(values)
     second, most = np.moveaxis(np.partition(values, -2, axis=1)[:, -2:], 1, 0)

@@ -61,7 +61,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
-    """What is seen of `profiles`; None where one has no kernel trace or no counters."""
+    """What is seen of `profiles`; None if one has no kernel trace or no counters."""
     scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
     pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
              if played is not None and profile.counters is not None]  # fmt: skip

@@ -67,7 +67,7 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
     the GPU is, what the kernels leave of the step is spread as gaps between them.
 
     Returns:
-        None where the profile has no trace.
+        None if the profile has no trace.
     """
     trace = profile.trace
     if trace is None or profile.host_s is None:

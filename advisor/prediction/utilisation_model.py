@@ -27,7 +27,7 @@ COLUMNS = (
     "mates_busy",  # the others', summed
     "log_limit",
     "mates_log_limit",  # mean of the others'
-    "log_busy_over_limit",  # 0 where the limit leaves more than that
+    "log_busy_over_limit",  # 0 if the limit leaves more than that
     "log_step_ms",  # long steps have long kernels, which make short ones wait
     "mates_log_step_ms",
     "power",  # over the GPU's limit: tells full SMs from empty ones; nan where not measured
@@ -102,7 +102,7 @@ def seen_by_driver(profile: Profile) -> Profile:
 
 
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
-    """Why answers for `profiles` that share have wide intervals; None where each has a trace."""
+    """Why answers for `profiles` that share have wide intervals; None if each has a trace."""
     bare = sorted({each.name for each in profiles if each.trace is None})
     if not bare or len(profiles) == 1 or together(sharing) is None:
         return None

@@ -129,5 +129,5 @@ def _jobs(jobs: Sequence[JobPrediction]) -> list[dict[str, Any]]:
 
 
 def interval_document(value: Interval | None) -> dict[str, float] | None:
-    """`value` with its bounds; None where it is not known."""
+    """`value` with its bounds; None if it is not known."""
     return None if value is None else asdict(value)

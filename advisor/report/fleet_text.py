@@ -26,7 +26,7 @@ from advisor.workload.job import Job
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# A gap below this is rounding, and one above that says nothing of the plan: it is of the bound.
+# A gap below this is rounding, and one above that says nothing about the plan: it is of the bound.
 _ROUNDING, _TELLING = 0.002, 0.5
 
 

@@ -34,7 +34,7 @@ class Bar:
         kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in.
         start: Left end, in GiB or SMs.
         end: Right end, likewise.
-        end_low: Where the right end may lie at least; None where it is certain.
+        end_low: Where the right end may lie at least; None if it is certain.
         end_high: Where the right end may lie at most; likewise.
         hint: One line on what this is.
     """

@@ -84,7 +84,7 @@ def cap_note(cap_w: float) -> str:
 
 
 def calibrated_note(standing: Standing) -> str | None:
-    """For which machine advice is; None where nobody calibrated one."""
+    """For which machine advice is; None if nobody calibrated one."""
     if standing.calibrated is None:
         return None
     name = Path(standing.calibrated.file).name
@@ -114,7 +114,7 @@ def gain(advised: Recommendation, plan: Forecast) -> Interval:
 
 
 def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
-    """The power cap that is the plan's own choice; None where it has none, or all have it."""
+    """The power cap that is the plan's own choice; None if it has none, or all have it."""
     cap_w = plan.prediction.power_cap_w
     return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
 

@@ -76,7 +76,7 @@ def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
 
 
 def caution(mix: MixPrediction) -> str | None:
-    """What to know before trusting a plan; None where real runs of its kind stand behind it."""
+    """What to know before trusting a plan; None if real runs of its kind stand behind it."""
     said = []
     if mix.estimated_from:
         said.append(f"Measured on {mix.estimated_from} and translated: not confirmed on this GPU.")

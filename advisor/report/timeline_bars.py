@@ -80,7 +80,7 @@ class Timeline:
 
 
 def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
-    """What comes of the jobs of `simulation`, all of them on one `gpu`."""
+    """The results of the jobs of `simulation`, all of them on one `gpu`."""
     unit, size_s = units.time_unit(simulation.makespan_s.p50)
     rows = row_names([each.job.name for each in simulation.jobs])
     lived = tuple(zip(rows, simulation.jobs, strict=True))

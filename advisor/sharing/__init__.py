@@ -1,12 +1,12 @@
 """The ways in which jobs share one GPU, as values, and the words that name them.
 
-``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, a job each) and
-``mig=3g.71gb,4g.71gb@0`` (an instance a job, ``@start`` in memory slices where it matters).
+``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, one for each job) and
+``mig=3g.71gb,4g.71gb@0`` (an instance for each job, ``@start`` in memory slices if it matters).
 
-Where jobs are named, it is by their numbers from 1, in the order in which they were asked for:
+These forms name jobs by their numbers from 1, in the order in which they were given:
 
 * ``mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50``: several jobs on an instance, under ``/naive``
-  (also if nothing is said) or ``/mps``, with limits in per cent of its SMs;
+  (the default) or ``/mps``, with limits in per cent of its SMs;
 * ``mig=7g.141gb@0/ci=3c[1]+4c[2]``: compute instances with SMs of their own and one memory
   (``mig=`` may be left out);
 * ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own.

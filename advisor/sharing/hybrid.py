@@ -17,8 +17,8 @@ from advisor.sharing.modes import (
 )
 
 
-def _seated(jobs: tuple[int, ...], sharing: Naive | Mps) -> str:
-    """The jobs in brackets and how they share; one job that has no limit shares with nobody."""
+def _with_jobs(jobs: tuple[int, ...], sharing: Naive | Mps) -> str:
+    """The jobs in brackets and how they share, which is left out for one job without a limit."""
     numbers = "[" + ",".join(map(str, jobs)) + "]"
     return numbers if len(jobs) == 1 and sharing == Naive() else f"{numbers}/{sharing}"
 
@@ -32,7 +32,7 @@ class Slot:
         sharing: How they share the instance; limits are in per cent of its SMs.
 
     Raises:
-        InvalidInput: These jobs cannot share so.
+        InvalidInput: These jobs cannot share in this way.
     """
 
     instance: Instance
@@ -48,7 +48,7 @@ class Slot:
         return (SharedPartition(self.jobs, self.sharing, self.instance),)
 
     def __str__(self) -> str:
-        return f"{self.instance}{_seated(self.jobs, self.sharing)}"
+        return f"{self.instance}{_with_jobs(self.jobs, self.sharing)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Compute:
         check_group(self.jobs, self.sharing)
 
     def __str__(self) -> str:
-        return f"{self.slices}c{_seated(self.jobs, self.sharing)}"
+        return f"{self.slices}c{_with_jobs(self.jobs, self.sharing)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Hybrid:
 
 
 def one_job_each(instances: tuple[Instance, ...]) -> Hybrid:
-    """The first job alone on the first instance, and so on: `Mig`, said as a hybrid."""
+    """The first job alone on the first instance, and so on: `Mig` as a `Hybrid`."""
     return Hybrid(tuple(Slot(each, (job,)) for job, each in enumerate(instances, start=1)))
 
 

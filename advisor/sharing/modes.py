@@ -63,7 +63,7 @@ class Mps:
 
     Attributes:
         limits: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of each job, in per cent, shape (jobs,);
-            empty where no job has one. A cap, not a reservation: the sum may exceed 100.
+            empty if no job has one. A cap, not a reservation: the sum may exceed 100.
     """
 
     limits: tuple[float, ...] = ()
@@ -81,7 +81,7 @@ class Mps:
 
     @property
     def keeps_sms_apart(self) -> bool:
-        """Whether limits add up to no more than the GPU, so that jobs meet on no SM."""
+        """Whether limits add up to at most 100, so that no two jobs share an SM."""
         return 0 < sum(self.limits) <= 100
 
     def __str__(self) -> str:
@@ -102,14 +102,14 @@ class Mig:
 
 
 def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
-    """Refuse a group of jobs that cannot be, or that cannot share so.
+    """Refuse an impossible group of jobs, or one that cannot share by `sharing`.
 
     Args:
-        jobs: Their numbers, counted from 1 in the order in which the jobs were asked for.
-        sharing: With one limit for each of `jobs`, where it has limits.
+        jobs: Their numbers, counted from 1 in the order in which the jobs were given.
+        sharing: With one limit for each of `jobs`, if it has limits.
 
     Raises:
-        InvalidInput: There is no job, one is named twice, or the limits are for more or fewer.
+        InvalidInput: There is not a job, one is named twice, or the limits are for more or fewer.
     """
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
@@ -121,7 +121,7 @@ def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
 
 
 def check_once(jobs: tuple[int, ...]) -> None:
-    """Refuse jobs of which one is named twice.
+    """Refuse a list of jobs that names one twice.
 
     Raises:
         InvalidInput: One is.

@@ -1,4 +1,4 @@
-"""The words that name a sharing, read into values; `str` of a value gives them back."""
+"""Parses the notation of sharings into values; `str` of a value gives the notation back."""
 
 import re
 
@@ -28,7 +28,7 @@ def parse_sharing(text: str) -> Sharing:
     """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
 
     Raises:
-        InvalidInput: `text` is none of the forms in this package's first lines.
+        InvalidInput: `text` has none of the forms in this package's docstring.
     """
     words = _TIME_SLICING.sub("naive", text.strip().lower())
     if ";" in words:
@@ -65,7 +65,7 @@ def _hybrid(words: str, text: str) -> Hybrid:
 
 
 def _with_next(places: list[Place], word: str, text: str) -> list[Place]:
-    """`places` and one more; or with one more part in the last, where that is what `word` is."""
+    """`places` and one more, or with one more part in the last if `word` is a part."""
     if match := _SLOT.fullmatch(word):
         return [*places, Slot(_instance_of(match), _numbers(match), _inside(match, text))]
     match = _COMPUTE.fullmatch(word)
@@ -103,7 +103,7 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
 
 def _refusal(text: str) -> InvalidInput:
     return InvalidInput(
-        f"{text!r} is no sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
+        f"{text!r} is not a sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
         f"job), mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters), "
         f"mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 (numbers of the jobs on each instance, and how "
         f"they share it), mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] "

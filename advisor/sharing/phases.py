@@ -22,7 +22,7 @@ class Group:
     """Jobs that share the whole GPU, by their numbers from 1.
 
     Raises:
-        InvalidInput: These jobs cannot share so.
+        InvalidInput: These jobs cannot share in this way.
     """
 
     jobs: tuple[int, ...]
@@ -56,7 +56,7 @@ class Group:
 class Phases:
     """Groups one after another: the next starts when the last job of the one before has ended.
 
-    A hybrid names its jobs itself, so it is a group as it is.
+    A hybrid names its jobs itself, so it is a group.
 
     Raises:
         InvalidInput: There are fewer than two groups, or a job is in two.

@@ -94,7 +94,7 @@ class History:
 
     @property
     def makespan_s(self) -> float:
-        """Until the last job ends; 0 where there was none."""
+        """Until the last job ends; 0 if there was none."""
         return max(self.ends_s, default=0.0)
 
 

@@ -1,4 +1,4 @@
-"""What comes of jobs over time: when each ends, what the GPUs do meanwhile, what it costs."""
+"""The results of jobs over time: when each ends, what the GPUs do meanwhile, what it costs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -174,7 +174,7 @@ def energy_j(
     idle_w: float | None,
     gpus: int = 1,
 ) -> Interval | None:
-    """Joules of all GPUs until the last job ends; None where a power that it takes is missing.
+    """Joules of all GPUs until the last job ends; None if a power that it takes is missing.
 
     Args:
         histories: One for each of `LEVELS`.

@@ -46,7 +46,7 @@ class Fleet:
 
 
 def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
-    """What comes of `arrivals`, simulated at each of `LEVELS`.
+    """The results of `arrivals`, simulated at each of `LEVELS`.
 
     Args:
         arrivals: At least one; under phases, all at second 0.
@@ -78,7 +78,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
 
 
 def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
-    """See that each GPU of `fleet` can be shared so, and that phases are of jobs that wait.
+    """Check that each GPU of `fleet` can be shared so, and that phases are of jobs that wait.
 
     Raises:
         InvalidInput: Phases are asked for jobs that come later, or on several GPUs.

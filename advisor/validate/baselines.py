@@ -13,7 +13,7 @@ from advisor.prediction.physics import Physics, replayed_steps
 from advisor.sharing import Sharing
 from advisor.workload.profile import Profile
 
-# Seconds of a step of each job, shape (jobs,); None where it is not defined for the mix.
+# Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
 Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
 
 

@@ -24,7 +24,7 @@ class Offer:
     sharings: tuple[Sharing, ...]
 
 
-# One of the sharings offered; None where the rule's own answer is not among them.
+# One of the sharings offered; None if the rule's own answer is not among them.
 Chooser = Callable[[Offer], Sharing | None]
 
 

@@ -21,7 +21,7 @@ class Coverage:
     """Share of jobs inside their 90 % interval.
 
     Attributes:
-        low: Lower end of its 95 % interval under a bootstrap over families; None where there is
+        low: Lower end of its 95 % interval under a bootstrap over families; None if there is
             one family only.
         high: Upper end, likewise.
     """
@@ -32,7 +32,7 @@ class Coverage:
 
     @property
     def holds(self) -> bool | None:
-        """Whether 90 % lies in that interval; None where there is none."""
+        """Whether 90 % lies in that interval; None if there is none."""
         if self.low is None or self.high is None:
             return None
         return self.low <= NOMINAL <= self.high

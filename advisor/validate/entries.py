@@ -99,7 +99,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
     """The predictions in `path`, by run.
 
     Raises:
-        InvalidInput: A line is malformed, a run is there twice, or some tenants have an interval
+        InvalidInput: A line is malformed, a run occurs twice, or some tenants have an interval
             and others none.
     """
     entries: dict[str, Entry] = {}
@@ -107,7 +107,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
         if line.strip():
             entry = parse_record(Entry, line, f"{path}:{number}", _REMEDY)
             if entry.run in entries:
-                raise InvalidInput(f"{path}:{number}: run {entry.run} is there twice. {_REMEDY}")
+                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
             entries[entry.run] = entry
     if len({step.p05 is None for entry in entries.values() for step in entry.step_s}) > 1:
         raise InvalidInput(

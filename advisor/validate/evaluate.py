@@ -46,7 +46,7 @@ class Evaluation:
         runs: In the order of the files.
         repeats: Pairs of a scored run and its repeat with fresh workers.
         unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
-        drift: None where no solo run lies between the shared ones.
+        drift: None if no solo run lies between the shared ones.
         advice: Runs of advice, predicted in the same way; never scored, but chosen from.
         alone: Runs of one tenant.
         profiles: Of all tenants, by name.

@@ -42,7 +42,7 @@ class Noise:
 
 
 def noise_of(runs: Sequence[RunComparison], repeats: Repeats) -> Noise | None:
-    """The noise of those of `runs` that were repeated; None where none was."""
+    """The noise of those of `runs` that were repeated; None if none was."""
     by_id = {run.run.id: run for run in runs}
     pairs = [(first, again) for first, again in repeats if first.id in by_id]
     apart = np.array([each for pair in pairs for each in _apart(*pair)])

@@ -23,7 +23,7 @@ class PanelOption:
         measured: Mean over all times it was run, so that no single lucky run sets the mark.
         times: How often that was.
         predicted: By the evaluated model.
-        baselines: By each baseline; None where it is not defined.
+        baselines: By each baseline; None if it is not defined.
     """
 
     sharing: Sharing
@@ -57,7 +57,7 @@ class Panel:
         return self._given_away([option.predicted for option in self.options])
 
     def regret_by(self, baseline: str) -> float | None:
-        """The same for the choice by a baseline's steps; None where it is not defined for all."""
+        """The same for the choice by a baseline's steps; None if it is not defined for all."""
         predicted = [option.baselines[baseline] for option in self.options]
         known = [each for each in predicted if each is not None]
         return self._given_away(known) if len(known) == len(predicted) else None

@@ -21,11 +21,11 @@ class JobComparison:
 
     Attributes:
         family: Of its workload.
-        busy_share: Share of its solo step in which the GPU worked; None where not measured.
+        busy_share: Share of its solo step in which the GPU worked; None if not measured.
         alone_s: Its solo step, from its profile.
-        memory_mib: Predicted device memory of the process; None where nobody predicted it.
-        measured_memory_mib: None where the driver would not say.
-        baselines_s: Each baseline's step, by name; None where it is not defined.
+        memory_mib: Predicted device memory of the process; None if nobody predicted it.
+        measured_memory_mib: None if the driver would not say.
+        baselines_s: Each baseline's step, by name; None if it is not defined.
     """
 
     job: str
@@ -49,7 +49,7 @@ class JobComparison:
         return self.predicted_s.contains(self.measured_s)
 
     def baseline_error(self, name: str) -> float | None:
-        """The named baseline's step over the measured one, less 1; None where not defined."""
+        """The named baseline's step over the measured one, less 1; None if not defined."""
         step_s = self.baselines_s[name]
         return None if step_s is None else step_s / self.measured_s - 1
 
@@ -72,7 +72,7 @@ class RunComparison:
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
 
     def baseline_speedup(self, name: str) -> float | None:
-        """The same by the named baseline; None where it is not defined."""
+        """The same by the named baseline; None if it is not defined."""
         steps_s = [job.baselines_s[name] for job in self.jobs]
         if any(step_s is None for step_s in steps_s):
             return None
@@ -80,12 +80,12 @@ class RunComparison:
 
     @property
     def memory_total_mib(self) -> float | None:
-        """None where nobody predicted it."""
+        """None if nobody predicted it."""
         return _sum([job.memory_mib for job in self.jobs])
 
     @property
     def measured_memory_total_mib(self) -> float | None:
-        """None where the driver would not say for each process."""
+        """None if the driver would not say for each process."""
         return _sum([job.measured_memory_mib for job in self.jobs])
 
 
@@ -156,7 +156,7 @@ def compare(
 def baseline_steps(
     baselines: Mapping[str, Baseline], profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
 ) -> list[dict[str, float | None]]:
-    """Each baseline's step of each job, by name; None where it is not defined for the mix."""
+    """Each baseline's step of each job, by name; None if it is not defined for the mix."""
     steps = {name: baseline(profiles, sharing, gpu) for name, baseline in baselines.items()}
     return [
         {name: None if s is None else float(s[place]) for name, s in steps.items()}

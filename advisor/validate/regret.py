@@ -23,7 +23,7 @@ class Regret:
     """Of one way to choose, over the job sets for which it has an answer; shares.
 
     Attributes:
-        n: Job sets; mean and worst are None where there are none.
+        n: Job sets; mean and worst are None if there are none.
         best: Job sets for which nothing better was measured.
     """
 

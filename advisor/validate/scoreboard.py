@@ -23,7 +23,7 @@ class ScoreRow:
     """One line of the scoreboard; errors are shares of what was measured.
 
     Attributes:
-        degree: Tenants a run; None where all degrees are pooled.
+        degree: Tenants a run; None if all degrees are pooled.
         jobs: Whether the tenants are of one workload, of several, or all runs are taken.
         n: Jobs scored.
         runs: Runs that they come from.
@@ -34,13 +34,13 @@ class ScoreRow:
             None for one family.
         coverage90_high: Upper end, likewise.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
-            workers; None where no run was repeated.
+            workers; None if no run was repeated.
         noise_floor_rmse: Root of the mean square of those differences, likewise.
         excess_error: Root of the squared error, over the repeated runs, less that of the noise.
         throughput_mape: Mean absolute error of a run's weighted speedup.
-        memory_mape: Mean absolute error of a process's device memory; None where not measured.
+        memory_mape: Mean absolute error of a process's device memory; None if not measured.
         memory_total_mape: Of all processes of a run together, likewise.
-        baselines: Mean absolute error of each baseline's step time; None where not defined.
+        baselines: Mean absolute error of each baseline's step time; None if not defined.
         baselines_n: Jobs for which each baseline is defined.
     """
 

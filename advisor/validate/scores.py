@@ -18,7 +18,7 @@ class Scores:
         rows: The scoreboard.
         chosen: Job sets that were run in several ways to be chosen from.
         drawn: The same among the scored runs.
-        drift: None where no solo run lies between the shared ones.
+        drift: None if no solo run lies between the shared ones.
         unusable: Drawn runs that could not be scored.
     """
 

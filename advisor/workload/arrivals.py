@@ -1,11 +1,11 @@
-"""Jobs that come over time, listed in a CSV file, in any order.
+"""Reads jobs that arrive over time from a CSV file, in any order.
 
     arrival_s,job,epochs
     0,resnet26-cifar10-bs128,5
     12.5,bert-base-finetune-bs16,3
 
-`arrival_s` and `job`, a profile's name, must be there; `epochs`, `validation_s` and `checkpoint_s`
-may be, as in a job file.
+`arrival_s` and `job`, a profile's name, are required; `epochs`, `validation_s` and `checkpoint_s`
+are optional, as in a job file.
 """
 
 import csv
@@ -23,12 +23,12 @@ from advisor.workload.plausible import MOST_WAIT_S
 from advisor.workload.store import load_profile
 
 _NEEDED = ("arrival_s", "job")
-_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # and what is usual
+_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job, and how many seconds after the start it comes.
+    """A job, and how many seconds after the start it arrives.
 
     Raises:
         InvalidInput: `arrival_s` is below 0, or no number.
@@ -54,12 +54,12 @@ def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[A
     """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     Args:
-        path: As the first lines of this module say.
+        path: In the format shown in this module's docstring.
         gpu: Catalogue key; the profiles must have been measured on it.
         profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
 
     Raises:
-        InvalidInput: The file is malformed, says what cannot be, or lists no job.
+        InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
     rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
     try:
@@ -86,7 +86,7 @@ def _check(columns: Sequence[str]) -> None:
     strange = [each for each in columns if each not in (*_NEEDED, *_NUMBERS)]
     if missing or strange or len(set(columns)) < len(columns):
         raise InvalidInput(
-            f"its first line names the columns {', '.join(_NEEDED)} and, if wanted, "
+            f"its first line names the columns {', '.join(_NEEDED)} and optionally "
             f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
         )
 

@@ -1,4 +1,4 @@
-"""What is a machine's own, whatever it trains: measured there once, by `advisor calibrate`."""
+"""The calibration of a machine: what `advisor calibrate` measures once, whatever is trained."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +12,7 @@ from advisor.workload.spec import STRICT
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """Seconds of `advisor.measure.process.cores` with `cores` cores at it together."""
+    """Seconds of the host check (`advisor.measure.process.tenant_verbs`) on `cores` busy cores."""
 
     __pydantic_config__ = STRICT
 
@@ -43,16 +43,16 @@ class LimitedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """Device memory that is nobody's tensors, MiB.
+    """Device memory that does not hold tensors, MiB.
 
     Attributes:
         driver_mib: Of the GPU while nothing runs on it.
-        plain_mib: CUDA context of a small network in training; None where the driver would not
+        plain_mib: CUDA context of a small network in training; None if the driver would not
             say.
-        mps_mib: Likewise as an MPS client; None where MPS does not run here.
-        sms: SMs that a client without a limit may use; None likewise.
-        limited: Likewise under limits; empty likewise.
-        mps_server_mib: Of the MPS server; None likewise.
+        mps_mib: The same for an MPS client; None if MPS does not run here.
+        sms: SMs that a client without a limit may use; None if MPS does not run here.
+        limited: Contexts of clients with limits; empty if MPS does not run here.
+        mps_server_mib: Of the MPS server; None if MPS does not run here.
     """
 
     __pydantic_config__ = STRICT
@@ -70,7 +70,7 @@ class Contexts:
 
     @property
     def per_sm_mib(self) -> float | None:
-        """What each SM that a limit takes away saves; None where no limit was tried."""
+        """MiB saved for each SM that a limit takes away; None if no limit was tried."""
         if self.mps_mib is None or self.sms is None:
             return None
         saved = [
@@ -83,14 +83,14 @@ class Contexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switching:
-    """Two processes of one endless kernel each that take turns on the GPU.
+    """The cost of turns between two processes that each repeat one kernel on the GPU.
 
     Attributes:
-        kernel_s: The kernel alone.
-        overhead: Share of the time in which neither advances, against one alone; noise can
-            bring it a hair below 0.
-        slice_s: How long one keeps the GPU; None where kernels were too long to tell.
-        switch_s: What a change from one to the other costs; None likewise.
+        kernel_s: Seconds of the kernel alone.
+        overhead: Share of the time in which neither process advances; noise can bring it slightly
+            below 0.
+        slice_s: How long one keeps the GPU; None if the kernels were too long to show it.
+        switch_s: Seconds of a change from one to the other; None as `slice_s`.
     """
 
     __pydantic_config__ = STRICT
@@ -110,18 +110,18 @@ class Switching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A machine, measured.
+    """The calibration of one machine.
 
     Attributes:
-        gpu: Catalogue key, or ``"cpu"`` where only the host was measured.
-        host: From one core on, more and more of them.
+        gpu: Catalogue key, or ``"cpu"`` if only the host was measured.
+        host: For increasing numbers of cores, from one.
         contexts: None without a GPU.
         switching: For each kernel tried; empty without a GPU.
-        idle_power_w: Least power while nothing ran; None where not metered.
+        idle_power_w: Least power while nothing ran; None if not metered.
         provenance: Clocks are those under the kernels of `switching`.
 
     Raises:
-        InvalidInput: No machine can have these numbers.
+        InvalidInput: The numbers are impossible.
     """
 
     __pydantic_config__ = STRICT
@@ -143,7 +143,7 @@ class Calibration:
         check(self, ("idle_power_w",))
 
     def host_check_s(self, cores: int) -> float:
-        """Seconds of the check with `cores` cores busy, on a straight line between those tried."""
+        """Seconds of the check with `cores` cores busy, interpolated between those measured."""
         before = self.host[0]
         for after in self.host:
             if cores <= after.cores:

@@ -1,6 +1,6 @@
-"""Reads the files that users name, and refuses what is none before it is read.
+"""Reads the files that users name, and refuses other kinds of file before reading them.
 
-Needs the standard library only: every reader of a user's file comes here, wherever it runs.
+Needs the standard library only: all readers of users' files use it, also in measuring.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from advisor.errors import InvalidInput
 from advisor.workload.data_folders import shown
 
-# The largest file of ours, a fitted model, has 2 MiB; a million arrivals in a CSV have 40 MiB.
+# The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
 MOST_BYTES = 128 * 2**20
 # Ours have 90 KiB at most, and the standard library reads a megabyte a second.
 MOST_TOML_BYTES = 2**20
@@ -34,7 +34,8 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """The bytes of a user's regular file, `most` of them at most.
 
     Raises:
-        InvalidInput: There is no such file, it is none or too large, or it may not be read.
+        InvalidInput: There is no such file, it is not a regular file or too large, or it cannot be
+            read.
     """
     try:
         if not stat.S_ISREG((found := path.stat()).st_mode):
@@ -60,8 +61,8 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
     """The JSON document `text`; messages call it `where`.
 
     Raises:
-        InvalidInput: It is none, an object has a key twice, a number is not finite, or it is nested
-            too deep to be one of ours.
+        InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
+            nested too deep.
     """
     try:
         document = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
@@ -71,7 +72,7 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
     except RecursionError:
         raise InvalidInput(f"{where}: {_TOO_DEEP}. {remedy}") from None
     except ValueError as error:
-        raise InvalidInput(f"{where}: no JSON: {error}. {remedy}") from None
+        raise InvalidInput(f"{where}: not JSON: {error}. {remedy}") from None
     return document
 
 
@@ -79,7 +80,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The TOML document in `path`.
 
     Raises:
-        InvalidInput: It is none, too large, or nested too deep to be one of ours.
+        InvalidInput: It is not TOML, too large, or nested too deep.
     """
     text = read_bytes(path, MOST_TOML_BYTES)
     try:
@@ -113,19 +114,19 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
-        raise InvalidInput(f"{twice!r} is there twice")
+        raise InvalidInput(f"{twice!r} occurs twice")
     return found
 
 
 def _refuse_constant(word: str) -> Any:
-    raise InvalidInput(f"{word} is no number that can be measured")
+    raise InvalidInput(f"{word} is not a number that can be measured")
 
 
 def kind_of(found: stat_result) -> str:
-    """What `found` tells of, in words."""
+    """The kind of file that `found` describes, in words."""
     return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Why the system refused a path, in words; a ValueError: it cannot be one."""
+    """Why the system refused a path, in words; a ValueError means an impossible path."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

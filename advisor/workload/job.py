@@ -1,6 +1,6 @@
-"""What is to run: jobs, on a command line ``NAME[:COPIES]``.
+"""Jobs to run, and their form on a command line, ``NAME[:COPIES]``.
 
-NAME is a profile's name or a profile file's path. A file says more: `advisor.workload.job_file`.
+NAME is a profile's name or a profile file's path. For richer jobs see `advisor.workload.job_file`.
 """
 
 import re
@@ -21,9 +21,9 @@ from advisor.workload.plausible import (
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profile
 
-# MPS serves 48 clients up to CUDA 13.0; more jobs than that have no business on one GPU.
+# MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
 MAX_JOBS = 48
-# Of many GPUs: a search for more jobs takes longer than it is given.
+# For many GPUs: a search with more jobs does not end within its time limit.
 _MAX_SPREAD = 16 * MAX_JOBS
 
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
@@ -31,20 +31,20 @@ _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A profiled workload, and how much of it is to run.
+    """A profiled workload, how much of it is to run, and its constraints.
 
     Attributes:
         epochs: Passes over the data.
         validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
-        checkpoint_s: Seconds of writing checkpoints in each epoch, alone; likewise.
-        user: Whose it is; None: of the one user of all jobs that name none.
+        checkpoint_s: Seconds of writing checkpoints in each epoch, alone; not part of its time.
+        user: Its owner; None: the one user of all jobs that name none.
         data_parallel: Whether it exchanges gradients with other GPUs.
-        isolated: Whether nothing of others may share its memory and its faults.
-        deadline_s: Seconds from the start of all jobs in which it should end; None: it has none.
-        choices: Profiles of it at other batch sizes that would do as well.
+        isolated: Whether no other job may share its memory and its faults.
+        deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
+        choices: Profiles of it at other batch sizes that are acceptable too.
 
     Raises:
-        InvalidInput: No job can have these numbers.
+        InvalidInput: The numbers are impossible.
     """
 
     profile: Profile
@@ -68,7 +68,7 @@ class Job:
             check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
         if self.user is not None and not (self.user.strip() and self.user.isprintable()):
             raise InvalidInput(
-                f"{self.name}: a user has a name of letters, got {self.user!r}; leave it out where "
+                f"{self.name}: a user has a name of letters, got {self.user!r}; leave it out if "
                 f"there is none"
             )
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
@@ -96,15 +96,15 @@ class Job:
 
     @property
     def variants(self) -> "tuple[Job, ...]":
-        """The job at each batch size that would do, as it is first."""
+        """The job at each acceptable batch size, its own first."""
         others = (replace(self, profile=each, choices=()) for each in self.choices)
         return (replace(self, choices=()), *others)
 
     @property
     def work_steps(self) -> float | None:
-        """All that is to run, in training steps; None where no pass is known.
+        """All work of the job in training steps; None if the length of a pass is not known.
 
-        Validation and checkpoints are taken to slow down beside others as training steps do.
+        Validation and checkpoints are assumed to slow down with other jobs as training steps do.
         """
         steps = self.profile.workload.steps_per_epoch
         if steps is None:
@@ -114,7 +114,7 @@ class Job:
 
 
 def most_jobs(gpus: int) -> int:
-    """Jobs that may be asked about where there are so many equal GPUs."""
+    """Most jobs of a question about `gpus` equal GPUs."""
     return min(MAX_JOBS * gpus, _MAX_SPREAD)
 
 
@@ -138,7 +138,7 @@ def parse_jobs(
 
 
 def loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
-    """Finds profiles of `gpu`, each read once."""
+    """A function that finds profiles of `gpu` by name, each read once."""
     return cache(lambda name: load_profile(name, gpu, profiles))
 
 
@@ -154,10 +154,10 @@ def _split(word: str, gpus: int) -> tuple[str, int]:
 
 
 def checked_copies(copies: int, where: str, gpus: int) -> int:
-    """`copies`, which is a number of jobs that so many GPUs can be asked to run.
+    """`copies`, checked to be a possible number of jobs for so many GPUs.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: It is not.
     """
     allowed = f"Use 1 to {most_jobs(gpus)}."
     if copies < 0:
@@ -170,10 +170,10 @@ def checked_copies(copies: int, where: str, gpus: int) -> int:
 
 
 def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
-    """`jobs`, which are as many as so many equal GPUs can be asked to run.
+    """`jobs`, checked to be a possible number for `gpus` equal GPUs.
 
     Raises:
-        InvalidInput: They are none, or too many.
+        InvalidInput: There is none, or there are too many.
     """
     if not jobs:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")

@@ -1,16 +1,16 @@
-"""Jobs listed in a TOML file, which says more of them than a command line can.
+"""Reads jobs from a TOML file, which can say more about them than a command line.
 
-It holds one table for each job, or for equal copies of one::
+It holds one table for each job, or for equal copies of it::
 
     [[job]]
     profile = "resnet50-imagenet64-bs128"
     copies = 2
     epochs = 3
     validation_s = 40      # seconds of validation an epoch, alone
-    batches = [64, 256]    # other batch sizes that would do as well, each with a profile
-    user = "ada"           # whose it is: MPS serves one user at a time
-    data_parallel = true   # it talks to other GPUs, which MIG instances cannot
-    isolated = true        # nothing of others may run in the same memory
+    batches = [64, 256]    # other acceptable batch sizes, each with a profile
+    user = "ada"           # its owner: MPS serves one user at a time
+    data_parallel = true   # it exchanges data with other GPUs, which MIG instances cannot
+    isolated = true        # no other job may run in the same memory
     deadline_s = 7200      # seconds from the start of all jobs in which it should end
 """
 
@@ -57,7 +57,7 @@ class _JobFile:
 def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1) -> tuple[Job, ...]:
     """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
 
-    A profile given by its path is looked for from the file's folder.
+    A profile's path is relative to the file's folder.
     """
     remedy = "Correct the file."
     text = json.dumps(read_toml(path), default=str)
@@ -90,7 +90,7 @@ def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
 
 
 def _asked(profile: Profile, entry: _Entry) -> Profile:
-    """`profile`, with as many examples an epoch as the entry says."""
+    """`profile`, with the entry's examples per epoch if it has any."""
     if entry.examples_per_epoch is None:
         return profile
     asked = replace(profile.workload, examples_per_epoch=entry.examples_per_epoch)

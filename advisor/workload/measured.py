@@ -1,4 +1,4 @@
-"""What any run on a GPU yields, alone or shared: windows, memory, counters, provenance."""
+"""Records that every run on a GPU has, alone or shared: windows, memory, counters, provenance."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -12,7 +12,7 @@ from advisor.workload.spec import STRICT
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps done in a stretch of time; `steps` counts a started step by the part that was done."""
+    """Steps done in a stretch of time; an unfinished step counts by the part that was done."""
 
     __pydantic_config__ = STRICT
 
@@ -45,7 +45,7 @@ class Memory:
         allocated_mib: Most that live tensors held at once.
         reserved_mib: Most that torch's caching allocator held.
         device_mib: What the process held on the device as the driver saw it, CUDA context
-            included; None where the driver would not say.
+            included; None if the driver would not say.
     """
 
     __pydantic_config__ = STRICT
@@ -62,13 +62,13 @@ class Memory:
 
     @property
     def context_mib(self) -> float | None:
-        """What the process holds beside torch's allocator: CUDA context, modules, handles."""
+        """Memory outside torch's allocator: CUDA context, modules, handles; None if unknown."""
         return None if self.device_mib is None else self.device_mib - self.reserved_mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Activity of a whole GPU over a run; of all its tenants together where it was shared.
+    """Activity of a whole GPU over a run; of all its tenants together if it was shared.
 
     Attributes:
         source: ``"gpm"`` (Hopper and later) or ``"nvml"`` (utilisation only).
@@ -77,8 +77,8 @@ class Counters:
         sm_occupancy: Mean share of warp slots in use, 0..1; None without GPM.
         tensor_active: Share of cycles in which tensor cores worked, 0..1; None without GPM.
         dram_active: Share of DRAM bandwidth in use, 0..1; None without GPM.
-        pcie_rx_mib_s: Traffic into the GPU; None where not measured.
-        pcie_tx_mib_s: Traffic out of the GPU; None where not measured.
+        pcie_rx_mib_s: Traffic into the GPU; None if not measured.
+        pcie_tx_mib_s: Traffic out of the GPU; None if not measured.
     """
 
     __pydantic_config__ = STRICT
@@ -111,7 +111,7 @@ class Provenance:
         date: UTC, ISO 8601, to the second.
         command: The command line, without paths.
         recipes: Digest of the code that says how workloads are trained; None in older records. A
-            profile and a run tell of the same work where it is the same.
+            profile and a run with equal digests did the same work.
     """
 
     __pydantic_config__ = STRICT

@@ -1,4 +1,4 @@
-"""The workloads that have names.
+"""The workloads of the zoo by name.
 
 A name is ``MODEL-TASK-bsBATCH`` with options after it, in this order: ``-tf32``, ``-amp`` or
 ``-fp16``, then ``-compiled`` or ``-graph``, then ``-loaderN``; for example
@@ -19,7 +19,7 @@ _PATTERN = re.compile(
     r"(?:-loader(?P<workers>[1-9]\d?))?"
 )
 
-# One workload in each way, to show how options are written.
+# One workload with every option, to show how options are written.
 _OPTIONS = ("tf32", "amp", "fp16", "compiled", "graph", "loader4", "amp-compiled-loader4")
 _WITH_OPTIONS = tuple(f"resnet50-imagenet64-bs128-{options}" for options in _OPTIONS)
 
@@ -34,7 +34,7 @@ def _plain_names() -> list[str]:
 
 
 def workload(name: str) -> Workload:
-    """The workload that `name` stands for; any batch size will do.
+    """The workload called `name`, with any batch size.
 
     Raises:
         UnknownName: `name` follows another pattern, or its model or task is not in the zoo.
@@ -59,7 +59,7 @@ def workload(name: str) -> Workload:
     )
 
 
-def timm_workload(  # noqa: PLR0913 - each is a word of the user's
+def timm_workload(  # noqa: PLR0913 - each is an option of the user's
     model: str,
     *,
     resolution: int,
@@ -70,10 +70,10 @@ def timm_workload(  # noqa: PLR0913 - each is a word of the user's
     loader_workers: int = 0,
     examples_per_epoch: int | None = None,
 ) -> Workload:
-    """A workload of any timm model; whether timm knows it shows when it is built.
+    """A workload of any timm model; the model is looked up only when it is built.
 
     Raises:
-        InvalidInput: A number is below 1, or the precision or execution is none.
+        InvalidInput: A number is below 1, or the precision or execution is not known.
     """
     name = f"{model}-{resolution}px-{classes}c-bs{batch}"
     name += f"-{precision}" * (precision != "default")
@@ -88,7 +88,7 @@ def timm_workload(  # noqa: PLR0913 - each is a word of the user's
 
 
 def how_to_measure(names: Sequence[str]) -> str:
-    """The command that measures the workloads `names`; where these are, where not all are here."""
+    """The command that measures the workloads `names`, or that lists those that can be measured."""
     try:
         return f"`advisor profile {' '.join(workload(name).name for name in names)}`"
     except UnknownName:

@@ -1,4 +1,4 @@
-"""How large what is measured or asked for can be: beyond lies a slip of the pen or of the unit.
+"""Bounds of plausible numbers: values beyond them are typing errors or have a wrong unit.
 
 Each bound is generous: at least ten times what any GPU, host or training job has today.
 """
@@ -26,12 +26,12 @@ MOST_BLOCKS, MOST_THREADS, MOST_RESIDENT_BLOCKS, MOST_STREAMS = 2**48, 2**14, 2*
 
 # Of the log of a factor by which a prediction is corrected, or may be off: 5e8.
 MOST_LOG = 20.0
-# Of what a fit scaled or weighed: columns lie within some tens of their scales.
+# Of scaled or weighted numbers in a fit: columns lie within some tens of their scales.
 MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
-# Of what a prediction is off, in spreads that a fit found.
+# Of an error of a prediction, in spreads from the fit.
 MOST_SPREADS = 1e3
 
-# Of one measured number, by the unit that its name ends in.
+# Of one measured number, by the unit suffix of its name.
 _MOST = {
     "_mib_s": 2.0**30,
     "_mib": 2.0**24,  # 16 TiB
@@ -46,17 +46,17 @@ _MOST = {
 
 
 def most_of(field: str) -> float:
-    """The most that one measured number can be whose name, `field`, ends in its unit."""
+    """The largest plausible value of the number called `field`, by its unit suffix."""
     return next(most for unit, most in _MOST.items() if field.endswith(unit))
 
 
 def check(record: object, fields: Iterable[str], most: float | None = None) -> None:
-    """See that `fields` of `record` are from 0 to the most of their unit; None is not measured.
+    """Check that `fields` of `record` are from 0 to the most of their unit; None is not measured.
 
     Args:
-        record: What was measured.
+        record: A measured record.
         fields: Names of its numbers.
-        most: Instead of what their units allow.
+        most: Replaces the bound by unit.
 
     Raises:
         InvalidInput: One is not.
@@ -68,10 +68,10 @@ def check(record: object, fields: Iterable[str], most: float | None = None) -> N
 
 
 def check_number(what: str, value: float, most: float, least: float = 0.0) -> None:
-    """See that `value` is from `least` to `most`.
+    """Check that `value` is from `least` to `most`.
 
     Raises:
-        InvalidInput: It is not; messages call it `what`.
+        InvalidInput: It is not; the message calls it `what`.
     """
     if not least <= value < float("inf"):
         raise InvalidInput(f"{what} is finite and at least {least:g}, got {value}")
@@ -80,12 +80,12 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
 
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
-    """See that `scales` are of columns that differ, with numbers in them such as fits have.
+    """Check that the scales and numbers of a fit's columns are plausible.
 
     Args:
-        what: Names them in messages.
-        scales: By which columns were divided.
-        most: The largest number in these columns, or that weighs them.
+        what: Their name in messages.
+        scales: Divisors of the columns.
+        most: The largest number in these columns, or weight of them.
 
     Raises:
         InvalidInput: They are not.

@@ -1,4 +1,4 @@
-"""A workload as it was measured, alone, on a whole GPU."""
+"""The profile of a workload: what was measured of it alone on a whole GPU."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -32,18 +32,18 @@ class KernelTrace:
     Attributes:
         classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``.
         class_of: Index into `classes`.
-        launch_us: When the host launched it, from the step's start, at the pace of a host that
-            nothing profiles; never decreasing.
+        launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
+            host; never decreasing.
         duration_us: How long it ran alone.
         blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
         threads: Threads of a block; 0 for a copy.
         resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
             threads and block slots; 0 for a copy.
-        stream_of: CUDA stream that it ran on, by number from 0; None where all ran on one, or in
-            profiles of before this was recorded.
+        stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, or in
+            profiles from before this was recorded.
 
     Raises:
-        InvalidInput: The columns differ in length, or a number cannot be true.
+        InvalidInput: The columns differ in length, or a number is impossible.
     """
 
     __pydantic_config__ = STRICT
@@ -65,7 +65,7 @@ class KernelTrace:
         }
         if len(set(columns.values())) != 1 or not self.class_of:
             raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
-        # Thousands of kernels, checked whenever a host's speed moves them: no loop in Python.
+        # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
         if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
         times_us = self.launch_us + self.duration_us
@@ -129,17 +129,17 @@ class PartSeconds:
     """How long each part of a profile took to measure, seconds of wall time.
 
     Attributes:
-        start_s: Its process started and ended, the model built, its first steps.
+        start_s: Starting and ending its process, building the model, the first steps.
         settle_s: Until its pace was steady.
-        windows_s: The windows, with the lead before them and the checks of the host: pace, memory,
-            counters and power.
+        windows_s: The windows for pace, memory, counters and power, with the lead before them and
+            the host checks.
         meter_s: The part of `windows_s` in which the driver answered for counters, power and
-            clocks; between the first answer and the last it counts by itself.
+            clocks.
         host_path_s: The host path, phase by phase; None without a GPU.
         trace_s: The kernel trace; None without a GPU.
-        mps_s: Alone under MPS without a limit, its daemon and process included; None where MPS was
+        mps_s: Alone under MPS without a limit, its daemon and process included; None if MPS was
             not probed.
-        limits_s: Alone under every limit tried, likewise.
+        limits_s: Alone under every limit tried; None if MPS was not probed.
 
     Raises:
         InvalidInput: A part took less than no time.
@@ -173,21 +173,21 @@ class Profile:
     Attributes:
         gpu: Catalogue key of the GPU it ran on, or ``"cpu"``.
         windows: Every window after steady state, shape (windows,).
-        host_s: Seconds of a step's host path: Python, launches, loader; None where not measured.
+        host_s: Seconds of a step's host path: Python, launches, loader; None if not measured.
         gpu_s: Seconds of a step in which a kernel or copy ran; None without a GPU.
         host_cpu_share: CPU seconds of the process and its loaders over wall seconds times cores.
-        power_w: Mean power of the whole GPU, idle power included; None where not measured.
-        energy_j: Energy of one step, idle power included; None where not measured.
-        idle_power_w: Power of the GPU before anything ran on it; None where not measured.
+        power_w: Mean power of the whole GPU, idle power included; None if not measured.
+        energy_j: Energy of one step, idle power included; None if not measured.
+        idle_power_w: Power of the GPU before anything ran on it; None if not measured.
         cores: Host cores the process was pinned to.
-        mps: None where MPS was not probed.
-        trace: None where no kernel was traced.
+        mps: None if MPS was not probed.
+        trace: None if no kernel was traced.
         host_check_s: Seconds of `advisor.measure.process.tenant_verbs` on its core, mean of before
             and after the windows; None in profiles older than that check.
-        took: None in profiles older than this record.
+        took: None in profiles from before it was recorded.
 
     Raises:
-        InvalidInput: No run can have had these numbers.
+        InvalidInput: The numbers are impossible.
     """
 
     __pydantic_config__ = STRICT
@@ -247,11 +247,11 @@ class Profile:
 
     @property
     def epoch_s(self) -> float | None:
-        """Seconds of one pass alone, training steps only; None where no pass is known."""
+        """Seconds of one pass alone, training steps only; None if its length is not known."""
         steps = self.workload.steps_per_epoch
         return None if steps is None else steps * self.step_s
 
     @property
     def busy_share(self) -> float | None:
-        """Share of a step in which the GPU works, 0..1; None where not measured."""
+        """Share of a step in which the GPU works, 0..1; None if not measured."""
         return None if self.gpu_s is None else min(1.0, self.gpu_s / self.step_s)

@@ -1,7 +1,7 @@
-"""Reads what users hand in: profiles, runs and job files. The only importer of pydantic.
+"""Reads users' files: profiles, calibrations and runs. The only importer of pydantic.
 
-Whatever is malformed, truncated, NaN, out of range or misspelt ends as `InvalidInput`, which
-says which file, which field and what to do.
+Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
+field and what to do.
 """
 
 from functools import cache
@@ -43,7 +43,7 @@ def parse_record(
         remedy: What to do about a document that is refused.
 
     Raises:
-        InvalidInput: `text` is no such record.
+        InvalidInput: `text` is not such a record.
     """
     from pydantic import ValidationError
 
@@ -55,7 +55,7 @@ def parse_record(
         raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    parse_json(text, where, remedy)  # pydantic takes the last of keys that are there twice
+    parse_json(text, where, remedy)  # pydantic takes the last of duplicate keys
     return record
 
 
@@ -63,11 +63,11 @@ def read_profile(path: Path) -> Profile:
     """The profile in `path`.
 
     Raises:
-        InvalidInput: There is none, or it cannot be true.
+        InvalidInput: There is none, or its numbers are impossible.
     """
     if path.name == EVALUATION:
         raise InvalidInput(
-            f"{shown(path)}: it tells of the profiles beside it and is none. Leave it out."
+            f"{shown(path)}: it describes the profiles next to it and is not one. Leave it out."
         )
     return parse_record(Profile, read_bytes(path), shown(path))
 
@@ -76,7 +76,7 @@ def read_calibration(path: Path) -> Calibration:
     """The calibration in `path`.
 
     Raises:
-        InvalidInput: There is none, or it cannot be true.
+        InvalidInput: There is none, or its numbers are impossible.
     """
     remedy = "Measure it again: `advisor calibrate`."
     return parse_record(Calibration, read_bytes(path), str(path), remedy)
@@ -86,7 +86,7 @@ def read_runs(path: Path) -> tuple[Run, ...]:
     """The runs in a JSON Lines file, in its order.
 
     Raises:
-        InvalidInput: A line is no run that can have happened.
+        InvalidInput: A line is not a possible run.
     """
     where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
     return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)

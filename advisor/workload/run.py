@@ -1,4 +1,4 @@
-"""A real shared run: what each tenant did in the window in which all of them ran."""
+"""The record of a real run: what each tenant did in the windows in which all of them ran."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,10 +20,10 @@ class Completion:
     is for the first group.
 
     Attributes:
-        steps: What each tenant had to do.
-        began_s: When its group started, seconds after the first one did.
-        ended_s: When its last step ended on the device, likewise; None where it ended early.
-        pauses_s: Seconds in which MPS was started, stopped or seen to be off before each group but
+        steps: Steps that each tenant had to do.
+        began_s: When its group started, seconds after the first group did.
+        ended_s: When its last step ended on the device, on the same clock; None if it ended early.
+        pauses_s: Seconds to start or stop MPS, or to check that it is off, before each group but
             the first, shape (groups - 1,).
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
@@ -53,7 +53,7 @@ class Completion:
 
     @property
     def makespan_s(self) -> float:
-        """Until the last tenant ended, of those that did."""
+        """Seconds until the last tenant ended, of those that did."""
         return max((each for each in self.ended_s if each is not None), default=0.0)
 
 
@@ -69,14 +69,14 @@ class Tenant:
 
     Attributes:
         outcome: ``"ok"``, or how it ended before the window did.
-        detail: What it said when it ended early; None where it did not.
+        detail: Its message when it ended early; None if it did not.
         windows: Its steps in each window, shape (windows,); empty unless `outcome` is ``"ok"``. Of
             whole jobs, windows are cut where one of those that run at the same time ends.
-        memory: None where it ended before it had run.
+        memory: None if it ended before it had run.
         cores: Host cores it was pinned to.
         sms: SMs its CUDA context could use, as the context reported; None without a GPU.
-        host_check_s: Seconds of `advisor.measure.process.cores` on its core, with all tenants at it
-            together, mean of before and after the windows; None in runs older than that check.
+        host_check_s: Seconds of the host check on its core, with all tenants' checks at once, mean
+            of before and after the windows; None in runs older than that check.
     """
 
     __pydantic_config__ = STRICT
@@ -98,7 +98,7 @@ class Tenant:
 
     @property
     def step_s(self) -> float:
-        """Seconds of a step beside the others; only for a tenant that ran."""
+        """Seconds of a step together with the others; only for a tenant that ran."""
         return median_step_s(self.windows)
 
 
@@ -114,16 +114,16 @@ class Run:
             ``"solo"`` between others, ``"repeat"`` of another with fresh workers,
             ``"validation"`` of advice, ``"control"`` of what the other GPUs of the host do to
             a run: never fitted, never scored; ``"memory"``: whether the tenants fit on a
-            smaller card, with windows too short to tell of pace; or ``"completion"``: how long
-            whole jobs take, one of which leaves after another: scored by that alone.
+            smaller card, with windows too short to measure pace; or ``"completion"``: how long
+            whole jobs take that end one after another: scored by that alone.
         repeats: Id of the run that this one repeats.
         mps_clients: Tenants the MPS server listed as its clients in the window.
         power_w: Mean power of the whole GPU in the window.
         counters: Of the whole GPU in the window, never of one tenant.
         capacity_mib: Size of the card that this one was made to look like, with purpose
-            ``"memory"``; None where tenants had all of it.
-        free_mib: Device memory that tenants, and the MPS server under MPS, found free on that
-            smaller card; None likewise.
+            ``"memory"``; None if tenants had all of it.
+        free_mib: Device memory free for tenants, and the MPS server under MPS, on that smaller
+            card; None as `capacity_mib`.
         completion: When each tenant was done, with purpose ``"completion"``; None for others.
     """
 
@@ -186,5 +186,5 @@ class Run:
 
     @property
     def shows_pace(self) -> bool:
-        """Whether its steps may be learnt from: all ran to the end, and it is no experiment."""
+        """Whether models may be fitted to its steps: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")

@@ -1,4 +1,4 @@
-"""What is trained: a workload, as asked for."""
+"""The description of a workload: what is trained, and how."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One training job, whatever it shares its GPU with.
+    """One training job.
 
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
@@ -35,16 +35,16 @@ class Workload:
             bf16 autocast, ``"fp16"`` under fp16 autocast with scaled gradients.
         execution: ``"eager"``, ``"compiled"`` by `torch.compile`, or ``"graph"``: the whole step
             captured once as a CUDA graph, then replayed.
-        loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input lies
-            on the GPU already.
-        resolution: Pixels of an image's side; None where the input is no image.
-        classes: Outputs of the classifier; None where there is none.
-        sequence_length: Tokens or frames an example; None where the input is no sequence.
-        table_mib: Size of the embedding tables; None where there are none.
-        examples_per_epoch: Examples of one pass; None where the user never said.
+        loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input is
+            already on the GPU.
+        resolution: Pixels of an image's side; None if the input is not an image.
+        classes: Outputs of the classifier; None if there is none.
+        sequence_length: Tokens or frames an example; None if the input is not a sequence.
+        table_mib: Size of the embedding tables; None if there are none.
+        examples_per_epoch: Examples of one pass; None if not given.
 
     Raises:
-        InvalidInput: No workload can have these numbers.
+        InvalidInput: The numbers are impossible.
     """
 
     __pydantic_config__ = STRICT
@@ -68,7 +68,7 @@ class Workload:
             raise InvalidInput(f"{self.name!r} names no workload: letters, digits and ._+- only")
         if f"{self.name}.json" == EVALUATION:
             raise InvalidInput(
-                f"{EVALUATION} lies beside profiles and is none: choose another name"
+                f"{EVALUATION} lies next to profiles and is not one: choose another name"
             )
         for field, allowed in (("precision", Precision), ("execution", Execution)):
             if (given := getattr(self, field)) not in get_args(allowed):
@@ -86,7 +86,7 @@ class Workload:
 
     @property
     def steps_per_epoch(self) -> int | None:
-        """Training steps of one pass, the last batch included; None where no pass is known."""
+        """Training steps of one pass, the last batch included; None if its length is not known."""
         if self.examples_per_epoch is None:
             return None
         return -(-self.examples_per_epoch // self.batch)

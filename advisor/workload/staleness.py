@@ -1,4 +1,4 @@
-"""Whether what was measured then and there still holds here and now."""
+"""Finds profiles that were made with another driver, torch or host than the present machine has."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ What = Literal["driver", "torch", "host"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The machine at hand; None where unknown, and then nothing is said of it."""
+    """This machine's versions and host; None if unknown, and then no difference is reported."""
 
     driver: str | None = None
     torch: str | None = None
@@ -30,9 +30,9 @@ class Stale:
     Attributes:
         what: The driver's major version, torch's minor one, or the host's CPU and cores.
         jobs: Names of their profiles.
-        jobs_in_all: How many different ones were asked about.
-        profiled: With what; several where the profiles differ.
-        present: What is there now.
+        jobs_in_all: Number of different jobs in the question.
+        profiled: Values in the profiles; several if the profiles differ.
+        present: The value of this machine.
     """
 
     what: What
@@ -86,13 +86,13 @@ _KINDS: dict[What, Callable[[Provenance | Present], str | None]] = {
 def stale_profiles(
     profiles: Iterable[Profile], present: Present, *, host_known: bool = False
 ) -> tuple[Stale, ...]:
-    """What of `profiles` was made with something else than `present` has, by kind.
+    """The differences between `profiles` and the `present` machine, by kind.
 
     Args:
         profiles: Of jobs; copies count once.
-        present: The machine at hand.
-        host_known: Whether this host was calibrated: then a profile that says how fast its own
-            host was is taken here, and holds.
+        present: This machine.
+        host_known: Whether this host was calibrated: then a profile with the speed of its own host
+            is converted to this host, and is not stale.
     """
     each = list({profile.name: profile for profile in profiles}.values())
     found = []
@@ -119,7 +119,7 @@ def stale_profiles(
 
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:
-    """How many were made with another driver or torch than most; None where all agree."""
+    """How many records were made with another driver or torch than most; None if all agree."""
     made_with = Counter((driver_major(one.driver), torch_minor(one.torch)) for one in measured)
     if len(made_with) < 2:
         return None

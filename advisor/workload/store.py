@@ -1,8 +1,8 @@
 """Finds profiles, runs, models and calibrations: the shipped ones and the user's own.
 
-Looked for in this order: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the
-checkout this code lies in, the copy packaged with it. What a user measures or refits goes to
-the user's data folder and is read beside the shipped data.
+The search order is: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
+this code, the copy packaged with it. What a user measures or refits goes to the user's data folder
+and is read in addition to the shipped data.
 """
 
 import os
@@ -21,7 +21,7 @@ from advisor.workload.run import Run
 
 
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
-    """The folder of `kind` that holds for this process.
+    """The folder of shipped data of `kind` for this process.
 
     Raises:
         InvalidInput: The folder given, by argument or environment, does not exist.
@@ -39,7 +39,7 @@ def _folders(gpu: str, given: Path | None) -> list[Path]:
 
 
 def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
-    """Every profile measured on `gpu`, by name; a user's own one comes before a shipped one."""
+    """Every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
     return {path.stem: path for folder in _folders(gpu, given) for path in profile_files(folder)}
 
 
@@ -52,12 +52,12 @@ def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
 
 
 def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
-    """The profile that `name` means: a path where it has a slash or ends in .json, else a name.
+    """The profile called `name`, which is a path if it has a slash or ends in .json.
 
     Raises:
         UnknownName: No profile of that name was measured on `gpu`.
-        InvalidInput: None at all was measured on `gpu`; or the file is malformed, or was
-            measured on another GPU.
+        InvalidInput: No profile was measured on `gpu`; or the file is malformed, or was measured on
+            another GPU.
     """
     path = Path(name)
     if "/" not in name and not name.endswith(".json"):
@@ -92,11 +92,11 @@ def load_profiles(
     Args:
         gpu: Catalogue key.
         given: Folder of profiles; None: the shipped ones and the user's own.
-        leave_out: Told why a file holds no profile of `gpu`, which the others do without.
+        leave_out: Called with the reason why a file is not a profile of `gpu` and is left out.
         needed: Names that are not left out.
 
     Raises:
-        InvalidInput: A file holds none, and is needed or nobody is to be told.
+        InvalidInput: A file is not a profile, and it is needed or `leave_out` is None.
     """
     found = {}
     for name, path in profile_paths(gpu, given).items():
@@ -123,7 +123,7 @@ def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
 def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     """The shipped runs on `gpu`, and the user's own from validations and campaigns.
 
-    Own runs of a plan that was run for the shipped ones too get ids of their own.
+    The user's runs get ids that differ from those of shipped runs of the same plan.
     """
     shipped, own = (
         tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
@@ -156,7 +156,7 @@ def load_calibration(gpu: str, given: Path | None = None) -> tuple[Path, Calibra
 
 
 def model_path(gpu: str, given: Path | None = None) -> Path:
-    """The fitted model of `gpu`: the user's refit where there is one, else the shipped one."""
+    """The fitted model of `gpu`: the user's refit if there is one, else the shipped one."""
     name = f"{gpu}.json"
     refit = user_folder("models") / name
     explicit = given or os.environ.get("ADVISOR_MODELS")

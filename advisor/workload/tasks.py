@@ -1,4 +1,4 @@
-"""What the named workloads train, and on how much data: all but batch and options."""
+"""The tasks of the named workloads: what they train on how much data, without batch and options."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ _GRAPHS = {
     ),
 }  # fmt: skip
 
-# Small enough to train on a CPU: for trying out.
+# Small enough to train on a CPU, for trials.
 _TOYS = {
     "mlp-toy": Workload(
         name="mlp-toy", source="plain", model="mlp", family="mlp",
@@ -164,7 +164,7 @@ _PRETRAIN_BATCHES, _FINETUNE_BATCHES = (4, 8, 16), (1, 2, 4, 8, 16, 32)
 
 
 def usual_batches(task: str) -> tuple[int, ...]:
-    """Batch sizes at which `task` is listed; any other will do."""
+    """Batch sizes at which `task` is listed; any other is allowed."""
     if task == "gcn-arxiv":
         return (1,)
     if task.endswith("-pretrain"):

@@ -1,4 +1,4 @@
-"""Writes records whole or not at all; needs the standard library only."""
+"""Writes records completely or not at all; needs the standard library only."""
 
 import json
 import os
@@ -17,31 +17,31 @@ from advisor.workload.run import Run
 
 
 def writable(path: Path) -> Path:
-    """Where writing to `path` puts its text: at the end of its links. Makes nothing.
+    """The file to which writing to `path` goes, after following links; creates nothing.
 
-    Ask before hours of work whose result goes there; writing asks again.
+    Called before long work whose result goes there; writing checks again.
 
     Raises:
         InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is; or
-            it is where this process's own output goes; or a part of `path` is no folder.
+            this process's own output goes there; or a part of `path` is not a folder.
         AdvisorError: Its folder cannot be written.
     """
     try:
         with suppress(FileNotFoundError):
-            # Of the path as given: what stands behind /dev/stdout may bear no other name.
+            # Of the path as given: the target of /dev/stdout may have no other name.
             _refuse_no_file(path, path.stat())
         target = Path(os.path.realpath(path))
         folder = next(each for each in target.parents if each.exists())
         with TemporaryFile(dir=folder):
             return target
     except NotADirectoryError:
-        raise InvalidInput(f"{path}: part of it is no folder. Choose another path.") from None
+        raise InvalidInput(f"{path}: part of it is not a folder. Choose another path.") from None
     except (OSError, ValueError) as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
 
 
 def writable_folder(path: Path) -> Path:
-    """`path`, a folder in which files can be written, there already or not; likewise."""
+    """`path`, checked as `writable` does to be a folder for files, existing or not."""
     writable(path / "new")
     return path
 
@@ -65,12 +65,12 @@ def _own_outputs() -> Iterable[os.stat_result]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Put `text` into `path` at once, so that no reader ever finds half of it.
+    """Write `text` to `path` atomically, so that no reader finds a part of it.
 
-    A link stays, and the file that it points to is replaced; one that was there keeps its mode.
+    A link stays, and the file that it points to is replaced; an existing file keeps its mode.
 
     Raises:
-        InvalidInput: Something is there that is no regular file.
+        InvalidInput: `path` is not a regular file.
         AdvisorError: The folder cannot be written.
     """
     target = writable(path)
@@ -114,10 +114,10 @@ def append_run(path: Path, run: Run) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add `line` to the file `path` in one write, so that no line is ever half there.
+    """Append `line` to the file `path` in one write, so that no line is incomplete.
 
     Raises:
-        InvalidInput: Something is there that is no regular file.
+        InvalidInput: `path` is not a regular file.
         AdvisorError: The file cannot be written.
     """
     target = writable(path)

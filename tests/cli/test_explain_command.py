@@ -67,7 +67,7 @@ def test_every_objective_can_be_asked_for(advisor):
     ("words", "code", "said"),
     [
         (["naive"], 2, "Missing argument"),
-        (["naive", "mpss", *BOTH], 2, "'mpss' is no sharing"),
+        (["naive", "mpss", *BOTH], 2, "'mpss' is not a sharing"),
         (["naive", "mps=50", *BOTH], 2, "1 limit for 2 jobs"),
         (["naive", "mps", "resnet51"], 2, "resnet51"),
         (["naive", "mig=4g.71gb,4g.71gb", *BOTH], 3, "at most 1 of 4g.71gb"),

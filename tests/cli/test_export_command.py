@@ -93,7 +93,7 @@ def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, said
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
-    [("sharing", "mps=60", "1 limit for 2 jobs"), ("sharing", "mpss", "is no sharing")],
+    [("sharing", "mps=60", "1 limit for 2 jobs"), ("sharing", "mpss", "is not a sharing")],
 )
 def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, value, said):
     path = exported("mps=60,60")
@@ -109,7 +109,7 @@ def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, val
     ("words", "code", "said"),
     [
         (["--format", "xml"], 2, "'xml' is not one of"),
-        (["--sharing", "mpss"], 2, "'mpss' is no sharing"),
+        (["--sharing", "mpss"], 2, "'mpss' is not a sharing"),
         (["--sharing", "naive", "--format", "mps"], 2, "no job of it shares by MPS"),
         (["--sharing", "mps=50,50", "--format", "radt"], 2, "radT has no MPS limits"),
         (["--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),

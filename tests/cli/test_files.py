@@ -131,7 +131,7 @@ def test_measuring_refuses_a_path_before_it_begins(tmp_path, monkeypatch, run, w
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text('gpu = "cpu"\nseed = 1\nsmall = ["mlp-toy-bs32"]\n')
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInput, match=r"part of it is no folder\. Choose another path"):
+    with pytest.raises(InvalidInput, match=r"part of it is not a folder\. Choose another path"):
         module.run([*words, "--out", str(tmp_path / "file" / "below")])
 
 

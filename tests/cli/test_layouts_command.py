@@ -131,8 +131,8 @@ def test_a_driver_at_hand_is_asked_unless_another_is_named(advisor, monkeypatch)
         (["--with", "4g.71gb,3g.71gb", "--driver", "470"], 3, "needs a driver of R510 or later"),
         (["--gpu", "a100-40gb", "--profiles", "1g.10gb", "--driver", "470"], 3, "R525 or later"),
         (["--gpu", "rtx-pro-6000-96gb", "--driver", "550"], 3, "R575 or later, not R550"),
-        (["--driver", "new"], 2, "'new' is no driver with MIG"),
-        (["--driver", "-470"], 2, "is no driver with MIG"),
+        (["--driver", "new"], 2, "'new' is not a driver with MIG"),
+        (["--driver", "-470"], 2, "is not a driver with MIG"),
         (["--driver", "418"], 2, "450 or later"),
     ],
 )

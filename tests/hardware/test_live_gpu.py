@@ -102,7 +102,7 @@ def test_no_driver_is_told_in_one_line(monkeypatch):
     ("code", "said"),
     [
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded"),
-        (pynvml.NVML_ERROR_NO_PERMISSION, "lets this user ask nothing"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "answers nothing to this user"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "Reboot"),
     ],
 )

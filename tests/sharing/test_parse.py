@@ -172,5 +172,5 @@ def test_time_slicing_is_naive_sharing_whatever_it_is_called(word):
 
 @pytest.mark.parametrize("word", ["slicing", "time", "timeslice=2", "naive-time-slicing", "times"])
 def test_what_only_resembles_time_slicing_is_refused(word):
-    with pytest.raises(InvalidInput, match=f"^'{word}' is no sharing"):
+    with pytest.raises(InvalidInput, match=f"^'{word}' is not a sharing"):
         parse_sharing(word)

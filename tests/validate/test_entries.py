@@ -93,7 +93,7 @@ def _panel_half(lines):
     ("change", "said"),
     [
         (lambda lines: lines.pop(0), "scored runs are missing: naive-0-mixed"),
-        (lambda lines: lines.append(lines[0]), "naive-0-mixed is there twice"),
+        (lambda lines: lines.append(lines[0]), "naive-0-mixed occurs twice"),
         (lambda lines: lines.append({"run": "x", "step_s": []}), "not asked for: x"),
         (_panel_half, "runs of panels are missing"),
         (_swap_bounds, "theirs.jsonl:1"),

@@ -74,15 +74,15 @@ def test_a_file_that_says_it_is_empty_and_goes_on_is_not_read_to_its_end():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
-        ("{", "no JSON"),
-        ("\x00", "no JSON"),
-        (b"\xff", "no JSON"),
-        ('{"a": 1, "a": 1}', "'a' is there twice"),
-        ('{"b": [{"a": 1, "\\u0061": 2}]}', "'a' is there twice"),
-        ("[NaN]", "NaN is no number"),
-        ("[-Infinity]", "-Infinity is no number"),
-        ("9" * 5000, "no JSON"),
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("\x00", "not JSON"),
+        (b"\xff", "not JSON"),
+        ('{"a": 1, "a": 1}', "'a' occurs twice"),
+        ('{"b": [{"a": 1, "\\u0061": 2}]}', "'a' occurs twice"),
+        ("[NaN]", "NaN is not a number"),
+        ("[-Infinity]", "-Infinity is not a number"),
+        ("9" * 5000, "not JSON"),
         ("[" * 65 + "]" * 65, "nested more than 64 deep"),
         ("[" * 100_000, "nested more than 64 deep"),
         ('{"a":' * 100_000, "nested more than 64 deep"),
@@ -209,9 +209,9 @@ def test_asking_whether_a_path_can_be_written_makes_nothing(tmp_path):
 def test_a_path_below_a_file_and_a_folder_that_is_a_file_are_refused(tmp_path):
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "model.json", tmp_path / "file" / "far" / "model.json"):
-        with pytest.raises(InvalidInput, match="part of it is no folder"):
+        with pytest.raises(InvalidInput, match="part of it is not a folder"):
             writable(path)
-    with pytest.raises(InvalidInput, match="part of it is no folder"):
+    with pytest.raises(InvalidInput, match="part of it is not a folder"):
         writable_folder(tmp_path / "file")
 
 

@@ -109,7 +109,7 @@ def test_what_only_looks_like_a_number_is_refused(path, value):
 
 def test_a_key_that_is_there_twice_is_refused():
     text = profile_text(PROFILE).replace('"power_w":300.0', '"power_w":300.0,"power_w":200.0')
-    with pytest.raises(InvalidInput, match="'power_w' is there twice"):
+    with pytest.raises(InvalidInput, match="'power_w' occurs twice"):
         parse_record(Profile, text, "here")
 
 

@@ -42,7 +42,7 @@ SUFFIXES = {
 
 
 class Exported(NamedTuple):
-    """A plan as a file; `note` is what to know before it is applied, None where nothing is."""
+    """A plan as a file; `note` is what to know before it is applied, None if nothing is."""
 
     text: str
     note: str | None

@@ -49,7 +49,7 @@ def _row(workload: int, room: Room, start: Start) -> tuple[object, ...]:
 
 
 def _lacking(plan: Handover) -> str | None:
-    """What of `plan` radT cannot say; None where it can say all."""
+    """What of `plan` radT cannot say; None if it can say all."""
     on_mig = [room for room in plan.rooms if room.instance]
     reasons = {
         "MPS limits": any(start.limit is not None for start in plan.starts),

@@ -73,7 +73,7 @@ def _types(plan: Handover) -> Iterator[str]:
 
 
 def _most_at_once(plan: Handover) -> int:
-    """Jobs that take turns on the GPU, at most; 0 where none does."""
+    """Jobs that take turns on the GPU, at most; 0 if none does."""
     rooms = (room for room in plan.rooms if room.sharing.mode == "naive")
     return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
 
@@ -162,7 +162,7 @@ _MIB_IN_GIB = 1024
 
 
 def slurm_type(gpu: Gpu, profile: str) -> str | None:
-    """The type of a GPU instance of `profile`; None where no driver was seen to say its memory.
+    """The type of a GPU instance of `profile`; None if no driver was known to report its memory.
 
     Raises:
         NothingFits: `gpu` has no MIG profile of that name.
@@ -172,14 +172,14 @@ def slurm_type(gpu: Gpu, profile: str) -> str | None:
 
 
 def other_type(gpu: Gpu, profile: str) -> str | None:
-    """What it is called where half a GiB is rounded up; None where that is the same."""
+    """What it is called where half a GiB is rounded up; None if that is the same."""
     row = profile_of(gpu, profile)
     up = _named(row, (row.memory_mib + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
     return up if slurm_type(gpu, profile) not in (None, up) else None
 
 
 def refuse_alike(plan: Handover) -> None:
-    """See that a job which asks Slurm for a type gets what it was planned for.
+    """Check that a job which asks Slurm for a type gets what it was planned for.
 
     Raises:
         InvalidInput: Compute instances differ, or their neighbours do, and have one type.

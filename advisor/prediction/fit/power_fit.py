@@ -107,7 +107,7 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
 
 
 def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
-    """The law of one mode; None where too few runs are known.
+    """The law of one mode; None if too few runs are known.
 
     Its bounds come from families that it was not fitted on, at speeds that replay says. They lie
     alike on both sides: which way replay errs is not which way its correction does.

@@ -34,7 +34,7 @@ def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
 
 
 def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
-    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None where there are none.
+    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None if there are none.
 
     What the capacity model says stands where that of replay does otherwise.
     """

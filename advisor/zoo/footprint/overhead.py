@@ -165,7 +165,7 @@ def fit_overhead(rows: Sequence[Measured]) -> Overhead:
 
 
 def _capture_mib(rows: Sequence[Measured], overhead: Overhead) -> float:
-    """What captured steps among `rows` hold beyond `overhead`; 0 where there are none."""
+    """What captured steps among `rows` hold beyond `overhead`; 0 if there are none."""
     beyond = [
         row.held_mib - overhead.held_mib(row.dry_mib, convolves=row.convolves)
         for row in rows if row.execution == "graph"

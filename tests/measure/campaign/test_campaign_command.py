@@ -188,4 +188,4 @@ def test_runs_are_not_added_beside_files_of_something_else(campaign):
     (shared.out / "old.jsonl").write_text("no json\n")
     code, said = shared.finish()
     assert code == 2
-    assert "old.jsonl:1: no JSON" in said
+    assert "old.jsonl:1: not JSON" in said

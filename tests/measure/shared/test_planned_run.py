@@ -60,7 +60,7 @@ def test_copies_in_a_serial_plan_run_once(read):
     [
         ({"sharing": "mps=43"}, "1 limit for 2 jobs"),
         ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG plans cannot be run"),
-        ({"sharing": "shared"}, "is no sharing"),
+        ({"sharing": "shared"}, "is not a sharing"),
         ({"sharing": 3}, "'sharing' cannot be 3"),
         ({"id": ""}, "needs an id"),
         ({"id": None}, "'id' cannot be None"),
