@@ -13,7 +13,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
-from advisor.prediction.memory import MPS_SERVER_MIB, pools
+from advisor.prediction.memory import MPS_SERVER_MIB, leaves_free, pools
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Instance, Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
@@ -174,7 +174,7 @@ class FitsMemory:
             return None
         for pool in pools(self.gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
             upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
-            if upper_mib > (1 - self.margin) * pool.capacity_mib:
+            if not leaves_free(upper_mib, pool.capacity_mib, self.margin):
                 return (
                     f"leaves no {self.margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "
                     f"of {pool.capacity_mib:,.0f} MiB are taken"

@@ -8,18 +8,28 @@ because one process's cache is never released for another.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import erf, hypot, isfinite, sqrt
+from math import erf, isfinite, sqrt
+from statistics import NormalDist
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, SharedPartition, Sharing
 from advisor.sharing.traversal import memories, mps_servers
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
+
+Bools = NDArray[np.bool_]
+Numbers = float | Floats
+FloatOrArray = TypeVar("FloatOrArray", float, Floats)
 
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
 MPS_SERVER_MIB = 66
@@ -87,10 +97,43 @@ def needs(
     ]
 
 
+def upper_end_mib(held_mib: FloatOrArray, sigma: float) -> FloatOrArray:
+    """What processes that are predicted to hold so much hold at most, in 95 of 100 cases."""
+    return held_mib * (1 + Z95 * sigma)
+
+
+def leaves_free(upper_mib: FloatOrArray, capacity_mib: float, margin: float) -> Bools:
+    """Whether a share of the memory stays free, 0..1, even if processes take `upper_mib`."""
+    return np.asarray(upper_mib <= (1 - margin) * capacity_mib)
+
+
+def deviations_over(
+    held_mib: Numbers,
+    least_mib: Numbers,
+    capacity_mib: Numbers,
+    edge: tuple[Numbers, Numbers, Numbers],
+) -> Floats:
+    """How many standard deviations beyond even odds of running out processes are.
+
+    Errors of the processes are taken to go the same way, for they come from one driver and one
+    allocator. Arrays are broadcast against each other.
+
+    Args:
+        held_mib: What processes hold together when nothing stops them.
+        least_mib: What they need together.
+        capacity_mib: What there is.
+        edge: Share, width and sigma as of `Edge`.
+    """
+    share, width, sigma = edge
+    given_up_mib = held_mib - least_mib
+    even_mib = held_mib - (1 - share) * given_up_mib
+    spread_mib = np.hypot(np.hypot(sigma * held_mib, width * given_up_mib), 1e-9)
+    return np.asarray((even_mib - capacity_mib) / spread_mib)
+
+
 def interval_mib(held_mib: float, sigma: float) -> Interval:
     """Around `held_mib`, at a relative standard error of `sigma`."""
-    margin = Z95 * sigma * held_mib
-    return Interval(held_mib - margin, held_mib, held_mib + margin)
+    return Interval(upper_end_mib(held_mib, -sigma), held_mib, upper_end_mib(held_mib, sigma))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +164,30 @@ class Edge:
         check(self, ("width", "sigma"), _MOST_SPREAD)
 
     def risk(self, needs: Sequence[Need], capacity_mib: float) -> float:
-        """Chance that `needs` together run out of `capacity_mib`, 0..1.
-
-        Errors of the processes are taken to go the same way, for they come from one driver and
-        one allocator.
-        """
+        """Chance that `needs` together run out of `capacity_mib`, 0..1."""
         held_mib = sum(need.held_mib for need in needs)
-        given_up_mib = held_mib - sum(need.least_mib for need in needs)
-        even_mib = held_mib - (1 - self.share) * given_up_mib
-        spread_mib = hypot(self.sigma * held_mib, self.width * given_up_mib, 1e-9)
-        return 0.5 * (1 + erf((even_mib - capacity_mib) / (spread_mib * sqrt(2))))
+        least_mib = sum(need.least_mib for need in needs)
+        over = self._over(held_mib, least_mib, capacity_mib)
+        return 0.5 * (1 + erf(float(over) / sqrt(2)))
+
+    def allows(
+        self, held_mib: Floats, least_mib: Floats, capacity_mib: float, most_risk: float
+    ) -> Bools:
+        """Whether the chance to run out is at most `most_risk`, shape (sets,).
+
+        Args:
+            held_mib: What the processes of each set hold together, shape (sets,).
+            least_mib: What they need together, likewise.
+            capacity_mib: What there is.
+            most_risk: 0..1, neither end.
+        """
+        over = self._over(held_mib, least_mib, capacity_mib)
+        return np.asarray(over <= NormalDist().inv_cdf(most_risk))
+
+    def _over(self, held_mib: Numbers, least_mib: Numbers, capacity_mib: float) -> Floats:
+        return deviations_over(
+            held_mib, least_mib, capacity_mib, (self.share, self.width, self.sigma)
+        )
 
     def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
         """Chance that each of `needs` is refused, by who asks when the card is full.

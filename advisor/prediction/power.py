@@ -103,20 +103,17 @@ class Power:
         return replace(law, smact=law.smact_apart) if apart else law
 
     def added_w(
-        self, profiles: Sequence[Profile], speeds: Sequence[float], law: Law
-    ) -> Floats | None:
-        """Watts that each job adds to the awake GPU, shape (jobs,); None without their power.
+        self, profiles: Sequence[Profile], speeds: Sequence[float] | Floats, law: Law
+    ) -> Floats:
+        """Watts that each job adds to the awake GPU, shape (..., jobs); NaN where not known.
 
         Args:
             profiles: The jobs, each measured alone.
-            speeds: Solo step over shared step of each, 0..1, shape (jobs,).
+            speeds: Solo step over shared step of each, 0..1, shape (..., jobs).
             law: Of the way they share.
         """
         drawn = [profile.power_w for profile in profiles]
-        known = [watts for watts in drawn if watts is not None]
-        if len(known) < len(drawn):
-            return None
-        own = np.maximum(0.0, np.array(known) - self.awake_w)
+        own = np.maximum(0.0, np.array(drawn, dtype=np.float64) - self.awake_w)
         half = np.array([is_half(profile) for profile in profiles])
         working = np.where(half, law.working_half, law.working)
         return np.asarray(own * (law.waiting + working * np.asarray(speeds)))
@@ -130,7 +127,7 @@ class Power:
         Where the limit binds, what the jobs add is cut in proportion.
         """
         added = self.added_w(profiles, speeds, law)
-        if added is None:
+        if np.isnan(added).any():
             return None
         room_w = max(0.0, (gpu.power_limit_w or float("inf")) - self.awake_w)
         cut = min(1.0, room_w / max(float(added.sum()), 1e-9))

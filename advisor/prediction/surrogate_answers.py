@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +9,17 @@ from numpy.typing import NDArray
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import GpuPartition, limit_shares
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Edge, cautious_edge, need
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Edge,
+    cautious_edge,
+    leaves_free,
+    need,
+    upper_end_mib,
+)
 from advisor.prediction.mig_instances import dram_share
 from advisor.prediction.model_file import Model
-from advisor.prediction.power import Law, is_half
+from advisor.prediction.power import Law
 from advisor.prediction.residual import brief_steps
 from advisor.prediction.surrogate import Crowds, Distilled
 from advisor.prediction.surrogate_features import (
@@ -118,13 +124,9 @@ class SurrogateAnswers:
         held_mib = counts @ np.array([each.held_mib for each in needs])
         least_mib = counts @ np.array([each.least_mib for each in needs])
         capacity_mib = tenancy.capacity_mib - self.mps_server_mib * under_mps
-        edge = self._edge(tenancy)  # as its `risk`, of arrays
-        given_up_mib = held_mib - least_mib
-        even_mib = held_mib - (1 - edge.share) * given_up_mib
-        spread_mib = np.hypot(edge.sigma * held_mib, edge.width * given_up_mib) + 1e-9
-        fits = even_mib - capacity_mib <= NormalDist().inv_cdf(most_risk) * spread_mib
-        upper_mib = held_mib * (1 + Z95 * self.model.memory_sigma)
-        return np.asarray(fits & (upper_mib <= (1 - margin) * capacity_mib)) if margin else fits
+        fits = self._edge(tenancy).allows(held_mib, least_mib, capacity_mib, most_risk)
+        upper_mib = upper_end_mib(held_mib, self.model.memory_sigma)
+        return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
 
     def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
         """What a job of each profile adds to an awake GPU's power, shape (sets, profiles).
@@ -134,12 +136,8 @@ class SurrogateAnswers:
             steps_s: Of a job of each profile, likewise.
         """
         law = Law() if tenancy.partition else self.model.power.laws.get(tenancy.mode, Law())
-        drawn = np.array([each.power_w or np.nan for each in self.profiles])
-        half = np.array([is_half(each) for each in self.profiles])
-        own_w = np.maximum(0.0, drawn - self.model.power.awake_w)
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
-        working = np.where(half, law.working_half, law.working)
-        return np.asarray(own_w * (law.waiting + working * speeds))
+        return self.model.power.added_w(self.profiles, speeds, law)
 
     def _edge(self, tenancy: Tenancy) -> Edge:
         edge = cautious_edge(self.model.memory_sigma)

@@ -9,7 +9,16 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.observation import Shared
-from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Context, Edge, Need, need, needs
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Z95,
+    Context,
+    Edge,
+    Need,
+    deviations_over,
+    need,
+    needs,
+)
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.traversal import together
@@ -157,16 +166,16 @@ def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
 def _edge(tried: Sequence[Trial]) -> Edge:
     """The mean of all edges looked at, each weighted by how likely it makes the outcomes.
 
-    The likeliest alone is too sure of itself. `Edge.risk` for all edges and all trials at once.
+    The likeliest alone is too sure of itself. All edges and all trials are looked at together.
     """
     held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
-    given_up = held - [sum(need.least_mib for need in each.needs) for each in tried]
-    beyond = held - [each.capacity_mib for each in tried]
+    least = np.array([sum(need.least_mib for need in each.needs) for each in tried])
+    capacity = np.array([each.capacity_mib for each in tried])
     share, width, sigma = (
         axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
     )
-    distance = (beyond - (1 - share) * given_up) / np.hypot(sigma * held, width * given_up)
-    risks = 0.5 * (1 + np.vectorize(erf)(distance / sqrt(2)))
+    over = deviations_over(held, least, capacity, (share, width, sigma))
+    risks = 0.5 * (1 + np.vectorize(erf)(over / sqrt(2)))
     refused = np.array([each.refused for each in tried])
     outcomes = np.where(refused > 0, risks, 1 - risks)
     logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
