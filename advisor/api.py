@@ -14,11 +14,11 @@ from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
 if TYPE_CHECKING:
-    from advisor.launch.plan_file import Planned
-    from advisor.plan.admission import Additions, Limits, Running
+    from advisor.launch.plan_file import SavedPlan
+    from advisor.plan.admission import Additions, AdmissionLimits, Running
     from advisor.plan.comparison import Comparison
     from advisor.plan.copies_search import Copies
-    from advisor.plan.fleet_plan import Spread, Terms
+    from advisor.plan.fleet_plan import FleetPlan, FleetTerms
     from advisor.prediction.mix_prediction import Level
     from advisor.prediction.replayed_kernels import Ran
     from advisor.timeline.outcome import Simulation
@@ -74,15 +74,15 @@ class Advisor(Sources):
             refused_variants=refused,
         )  # fmt: skip
 
-    def recommend_fleet(self, jobs: Sequence[Job], terms: "Terms") -> "Spread":
+    def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
         """The best plan for many jobs, or for several equal GPUs, that is found in time.
 
         Raises:
             NothingFits: A job is too big for a GPU, even alone.
         """
-        from advisor.plan.many_jobs import spread
+        from advisor.plan.many_jobs import plan_fleet
 
-        found = spread(jobs, self.card, self.predictor, terms)
+        found = plan_fleet(jobs, self.card, self.predictor, terms)
         return replace(found, standing=self.machine.standing(jobs))
 
     def recommend_copies(
@@ -94,7 +94,9 @@ class Advisor(Sources):
         found = copies_that_pay(job, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.machine.standing([job]))
 
-    def admit(self, running: "Running", offered: Sequence[Job], limits: "Limits") -> "Additions":
+    def admit(
+        self, running: "Running", offered: Sequence[Job], limits: "AdmissionLimits"
+    ) -> "Additions":
         """Which of the jobs `offered` may join those that run; as `additions`."""
         from advisor.plan.admission import additions
 
@@ -110,7 +112,7 @@ class Advisor(Sources):
 
     def compare(
         self,
-        plans: "tuple[str | Planned, str | Planned]",
+        plans: "tuple[str | SavedPlan, str | SavedPlan]",
         jobs: Sequence[Job],
         objective: ObjectiveName = "makespan",
     ) -> "Comparison":
@@ -128,7 +130,7 @@ class Advisor(Sources):
         """
         from advisor.plan.comparison import compare
 
-        def forecast(plan: "str | Planned") -> Forecast:
+        def forecast(plan: "str | SavedPlan") -> Forecast:
             if isinstance(plan, str):
                 return self._forecast(jobs, plan, self.power_cap_w)
             return self._forecast(jobs, plan.sharing, plan.power_cap_w or self.power_cap_w)

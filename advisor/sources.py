@@ -103,10 +103,10 @@ class Sources:
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
         """As `predictor`, under another cap; None: the GPU's own limit."""
-        from advisor.plan.forecast import UnderCap
+        from advisor.plan.forecast import CappedPredictor
 
         here = self.machine.predictor(self.uncalibrated)
-        return here if cap_w is None else UnderCap(here, self.card, cap_w)
+        return here if cap_w is None else CappedPredictor(here, self.card, cap_w)
 
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1

@@ -23,7 +23,7 @@ from trace_speed import LENGTHS, measured
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
-from advisor.plan.fleet_plan import Terms
+from advisor.plan.fleet_plan import FleetTerms
 from advisor.plan.ranking import ranked
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
@@ -65,11 +65,11 @@ def of_few() -> Iterator[Row]:
 def of_many() -> Iterator[Row]:
     """One GPU, more jobs than can be looked at in every set."""
     predictor = Advisor(MEASURED_ON).uncalibrated
-    timed(drawn_jobs(3, 3), Terms(), predictor)  # compiles, and imports the solver
+    timed(drawn_jobs(3, 3), FleetTerms(), predictor)  # compiles, and imports the solver
     for jobs in MANY:
         some = drawn_jobs(jobs, jobs)
-        seconds, found = timed(some, Terms(), predictor)
-        yield "many", jobs, seconds, greedy_s(some, 1, predictor) / found.found.cost
+        seconds, found = timed(some, FleetTerms(), predictor)
+        yield "many", jobs, seconds, greedy_s(some, 1, predictor) / found.search.cost
 
 
 def of_traces() -> Iterator[Row]:

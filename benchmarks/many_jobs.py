@@ -16,9 +16,9 @@ from time import perf_counter
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan.copies_search import copies_that_pay
-from advisor.plan.fleet_plan import Spread, Terms
-from advisor.plan.forecast import Mixes, Remembered, forecast
-from advisor.plan.many_jobs import spread
+from advisor.plan.fleet_plan import FleetPlan, FleetTerms
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.many_jobs import plan_fleet
 from advisor.plan.objectives import ObjectiveName
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
@@ -55,17 +55,17 @@ def drawn(jobs: int, different: int) -> list[Job]:
     return (found * jobs)[:jobs]
 
 
-def timed(jobs: list[Job], terms: Terms, predictor: Predicts) -> tuple[float, Spread]:
+def timed(jobs: list[Job], terms: FleetTerms, predictor: Predicts) -> tuple[float, FleetPlan]:
     """Seconds of a search with no prediction remembered from the one before."""
     began_s = perf_counter()
-    found = spread(jobs, gpu(GPU), predictor, terms)
+    found = plan_fleet(jobs, gpu(GPU), predictor, terms)
     return perf_counter() - began_s, found
 
 
 def greedy_s(jobs: Sequence[Job], gpus: int, predictor: Predicts) -> float:
     """The least makespan of batches under MPS, each on the GPU that is free first."""
     longest = sorted(jobs, key=lambda job: -(job.work_steps or 0.0) * job.profile.step_s)
-    asked, found = Remembered(predictor), []
+    asked, found = CachingPredictor(predictor), []
     for most in BATCHES:
         free_s = [0.0] * gpus
         for batch in batches(longest, most, asked):
@@ -89,20 +89,20 @@ def batches(jobs: Sequence[Job], most: int, predictor: Predicts) -> Iterator[lis
 
 def main() -> None:
     predictor = Advisor(GPU).uncalibrated
-    limit_s = float(sys.argv[1]) if sys.argv[1:] else Terms().limit_s
-    timed(drawn(3, 3), Terms(), predictor)  # compiles, and imports the solver
+    limit_s = float(sys.argv[1]) if sys.argv[1:] else FleetTerms().limit_s
+    timed(drawn(3, 3), FleetTerms(), predictor)  # compiles, and imports the solver
     print("jobs  different  GPUs  objective        seconds       cost  greedy    gap  predicted")
     for jobs, different, gpus in SIZES:
         for aim in AIMS if (jobs, different, gpus) == (24, 24, 4) else AIMS[:1]:
             some = drawn(jobs, different)
-            terms = Terms(objective=aim, gpus=gpus, limit_s=limit_s)
+            terms = FleetTerms(objective=aim, gpus=gpus, limit_s=limit_s)
             seconds, found = timed(some, terms, predictor)
-            search = found.found
+            search = found.search
             times = greedy_s(some, gpus, predictor) / search.cost if aim == "makespan" else None
             greedy = "" if times is None else f"{times:.3f}x"
             gap = "" if search.gap is None else f"{search.gap:.1%}"
             print(f"{jobs:4}  {different:9}  {gpus:4}  {aim:15}  {seconds:7.1f}  "
-                  f"{search.cost:9.5g}  {greedy:>6}  {gap:>5}  {search.foretold:9}",
+                  f"{search.cost:9.5g}  {greedy:>6}  {gap:>5}  {search.predicted:9}",
                   flush=True)  # fmt: skip
     job = drawn(1, 1)[0]
     began_s = perf_counter()

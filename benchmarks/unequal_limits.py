@@ -16,7 +16,7 @@ from random import Random
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.forecast import Mixes, Remembered
+from advisor.plan.forecast import CachingPredictor, Mixes
 from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.pace import slowdowns
 from advisor.plan.search.limit_search import best_limits
@@ -51,7 +51,7 @@ def main(job_sets: int) -> None:
         every = [Mps(tuple(map(float, each))) for each in product(LIMIT_GRID, repeat=jobs)]
         missed = []
         for _ in range(job_sets):
-            predictor = Remembered(replace(plain, play=once_a_mix(train_together)))
+            predictor = CachingPredictor(replace(plain, play=once_a_mix(train_together)))
             mixes = Mixes([Job(each) for each in random.sample(profiles, jobs)], predictor)
             for objective, level in product(OBJECTIVES, LEVELS):
                 found = best_limits(mixes, objective, level).sharings

@@ -1,7 +1,7 @@
 """Plans to hand over, with memory that a test chooses instead of a model's."""
 
 from advisor.hardware.catalogue import gpu
-from advisor.launch.launch_plan import hand_over
+from advisor.launch.launch_plan import launch_plan
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
@@ -35,4 +35,4 @@ def predicted(sharing, jobs, *, held_mib=4000.0, least_mib=3000.0, risk=0.0, cap
 
 def handed(sharing, jobs=JOBS[:2], **memory):
     """The plan of `jobs` under `sharing` on an H200."""
-    return hand_over(jobs, H200, predicted(sharing, jobs, **memory))
+    return launch_plan(jobs, H200, predicted(sharing, jobs, **memory))

@@ -9,7 +9,7 @@ from advisor.cli.options import AUTO
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from advisor.launch.plan_file import Planned
+    from advisor.launch.plan_file import SavedPlan
     from advisor.sharing import Sharing
 
 Given = dict[str, str]
@@ -206,15 +206,15 @@ def check_queue(given: Given, sharing: "Sharing", at_once: int | None, policy: s
         )
 
 
-def check_plans(given: Given, plans: "Sequence[str | Planned]") -> None:
+def check_plans(given: Given, plans: "Sequence[str | SavedPlan]") -> None:
     """What `advisor explain` can compare.
 
     Raises:
         InvalidInput: An option would be ignored.
     """
-    from advisor.launch.plan_file import Planned
+    from advisor.launch.plan_file import SavedPlan
 
-    files = [plan for plan in plans if isinstance(plan, Planned)]
+    files = [plan for plan in plans if isinstance(plan, SavedPlan)]
     if not files:
         return
     given = given | {"plan": "a plan file"}

@@ -44,12 +44,12 @@ def explain(
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
     """
-    from advisor.launch.plan_file import Planned, check_gpu_of_plan, of_the_same_jobs, plan_named
+    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report
 
     plans = plan_named(first, files.profiles), plan_named(second, files.profiles)
     check_plans(given := given_in(context), plans)
-    if read := [plan for plan in plans if isinstance(plan, Planned)]:
+    if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
         planned = of_the_same_jobs(read)
         check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
         advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs

@@ -260,28 +260,28 @@ def _of_copies(asked: _Asked, name: str) -> _Answer:
 
 
 def _of_fleet(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.fleet_plan import Terms
-    from advisor.report.fleet_text import spread_commands, spread_document, spread_report
+    from advisor.plan.fleet_plan import FleetTerms
+    from advisor.report.fleet_text import fleet_commands, fleet_document, fleet_report
 
-    terms = Terms(
+    terms = FleetTerms(
         objective=asked.ranking.objective, gpus=asked.several.gpus,
         limit_s=asked.several.time_limit, conditions=asked.conditions, level=asked.ranking.level,
     )  # fmt: skip
     found = asked.advisor.recommend_fleet(jobs, terms)
     return _Answer(
         standing=found.standing,
-        report=lambda: spread_report(found),
-        document=lambda: spread_document(found, asked.device),
-        commands=lambda rank: spread_commands(found, rank, asked.device),
+        report=lambda: fleet_report(found),
+        document=lambda: fleet_document(found, asked.device),
+        commands=lambda rank: fleet_commands(found, rank, asked.device),
     )
 
 
 def _of_additions(asked: _Asked, running: "Running", jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.admission import Limits
+    from advisor.plan.admission import AdmissionLimits
     from advisor.report.admission_text import additions_document, additions_report
 
     hurt = {} if asked.joining.hurt is None else {"most_hurt": asked.joining.hurt}
-    limits = Limits(**hurt, conditions=asked.conditions)
+    limits = AdmissionLimits(**hurt, conditions=asked.conditions)
     found = asked.advisor.admit(running, jobs, limits)
     return _Answer(
         standing=found.standing,

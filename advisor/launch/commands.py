@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Stage
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room, Stage
 from advisor.sharing import Instance
 
 ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
@@ -21,7 +21,7 @@ ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
-def commands(plan: Handover) -> tuple[str, ...]:
+def commands(plan: LaunchPlan) -> tuple[str, ...]:
     """Lines for the plan's GPU, in order; each job is pinned to host cores of its own.
 
     One shell runs them all, which ends with the status of a job that failed. However it ends, no
@@ -30,7 +30,7 @@ def commands(plan: Handover) -> tuple[str, ...]:
     return _in_own_shell(plan)
 
 
-def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
+def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
     """As `commands`, for the GPU `device` of the host.
 
     Args:
@@ -48,11 +48,11 @@ def commands_on(plan: Handover, device: str) -> tuple[str, ...]:
     return _in_own_shell(plan.on(device), *([ORDER] if by_index else []))
 
 
-def _in_own_shell(plan: Handover, *first: str) -> tuple[str, ...]:
+def _in_own_shell(plan: LaunchPlan, *first: str) -> tuple[str, ...]:
     return (*head(plan), "(", *(f"  {line}" for line in (*first, *body(plan))), ")")
 
 
-def body(plan: Handover) -> tuple[str, ...]:
+def body(plan: LaunchPlan) -> tuple[str, ...]:
     """As `commands`, for a shell that is there already."""
     limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
     capped = plan.power_cap_w is not None
@@ -61,14 +61,14 @@ def body(plan: Handover) -> tuple[str, ...]:
     return (*shell.guard(plan.rooms, undo), *cap, *_lines(plan), shell.STATUS)
 
 
-def head(plan: Handover) -> Iterator[str]:
+def head(plan: LaunchPlan) -> Iterator[str]:
     """Comments: what to know before `plan` is applied."""
     if plan.on_mig:
         yield f"# {NOT_RUN} Nothing else may run on the GPU."
     yield "# Put your own command in place of each job's ./NAME.sh."
 
 
-def _lines(plan: Handover) -> Iterator[str]:
+def _lines(plan: LaunchPlan) -> Iterator[str]:
     on_mig = False
     for number, stage in enumerate(plan.stages, start=1):
         if len(plan.stages) > 1:

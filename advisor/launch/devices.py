@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 
 from advisor.launch import shell
 from advisor.launch.commands import ORDER, body, commands, commands_on, head
-from advisor.launch.launch_plan import Handover, Room, Stage, Start, hand_over
+from advisor.launch.launch_plan import LaunchPlan, Room, Stage, Start, launch_plan
 from advisor.plan.candidates import chosen_for
 from advisor.plan.recommendation import Plan, Recommendation
 
 
 def side_by_side(
-    plans: Mapping[int, Handover], jobs: Mapping[int, Sequence[int]]
-) -> tuple[Handover, ...]:
+    plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
+) -> tuple[LaunchPlan, ...]:
     """`plans` with devices, and with host cores and room numbers that no two of them share.
 
     Args:
         plans: By the index of the GPU; each alone on its host, with its jobs numbered from 1.
         jobs: Numbers of the jobs of each plan among all, by the same index.
     """
-    moved: list[Handover] = []
+    moved: list[LaunchPlan] = []
     shift = _Shift(0, 0, 0, ())
     for device, plan in plans.items():
         shift = replace(shift, device=device, jobs=tuple(jobs[device]))
@@ -30,7 +30,7 @@ def side_by_side(
     return tuple(moved)
 
 
-def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
+def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Lines that apply `plans`, as `side_by_side` has them, and wait for all."""
     heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _in_own_shell(plan))
@@ -38,7 +38,7 @@ def commands_at_once(plans: Sequence[Handover]) -> tuple[str, ...]:
     return (*heads, "(", *(f"  {line}" for line in inside), ")")
 
 
-def _in_own_shell(plan: Handover) -> Iterator[str]:
+def _in_own_shell(plan: LaunchPlan) -> Iterator[str]:
     numbers = ", ".join(str(start.number) for start in plan.starts)
     yield f"(  # GPU {plan.device}: job {numbers}"
     yield from (f"  {line}" for line in body(plan))
@@ -85,6 +85,6 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
 
 
 def _with_commands(advised: Recommendation, plan: Plan, device: str | None) -> Plan:
-    launched = hand_over(chosen_for(advised.jobs, plan), advised.gpu, plan.prediction)
+    launched = launch_plan(chosen_for(advised.jobs, plan), advised.gpu, plan.prediction)
     lines = commands(launched) if device is None else commands_on(launched, device)
     return replace(plan, commands=lines)

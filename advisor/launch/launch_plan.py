@@ -95,7 +95,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class LaunchPlan:
     """A plan for one GPU, ready to be applied.
 
     Attributes:
@@ -113,7 +113,7 @@ class Handover:
         """Index or UUID of the GPU."""
         return self.stages[0].device
 
-    def on(self, device: str) -> "Handover":
+    def on(self, device: str) -> "LaunchPlan":
         """The same on the GPU `device` of the host."""
         moved = (
             Stage(tuple(replace(room, device=device) for room in stage.rooms))
@@ -138,7 +138,7 @@ class Handover:
         return any(stage.on_mig for stage in self.stages)
 
 
-def hand_over(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Handover:
+def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
     """The plan that `prediction` speaks of.
 
     Args:
@@ -154,10 +154,10 @@ def hand_over(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Hando
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         rooms = sum(len(stage.rooms) for stage in stages)
         stages.append(_stage(group, jobs, gpu, caps, rooms + 1))
-    return Handover(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
+    return LaunchPlan(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
 
 
-def check_memory(plan: Handover, prediction: MixPrediction) -> None:
+def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
     """Refuse a plan whose jobs run out of memory; those with a cap have what they need.
 
     Raises:

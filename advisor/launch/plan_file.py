@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.errors import InvalidInput
-from advisor.launch.launch_plan import NOT_RUN, Handover, Start
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
@@ -24,7 +24,7 @@ _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SavedPlan:
     """What a plan file holds: jobs on one GPU, and how they share it.
 
     Attributes:
@@ -77,7 +77,7 @@ class _PlanFile:
     plans: tuple[_Plan]
 
 
-def plan_text(plan: Handover) -> str:
+def plan_text(plan: LaunchPlan) -> str:
     """`plan` as JSON; cores, limits and memory caps of jobs are there for others to read."""
     document = _PlanFile(
         schema=_SCHEMA,
@@ -97,7 +97,7 @@ def plan_text(plan: Handover) -> str:
     return json.dumps(asdict(document), indent=1, allow_nan=False) + "\n"
 
 
-def read_plan(path: Path, profiles: Path | None = None) -> Planned:
+def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     """The plan in the file `path`, as `plan_text` wrote it.
 
     Args:
@@ -120,10 +120,10 @@ def read_plan(path: Path, profiles: Path | None = None) -> Planned:
         raise InvalidInput(f"{path}: workloads lacks {error}. {_REMEDY}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    return Planned(document.gpu, sharing, jobs, plan.power_cap_w)
+    return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
 
 
-def plan_named(word: str, profiles: Path | None = None) -> str | Planned:
+def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
     """The plan in the file `word`, where it ends in .json; else the way of sharing that it is.
 
     Raises:
@@ -142,7 +142,7 @@ def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
         raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
 
 
-def of_the_same_jobs(plans: Sequence[Planned]) -> Planned:
+def of_the_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     """The first of `plans`, which have one set of jobs on one kind of GPU.
 
     Raises:

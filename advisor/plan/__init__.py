@@ -1,9 +1,7 @@
 """Which jobs share which GPU, how, and in what order.
 
-`advisor.plan.ranking.ranked` ranks the plans for jobs on one GPU. Whoever spreads jobs over
-several GPUs asks `advisor.plan.search.one_gpu_search.OneGpu(jobs, question).best(chosen)` for the
-best plan of each set, with its forecast and its cost: each set is worked out once. What any set
-costs roughly, without a forecast, `advisor.plan.search.proposals.Solver` says, for up to 8
-different jobs; for up to 3 it may ask the predictor itself, and then says what a forecast will as
-far as MIG instances do not slow each other.
+`ranking.ranked` ranks the plans for jobs on one GPU. `many_jobs.plan_fleet` plans more jobs than
+one search can hold, or several GPUs, and asks `search.one_gpu_search.OneGpuSolver` for the best
+plan of each set of jobs. `search.proposals.Solver` estimates what any set costs: of up to 3 jobs it
+may ask the predictor itself, and is then exact as far as MIG instances do not slow each other.
 """

@@ -96,7 +96,11 @@ class Additions:
 
 
 def additions(
-    running: Running, offered: Sequence[Job], gpu: Gpu, predictor: Predicts, limits: "Limits"
+    running: Running,
+    offered: Sequence[Job],
+    gpu: Gpu,
+    predictor: Predicts,
+    limits: "AdmissionLimits",
 ) -> Additions:
     """Every set of the jobs `offered` that may be added to what runs on `gpu`.
 
@@ -123,7 +127,7 @@ def additions(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AdmissionLimits:
     """What must not happen.
 
     Attributes:
@@ -168,7 +172,9 @@ def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], lis
 class _Table:
     """Answers for what runs, with other jobs added."""
 
-    def __init__(self, running: Running, gpu: Gpu, predictor: Predicts, limits: Limits) -> None:
+    def __init__(
+        self, running: Running, gpu: Gpu, predictor: Predicts, limits: AdmissionLimits
+    ) -> None:
         self._gpu, self._predictor, self._limits = gpu, predictor, limits
         self._running = running
         everyone = range(len(running.jobs))  # `Running` refuses phases

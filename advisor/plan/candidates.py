@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
-from advisor.plan.forecast import Mixes, UnderCap, forecast, serial_s
+from advisor.plan.forecast import CappedPredictor, Mixes, forecast, serial_s
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.plan.search.candidate_space import Question
@@ -15,7 +15,7 @@ from advisor.workload.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class Candidate:
     """One GPU: its jobs, and how they share it.
 
     Attributes:
@@ -66,7 +66,7 @@ def _at_batch(job: Job, batch: int) -> Job:
     raise InvalidInput(f"{job.name} has no profile at batch size {batch}. It may have {allowed}.")
 
 
-class Judge:
+class Forecaster:
     """Forecasts plans for `jobs`; what was predicted of a mix is remembered."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
@@ -76,34 +76,34 @@ class Judge:
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
-    def mixes(self, setup: Setup) -> Mixes:
-        """Of the jobs at the batch sizes of `setup`, and under its power cap."""
-        key = setup.batches, setup.power_cap_w
+    def mixes(self, candidate: Candidate) -> Mixes:
+        """Of the jobs at the batch sizes of `candidate`, and under its power cap."""
+        key = candidate.batches, candidate.power_cap_w
         if key not in self._mixes:
             predictor, gpu = self._question.predictor, self._question.gpu
-            if setup.power_cap_w is not None:
-                predictor = UnderCap(predictor, gpu, setup.power_cap_w)
-            self._mixes[key] = Mixes(setup.chosen(self.jobs), predictor)
+            if candidate.power_cap_w is not None:
+                predictor = CappedPredictor(predictor, gpu, candidate.power_cap_w)
+            self._mixes[key] = Mixes(candidate.chosen(self.jobs), predictor)
         return self._mixes[key]
 
-    def foreseen(self, setup: Setup) -> Forecast | LeftOut:
-        """What comes of `setup`, which is of all jobs."""
-        mixes = self.mixes(setup)
-        problem = first_broken(self._rules, mixes.jobs, setup.sharing)
-        problem = problem or self._fits.broken(mixes.whole(setup.sharing))
+    def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
+        """What comes of `candidate`, which is of all jobs."""
+        mixes = self.mixes(candidate)
+        problem = first_broken(self._rules, mixes.jobs, candidate.sharing)
+        problem = problem or self._fits.broken(mixes.whole(candidate.sharing))
         if problem:
-            return LeftOut(str(setup.sharing), problem)
-        found = replace(forecast(mixes, setup.sharing), batches=setup.batches)
-        if setup.power_cap_w is None or found.makespan_s is None:
+            return LeftOut(str(candidate.sharing), problem)
+        found = replace(forecast(mixes, candidate.sharing), batches=candidate.batches)
+        if candidate.power_cap_w is None or found.makespan_s is None:
             return found
         # A cap that a plan chooses is part of what it gains over serial, which has none.
-        free_s = serial_s(self.mixes(replace(setup, power_cap_w=None)))
+        free_s = serial_s(self.mixes(replace(candidate, power_cap_w=None)))
         return replace(found, speedup_vs_serial=free_s / found.makespan_s)
 
 
-def as_asked(jobs: int, sharing: Sharing) -> Setup:
+def as_asked(jobs: int, sharing: Sharing) -> Candidate:
     """All of so many jobs under `sharing`, at the batch sizes asked for."""
-    return Setup(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
+    return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
 
 
 def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:

@@ -26,7 +26,7 @@ _Way = Serial | Naive | Mps
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CopiesRow:
     """So many copies at once.
 
     Attributes:
@@ -54,7 +54,7 @@ class Copies:
 
     gpu: Gpu
     job: Job
-    rows: tuple[Row, ...]
+    rows: tuple[CopiesRow, ...]
     fit: int
     limited_by: str
     pay: int
@@ -84,7 +84,7 @@ def copies_that_pay(
     first = table.best(1)
     if isinstance(first, str):
         raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
-    rows, pay = [Row(1, first, table.throughput(first), None)], 1
+    rows, pay = [CopiesRow(1, first, table.throughput(first), None)], 1
     fit, limited_by = table.most()
     while len(rows) < min(fit, pay + _PATIENCE):
         found = table.best(len(rows) + 1)
@@ -92,7 +92,7 @@ def copies_that_pay(
             fit, limited_by = len(rows), found
             break
         done = table.throughput(found)
-        rows.append(Row(len(rows) + 1, found, done, done / rows[-1].throughput - 1))
+        rows.append(CopiesRow(len(rows) + 1, found, done, done / rows[-1].throughput - 1))
         if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
             pay = len(rows)
     return Copies(

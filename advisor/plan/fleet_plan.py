@@ -6,13 +6,13 @@ from statistics import fmean
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.candidates import Setup
+from advisor.plan.candidates import Candidate
 from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective
 from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.recommendation import Forecast, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.plan.search.fleet.fleet_search import Found
+from advisor.plan.search.fleet.fleet_search import FleetSearchResult
 from advisor.prediction.mix_prediction import LEVELS, Interval, Level
 from advisor.workload.job import Job
 
@@ -21,7 +21,7 @@ EXACT_JOBS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class FleetTerms:
     """What is asked for.
 
     Attributes:
@@ -58,28 +58,28 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class OnGpu:
+class GpuPlan:
     """What one GPU runs.
 
     Attributes:
         number: Of the GPU, from 0.
-        forecast: Of the jobs of `setup`, from the first step to the last.
+        forecast: Of the jobs of `candidate`, from the first step to the last.
     """
 
     number: int
-    setup: Setup
+    candidate: Candidate
     forecast: Forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
+class FleetPlan:
     """A plan for many jobs on equal GPUs, and how good it is.
 
     Attributes:
         on: What each GPU runs that runs anything.
         ranked_by: What it was searched for by; differs from the objective asked for where that
             cannot be computed, and then `note` says why.
-        found: How it was searched for.
+        search: How it was searched for.
         serial_s: One job after another on as many GPUs, the longest first; None: lengths are
             not known.
         idle_power_w: Of a GPU on which nothing runs; None: not measured.
@@ -87,11 +87,11 @@ class Spread:
 
     gpu: Gpu
     jobs: tuple[Job, ...]
-    terms: Terms
+    terms: FleetTerms
     ranked_by: ObjectiveName
     note: str | None
-    on: tuple[OnGpu, ...]
-    found: Found
+    on: tuple[GpuPlan, ...]
+    search: FleetSearchResult
     serial_s: float | None
     idle_power_w: float | None
     standing: Standing = field(default_factory=Standing)
@@ -112,7 +112,7 @@ class Spread:
         for each in self.on:
             if each.forecast.ends_s is None:
                 return None
-            ends_s.update(zip(each.setup.jobs, each.forecast.ends_s, strict=True))
+            ends_s.update(zip(each.candidate.jobs, each.forecast.ends_s, strict=True))
         return tuple(ends_s[number] for number in sorted(ends_s))
 
     @property

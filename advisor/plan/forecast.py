@@ -70,7 +70,7 @@ class Mixes:
         return self._known[key]
 
 
-class Remembered:
+class CachingPredictor:
     """Answers as `predictor` does: groups that lose a job become smaller groups.
 
     Jobs that share a whole GPU are asked about in the order in which they were first: a replay
@@ -105,7 +105,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class UnderCap:
+class CappedPredictor:
     """Predicts as `predictor` does, on a GPU that may draw `cap_w` watts at most.
 
     What a cap does was translated from other GPUs, so nothing it says is confirmed on hardware.

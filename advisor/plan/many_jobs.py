@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from time import monotonic
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.candidates import Setup
-from advisor.plan.fleet_plan import OnGpu, Spread, Terms
-from advisor.plan.forecast import Mixes, Remembered, forecast
+from advisor.plan.candidates import Candidate
+from advisor.plan.fleet_plan import FleetPlan, FleetTerms, GpuPlan
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.memory_limits import check_each_fits
 from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective
@@ -15,27 +15,27 @@ from advisor.plan.objectives.table import OBJECTIVES, possible
 from advisor.plan.power_caps import with_caps
 from advisor.plan.recommendation import Forecast, Predicts
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.fleet.estimates import WAYS, ColumnSources, FleetEstimates, Foretold
+from advisor.plan.search.fleet.estimates import WAYS, EstimatedGroups, GroupSources, PredictedGroups
 from advisor.plan.search.fleet.fleet_groups import Kinds, PlacedGroup, kinds
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSolver
 from advisor.plan.search.fleet.placement import Problem
-from advisor.plan.search.one_gpu_search import OneGpu, WholeGpu
+from advisor.plan.search.one_gpu_search import OneGpuSolver, WholeGpuSolver
 from advisor.sharing import Serial
 from advisor.sharing.traversal import in_turn, relabelled
 from advisor.timeline.outcome import idle_power_w
 from advisor.workload.job import Job
 
 
-def spread(
-    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: Terms, clock: Clock = monotonic
-) -> Spread:
+def plan_fleet(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: FleetTerms, clock: Clock = monotonic
+) -> FleetPlan:
     """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
 
     Raises:
         NothingFits: A job is too big for a GPU, even alone.
     """
     ends_s = clock() + terms.limit_s
-    asked = Remembered(predictor)
+    asked = CachingPredictor(predictor)
     serial = forecast(Mixes(jobs, asked), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
     objective, note = _ranked_by(serial, terms.objective)
@@ -48,20 +48,22 @@ def spread(
     quick = asked.quick([job.profile for job in distinct.jobs])
     ordered = distinct.together
     alike = kinds(ordered)
-    sources = ColumnSources(
-        FleetEstimates(distinct, quick, gpu, terms.conditions, objective) if quick else None,
+    sources = GroupSources(
+        EstimatedGroups(distinct, quick, gpu, terms.conditions, objective) if quick else None,
         {
-            name: Foretold(alike, WholeGpu(ordered, question, way), objective, terms.level)
+            name: PredictedGroups(
+                alike, WholeGpuSolver(ordered, question, way), objective, terms.level
+            )
             for name, way in WAYS.items()
         },
-        Foretold(alike, OneGpu(ordered, question), objective, terms.level),
+        PredictedGroups(alike, OneGpuSolver(ordered, question), objective, terms.level),
     )
     found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
-    plan = Spread(
-        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, found=found,
+    plan = FleetPlan(
+        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=found,
         on=tuple(
-            OnGpu(number, setup, forecast(Mixes(setup.chosen(jobs), asked), setup.sharing))
-            for number, setup in _setups(found.plan, distinct).items()
+            GpuPlan(number, each, forecast(Mixes(each.chosen(jobs), asked), each.sharing))
+            for number, each in _candidates(found.plan, distinct).items()
         ),
         serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
     )  # fmt: skip
@@ -95,17 +97,17 @@ def _least_s(job: Job, predictor: Predicts) -> float:
     return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
 
 
-def _setups(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Setup]:
+def _candidates(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Candidate]:
     """What each GPU of `plan` runs, by its number."""
     left = [list(positions) for positions in distinct.positions]
     named: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
     for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):
-        numbers = [left[kind].pop(0) + 1 for kind in each.group.team]
+        numbers = [left[kind].pop(0) + 1 for kind in each.group.members]
         named.setdefault(each.gpu, []).append((each, numbers))
-    return {gpu: _setup(groups) for gpu, groups in named.items()}
+    return {gpu: _candidate(groups) for gpu, groups in named.items()}
 
 
-def _setup(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Setup:
+def _candidate(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Candidate:
     own = sorted(number for _, numbers in groups for number in numbers)
     renamed = [
         group
@@ -118,7 +120,7 @@ def _setup(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Setup:
         for number, batch in zip(numbers, placed.group.batches, strict=False)
     }
     batches = tuple(batch[number] for number in own) if len(batch) == len(own) else ()
-    return Setup(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)
+    return Candidate(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)
 
 
 def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.candidates import Judge, Setup, as_asked
-from advisor.plan.fleet_plan import Spread
-from advisor.plan.forecast import Remembered
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
+from advisor.plan.fleet_plan import FleetPlan
+from advisor.plan.forecast import CachingPredictor
 from advisor.plan.objectives.table import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
@@ -29,14 +29,14 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 
 
 def under_caps(
-    setups: Sequence[Setup], jobs: Sequence[Job], question: Question
+    candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
 ) -> tuple[list[Forecast], list[LeftOut]]:
-    """Each of `setups` under the cap that is best, where one is better than none.
+    """Each of `candidates` under the cap that is best, where one is better than none.
 
     A job that keeps its deadline without a cap keeps it under the cap.
 
     Args:
-        setups: Of all `jobs`, without caps.
+        candidates: Of all `jobs`, without caps.
         jobs: As they were asked for.
         question: What a cap is to be best at; its predictor knows of no cap.
 
@@ -45,8 +45,8 @@ def under_caps(
     """
     if problem := _no_caps(question):
         return [], [LeftOut("power caps", problem)]
-    judge = Judge(jobs, replace(question, predictor=Remembered(question.predictor)))
-    found = [_under_the_best(each, judge, question) for each in setups]
+    forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
+    found = [_under_the_best(each, forecaster, question) for each in candidates]
     return [each for each in found if each is not None], []
 
 
@@ -61,14 +61,16 @@ def _no_caps(question: Question) -> str | None:
     return None
 
 
-def _under_the_best(setup: Setup, judge: Judge, question: Question) -> Forecast | None:
-    """What comes of `setup` under its best cap; None where that is no cap, or none fits."""
-    free = judge.foreseen(setup)
+def _under_the_best(
+    candidate: Candidate, forecaster: Forecaster, question: Question
+) -> Forecast | None:
+    """What comes of `candidate` under its best cap; None where that is no cap, or none fits."""
+    free = forecaster.forecast(candidate)
     if isinstance(free, LeftOut):
         return None
     in_time = [free]
     for cap_w in cap_choices(question.gpu):
-        capped = judge.foreseen(replace(setup, power_cap_w=cap_w))
+        capped = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
         assert isinstance(capped, Forecast), "a cap takes no memory"
         if capped.late(question.level) <= free.late(question.level):
             in_time.append(capped)
@@ -80,7 +82,7 @@ def _price(forecast: Forecast, question: Question) -> float:
     return known_cost(forecast, question.objective).at(question.level)
 
 
-def with_caps(found: Spread, question: Question) -> Spread:
+def with_caps(found: FleetPlan, question: Question) -> FleetPlan:
     """`found` under the caps that save most joules of all GPUs, chosen for one after another.
 
     A job that keeps its deadline without caps keeps it under them.
@@ -93,23 +95,27 @@ def with_caps(found: Spread, question: Question) -> Spread:
     for at, each in enumerate(found.on):
         tried = [found]
         for cap_w in cap_choices(found.gpu):
-            setup = replace(each.setup, power_cap_w=cap_w)
-            capped = replace(each, setup=setup, forecast=_foreseen(setup, found.jobs, question))
+            candidate = replace(each.candidate, power_cap_w=cap_w)
+            capped = replace(
+                each,
+                candidate=candidate,
+                forecast=_forecast_under_cap(candidate, found.jobs, question),
+            )
             tried.append(replace(found, on=(*found.on[:at], capped, *found.on[at + 1 :])))
         in_time = [each for each in tried if set(each.late) <= late]
         found = min(in_time, key=lambda each: _energy_j(each, question.level))
     return found
 
 
-def _energy_j(found: Spread, level: Level) -> float:
+def _energy_j(found: FleetPlan, level: Level) -> float:
     joules = found.energy_j
     assert joules is not None, "a cap changes how much energy is used, not whether it is known"
     return joules.at(level)
 
 
-def _foreseen(setup: Setup, jobs: Sequence[Job], question: Question) -> Forecast:
-    own = setup.chosen(jobs)
-    capped = replace(as_asked(len(own), setup.sharing), power_cap_w=setup.power_cap_w)
-    found = Judge(own, question).foreseen(capped)
+def _forecast_under_cap(candidate: Candidate, jobs: Sequence[Job], question: Question) -> Forecast:
+    own = candidate.chosen(jobs)
+    capped = replace(as_asked(len(own), candidate.sharing), power_cap_w=candidate.power_cap_w)
+    found = Forecaster(own, question).forecast(capped)
     assert isinstance(found, Forecast), "a cap takes no memory"
     return found

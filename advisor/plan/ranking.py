@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Judge, as_asked, chosen_for
-from advisor.plan.forecast import Mixes, Remembered, forecast
+from advisor.plan.candidates import Forecaster, as_asked, chosen_for
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.memory_limits import check_each_fits
 from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.table import possible, tied
@@ -25,7 +25,7 @@ from advisor.workload.job import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ForecastCandidates:
     """What was looked at beside serial.
 
     Attributes:
@@ -41,28 +41,28 @@ class Tried:
     asked: bool | None
 
 
-def tried(judge: Judge, question: Question) -> Tried:
-    """The plans for the jobs of `judge` that are worth forecasting, forecast.
+def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastCandidates:
+    """The plans for the jobs of `forecaster` that are worth forecasting, forecast.
 
     Args:
-        judge: Knows the jobs as they were asked for.
+        forecaster: Knows the jobs as they were asked for.
         question: What the plans are to be best at.
     """
-    jobs, one_by_one = judge.jobs, as_asked(len(judge.jobs), Serial())
-    sharings, left_out, passed_over = _shared(judge.mixes(one_by_one), question)
+    jobs, one_by_one = forecaster.jobs, as_asked(len(forecaster.jobs), Serial())
+    sharings, left_out, passed_over = _shared(forecaster.mixes(one_by_one), question)
     plain = [as_asked(len(jobs), each) for each in sharings]
-    first = begun(judge.foreseen, plain)  # they are replayed while the others are looked for
+    first = begun(forecaster.forecast, plain)  # they are replayed while the others are looked for
     more = proposed(jobs, question)
-    setups = list(dict.fromkeys((*plain, *more.setups)))
-    rest = begun(judge.foreseen, setups[len(plain) :])
+    candidates = list(dict.fromkeys((*plain, *more.candidates)))
+    rest = begun(forecaster.forecast, candidates[len(plain) :])
     judged = [*first(), *rest()]
     found = [each for each in judged if isinstance(each, Forecast)]
     left_out += [*more.left_out, *(each for each in judged if isinstance(each, LeftOut))]
     if question.conditions.power_caps:
-        capped, uncapped = under_caps([one_by_one, *setups], jobs, question)
+        capped, uncapped = under_caps([one_by_one, *candidates], jobs, question)
         found += capped
         left_out += uncapped
-    return Tried(tuple(found), tuple(left_out), passed_over, more.asked)
+    return ForecastCandidates(tuple(found), tuple(left_out), passed_over, more.asked)
 
 
 def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
@@ -108,18 +108,18 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     """
     question = Question(
         gpu=gpu,
-        predictor=Remembered(predictor),
+        predictor=CachingPredictor(predictor),
         objective=objective,
         level=level,
         conditions=conditions,
     )
-    judge = Judge(jobs, question)
-    serial = forecast(judge.mixes(as_asked(len(jobs), Serial())), Serial())
+    forecaster = Forecaster(jobs, question)
+    serial = forecast(forecaster.mixes(as_asked(len(jobs), Serial())), Serial())
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = possible([serial], objective)
     question = replace(question, objective=ranked_by)
     with one_thread():
-        seen = tried(judge, question)
+        seen = forecast_candidates(forecaster, question)
     kept = in_order([serial, *seen.forecasts], question)
     plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(

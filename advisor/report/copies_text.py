@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.plan.copies_search import PAYS, Copies, Row
+from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
 from advisor.report.headline import calibrated_note
@@ -50,7 +50,7 @@ def copies_document(found: Copies) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: CopiesRow) -> dict[str, Any]:
     mix = row.prediction
     return {
         "copies": row.copies,
@@ -74,7 +74,7 @@ def _answer(found: Copies) -> str:
     return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: CopiesRow) -> tuple[str, ...]:
     mix = row.prediction
     more = "" if row.gain is None else f" ({row.gain:+.1%})"
     memory = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"

@@ -8,8 +8,8 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.launch.commands import commands, commands_on
 from advisor.launch.devices import commands_at_once, side_by_side
-from advisor.launch.launch_plan import Handover, hand_over
-from advisor.plan.fleet_plan import OnGpu, Spread
+from advisor.launch.launch_plan import LaunchPlan, launch_plan
+from advisor.plan.fleet_plan import FleetPlan, GpuPlan
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.report import units
 from advisor.report.documents import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ROUNDING, _TELLING = 0.002, 0.5
 
 
-def spread_report(found: Spread) -> "RenderableType":
+def fleet_report(found: FleetPlan) -> "RenderableType":
     """The answer in a sentence, the jobs by number, what each GPU runs, and how good that is."""
     from rich.console import Group
     from rich.text import Text
@@ -45,7 +45,7 @@ def spread_report(found: Spread) -> "RenderableType":
     )  # fmt: skip
 
 
-def spread_document(found: Spread, device: str | None = None) -> dict[str, Any]:
+def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any]:
     """What ``advisor recommend --json`` prints of many jobs, or of several GPUs.
 
     Args:
@@ -70,22 +70,22 @@ def spread_document(found: Spread, device: str | None = None) -> dict[str, Any]:
     }
 
 
-def spread_commands(found: Spread, rank: int, device: str | None = None) -> str:
-    """The shell lines of the only plan; arguments as of `spread_document`.
+def fleet_commands(found: FleetPlan, rank: int, device: str | None = None) -> str:
+    """The shell lines of the only plan; arguments as of `fleet_document`.
 
     Raises:
         InvalidInput: There is no such plan, or no such device.
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(_handed_over(found), device))
+    return "\n".join(_commands(_launch_plans(found), device))
 
 
-def search_line(found: Spread) -> str:
+def search_line(found: FleetPlan) -> str:
     """How good the plan is, in one line of numbers."""
-    search = found.found
+    search = found.search
     looked = (
-        f"{counted(search.groups, 'group')} of jobs compared, {search.foretold} of them predicted "
+        f"{counted(search.groups, 'group')} of jobs compared, {search.predicted} of them predicted "
         f"in full"
     )
     best = f"{looked}: best found in {units.duration(search.seconds)}"
@@ -99,16 +99,16 @@ def search_line(found: Spread) -> str:
     return f"{best}, and {others} saves more than {search.gap:.0%}"
 
 
-def _plan(found: Spread, device: str | None) -> dict[str, Any]:
+def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
     ends_s = found.ends_s or (None,) * len(found.jobs)
-    on = {job: each for each in found.on for job in each.setup.jobs}
+    on = {job: each for each in found.on for job in each.candidate.jobs}
     predicted = {
         job: answer
         for each in found.on
-        for job, answer in zip(each.setup.jobs, each.forecast.prediction.jobs, strict=True)
+        for job, answer in zip(each.candidate.jobs, each.forecast.prediction.jobs, strict=True)
     }
-    makespan_s, search = found.makespan_s, found.found
-    plans = _handed_over(found)
+    makespan_s, search = found.makespan_s, found.search
+    plans = _launch_plans(found)
     return {
         "rank": 1,
         "ties_best": True,
@@ -127,39 +127,41 @@ def _plan(found: Spread, device: str | None) -> dict[str, Any]:
         "energy_j": interval_document(found.energy_j),
         "late": list(found.late),
         "gpus": [
-            {"number": each.number, "job_numbers": list(each.setup.jobs)}
+            {"number": each.number, "job_numbers": list(each.candidate.jobs)}
             | {"commands": list(_alone(plan, device))}
             | forecast_document(each.forecast)
             for each, plan in zip(found.on, plans, strict=True)
         ],
         "search": {
-            "groups": search.groups, "predicted": search.foretold, "seconds": search.seconds,
+            "groups": search.groups, "predicted": search.predicted, "seconds": search.seconds,
             "cost": search.cost, "bound": search.bound, "gap": search.gap,
             "complete": search.complete, "in_time": search.in_time,
         },
     }  # fmt: skip
 
 
-def _handed_over(found: Spread) -> tuple[Handover, ...]:
-    """What each GPU runs, in the order of `Spread.on`."""
+def _launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:
+    """What each GPU runs, in the order of `FleetPlan.on`."""
     plans = {
-        each.number: hand_over(each.setup.chosen(found.jobs), found.gpu, each.forecast.prediction)
+        each.number: launch_plan(
+            each.candidate.chosen(found.jobs), found.gpu, each.forecast.prediction
+        )
         for each in found.on
     }
-    return side_by_side(plans, {each.number: each.setup.jobs for each in found.on})
+    return side_by_side(plans, {each.number: each.candidate.jobs for each in found.on})
 
 
-def _commands(plans: Sequence[Handover], device: str | None) -> list[str]:
+def _commands(plans: Sequence[LaunchPlan], device: str | None) -> list[str]:
     if len(plans) > 1:
         return list(commands_at_once(plans))
     return list(_alone(plans[0], device))
 
 
-def _alone(plan: Handover, device: str | None) -> Sequence[str]:
+def _alone(plan: LaunchPlan, device: str | None) -> Sequence[str]:
     return commands(plan) if device is None else commands_on(plan, device)
 
 
-def _answer(found: Spread) -> str:
+def _answer(found: FleetPlan) -> str:
     jobs, gpus = counted(len(found.jobs), "job"), counted(found.terms.gpus, "GPU")
     said = f"Run the {jobs} on {gpus} in the groups below"
     faster = _faster(found)
@@ -169,7 +171,7 @@ def _answer(found: Spread) -> str:
     return f"{said}: {done}, {units.number(faster)}x as fast as one after another on as many."
 
 
-def _faster(found: Spread) -> float | None:
+def _faster(found: FleetPlan) -> float | None:
     if found.makespan_s is None or found.serial_s is None:
         return None
     return found.serial_s / found.makespan_s.p50
@@ -185,21 +187,21 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
         yield f"{','.join(numbers)}  {job.name}{epochs}{due}"
 
 
-def _cells(each: OnGpu) -> tuple[str, ...]:
+def _cells(each: GpuPlan) -> tuple[str, ...]:
     mix = each.forecast.prediction
     held = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
     done = units.seconds(each.forecast.makespan_interval_s)
-    cap_w = each.setup.power_cap_w
+    cap_w = each.candidate.power_cap_w
     capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
     return str(each.number), _words(each).replace(";", "\n") + capped, done, held
 
 
-def _words(each: OnGpu) -> str:
+def _words(each: GpuPlan) -> str:
     """Its groups, of jobs numbered as they were asked for."""
-    return ";".join(map(str, relabelled(each.setup.sharing, each.setup.jobs)))
+    return ";".join(map(str, relabelled(each.candidate.sharing, each.candidate.jobs)))
 
 
-def _notes(found: Spread) -> Iterator[str]:
+def _notes(found: FleetPlan) -> Iterator[str]:
     if found.mean_completion_s is not None:
         yield f"A job ends after {units.duration(found.mean_completion_s)} on the average."
     if found.energy_j is not None:

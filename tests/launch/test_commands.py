@@ -11,7 +11,7 @@ from advisor.hardware.mig_layouts import layouts, profile_of
 from advisor.launch.commands import commands
 from advisor.launch.devices import commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.launch.launch_plan import hand_over
+from advisor.launch.launch_plan import launch_plan
 from advisor.sharing import Mig
 from tests.handed import JOBS, RESNET, handed, predicted
 
@@ -147,7 +147,7 @@ def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
         for layout in layouts(gpu):
             jobs = [RESNET] * len(layout)
             mix = predicted(str(Mig(layout)), jobs)
-            (line,) = (each for each in commands(hand_over(jobs, gpu, mix)) if "-cgi" in each)
+            (line,) = (each for each in commands(launch_plan(jobs, gpu, mix)) if "-cgi" in each)
             said = re.search(r"-cgi (\S+) -C", line)[1].split(",")
             planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
             assert sorted(said) == sorted(planned)

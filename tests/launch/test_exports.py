@@ -14,7 +14,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import catalogue, gpu
 from advisor.launch.exports import EXPORTS, SUFFIXES
 from advisor.launch.exports.slurm import other_type, slurm_type
-from advisor.launch.launch_plan import NOT_RUN, check_memory, hand_over
+from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
@@ -102,7 +102,7 @@ def test_slurm_is_asked_for_no_part_of_an_instance_that_differs_in_media_engines
     a30 = gpu("a30-24gb")
     mix = predicted("mig=2g.12gb/ci=1c[1]+1c[2]+2g.12gb+me[3]", JOBS)
     with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for all"):
-        EXPORTS["slurm"](hand_over(JOBS, a30, mix))
+        EXPORTS["slurm"](launch_plan(JOBS, a30, mix))
 
 
 def test_a_slurm_type_is_within_half_a_gib_of_the_memory_or_not_known():
@@ -128,7 +128,7 @@ def test_every_instance_that_a_job_of_slurm_asks_for_is_on_the_node(name):
 
 def test_a_type_that_nobody_knows_is_asked_for_before_anything_is_submitted():
     b200 = gpu("b200-180gb")
-    text = EXPORTS["slurm"](hand_over(JOBS[:2], b200, predicted("mig=3g.90gb,4g.90gb", JOBS[:2])))
+    text = EXPORTS["slurm"](launch_plan(JOBS[:2], b200, predicted("mig=3g.90gb,4g.90gb", JOBS[:2])))
     assert "--gres=gpu:$TYPE_3g_90gb:1 " in text
     done = subprocess.run(["bash"], input=text, text=True, capture_output=True, check=False)
     assert done.returncode != 0

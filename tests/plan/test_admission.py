@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.admission import Limits, Running, additions
+from advisor.plan.admission import AdmissionLimits, Running, additions
 from advisor.sharing import Hybrid, Mig, Mps, Naive, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -27,7 +27,7 @@ class OnInstances(StandIn):
 
 def added(running, offered, sharing="naive", hurt=0.05, free_mib=None):
     there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
-    return additions(there, offered, H200, OnInstances(), Limits(most_hurt=hurt))
+    return additions(there, offered, H200, OnInstances(), AdmissionLimits(most_hurt=hurt))
 
 
 def test_jobs_are_added_until_those_that_run_would_feel_it():
@@ -87,7 +87,7 @@ class LimitsGuard(OnInstances):
 
 def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     there = Running(jobs=(HOST_BOUND,), sharing=Mps())
-    found = additions(there, [HOST_BOUND], H200, LimitsGuard(), Limits())
+    found = additions(there, [HOST_BOUND], H200, LimitsGuard(), AdmissionLimits())
     assert found.found[0].prediction.sharing.limits[0] == 100
     assert found.found[0].prediction.sharing.limits[1] < 100
 
@@ -124,4 +124,4 @@ def test_what_cannot_run_is_refused(sharing, said):
 @pytest.mark.parametrize("hurt", [-0.1, float("nan"), float("inf")])
 def test_a_share_that_is_none_is_refused(hurt):
     with pytest.raises(InvalidInput, match="--hurt is a share"):
-        Limits(most_hurt=hurt)
+        AdmissionLimits(most_hurt=hurt)

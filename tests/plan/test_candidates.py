@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.plan.candidates import Setup
+from advisor.plan.candidates import Candidate
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -22,15 +22,15 @@ FIXED = Job(synthetic.profile("resnet50-imagenet64-bs128"))
 
 
 def test_a_setup_takes_its_jobs_at_the_batch_sizes_it_chooses():
-    setup = Setup(jobs=(1, 3), sharing=Mps(), batches=(32, 128))
-    assert [job.batch for job in setup.chosen([CHOICE, FIXED, FIXED])] == [32, 128]
-    plain = Setup(jobs=(1,), sharing=Naive())
+    candidate = Candidate(jobs=(1, 3), sharing=Mps(), batches=(32, 128))
+    assert [job.batch for job in candidate.chosen([CHOICE, FIXED, FIXED])] == [32, 128]
+    plain = Candidate(jobs=(1,), sharing=Naive())
     assert plain.chosen([CHOICE])[0].profile == CHOICE.profile
 
 
 def test_a_batch_size_without_a_profile_is_refused():
     with pytest.raises(InvalidInput, match="It may have 16, 4, 32"):
-        Setup(jobs=(1,), sharing=Naive(), batches=(64,)).chosen([CHOICE])
+        Candidate(jobs=(1,), sharing=Naive(), batches=(64,)).chosen([CHOICE])
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_batch_size_without_a_profile_is_refused():
 )  # fmt: skip
 def test_a_setup_that_makes_no_sense_is_refused(jobs, sharing, batches):
     with pytest.raises(InvalidInput):
-        Setup(jobs=jobs, sharing=parse_sharing(sharing), batches=batches)
+        Candidate(jobs=jobs, sharing=parse_sharing(sharing), batches=batches)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.launch.devices import with_commands
-from advisor.plan.forecast import Mixes, UnderCap, forecast
+from advisor.plan.forecast import CappedPredictor, Mixes, forecast
 from advisor.plan.objectives.table import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
@@ -70,7 +70,7 @@ def test_without_any_energy_the_ranking_says_what_it_goes_by_instead():
 
 
 def test_every_plan_under_a_cap_is_compared_with_serial_under_the_same_cap():
-    advised = with_commands(ranked(BOTH, H200, UnderCap(Metered(), H200, 240), "throughput"))
+    advised = with_commands(ranked(BOTH, H200, CappedPredictor(Metered(), H200, 240), "throughput"))
     assert {plan.prediction.power_cap_w for plan in advised.plans} == {240}
     assert "power cap of 240 W: not measured on this GPU: translated from V100 and A40" in answer(
         advised
@@ -85,7 +85,7 @@ def test_every_plan_under_a_cap_is_compared_with_serial_under_the_same_cap():
 
 def test_a_cap_saves_energy_for_time():
     free, capped = (forecast(Mixes(BOTH, each), Naive())
-                    for each in (Metered(), UnderCap(Metered(), H200, 250)))  # fmt: skip
+                    for each in (Metered(), CappedPredictor(Metered(), H200, 250)))  # fmt: skip
     assert capped.makespan_s > free.makespan_s
     assert capped.energy_j.p50 < free.energy_j.p50
     assert cost(forecast(Mixes(BOTH, Metered()), Mps()), "throughput") != Interval(1, 1, 1)

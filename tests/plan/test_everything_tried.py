@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.forecast import Mixes, Remembered, forecast
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives.table import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
@@ -61,7 +61,7 @@ def predictor(tmp_path_factory):
     shelf.fill(folder)
     model = load_model(folder / "models" / f"{shelf.GPU}.json")
     model = distilled(model, PROFILES, gpu(shelf.GPU), lessons=250)
-    return Remembered(Predictor(A30, model, play=once_a_mix(rehearse)))
+    return CachingPredictor(Predictor(A30, model, play=once_a_mix(rehearse)))
 
 
 def whole(own, jobs):

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.fleet_plan import Terms
-from advisor.plan.many_jobs import spread
+from advisor.plan.fleet_plan import FleetTerms
+from advisor.plan.many_jobs import plan_fleet
 from advisor.plan.power_caps import cap_choices
 from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
-from advisor.report.fleet_text import spread_commands
+from advisor.report.fleet_text import fleet_commands
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import synthetic
@@ -30,7 +30,7 @@ AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "dead
 
 
 def planned(jobs, limit_s=1.0, **terms):
-    return spread(jobs, NO_MIG, StandIn(), Terms(limit_s=limit_s, **terms))
+    return plan_fleet(jobs, NO_MIG, StandIn(), FleetTerms(limit_s=limit_s, **terms))
 
 
 @given(
@@ -40,24 +40,24 @@ def planned(jobs, limit_s=1.0, **terms):
 )
 def test_each_job_runs_once_on_no_more_gpus_than_given_and_no_rule_is_broken(jobs, gpus, aim):
     found = planned(jobs, 0.3, gpus=gpus, objective=aim)
-    placed = Counter(number for each in found.on for number in each.setup.jobs)
+    placed = Counter(number for each in found.on for number in each.candidate.jobs)
     assert placed == Counter(range(1, len(jobs) + 1))
     assert {each.number for each in found.on} <= set(range(gpus))
     for each in found.on:
-        assert first_broken(RULES, each.setup.chosen(jobs), each.setup.sharing) is None
+        assert first_broken(RULES, each.candidate.chosen(jobs), each.candidate.sharing) is None
     assert all(each.forecast.prediction.oom_probability < 0.05 for each in found.on)
 
 
 def test_more_jobs_than_fit_at_once_run_in_groups():
     found = planned([HOST_BOUND] * 4 + [LARGE] * 3)
     assert found.makespan_s.p50 < found.serial_s
-    assert found.on[0].setup.sharing.groups
+    assert found.on[0].candidate.sharing.groups
 
 
 def test_two_gpus_halve_what_cannot_share():
     one, two = (planned([LARGE] * 4, gpus=gpus) for gpus in (1, 2))
     assert two.makespan_s.p50 == pytest.approx(one.makespan_s.p50 / 2)
-    assert two.found.gap < 0.01
+    assert two.search.gap < 0.01
 
 
 def test_short_jobs_go_first_where_the_mean_completion_counts():
@@ -110,14 +110,14 @@ class DoubtfulMps(StandIn):
 @pytest.mark.parametrize("aim", ["makespan", "throughput"])
 def test_whoever_is_pessimistic_gets_no_plan_that_may_take_long(aim):
     hopeful, careful = (
-        spread(
+        plan_fleet(
             [GPU_BOUND, HOST_BOUND] * 2, NO_MIG, DoubtfulMps(),
-            Terms(gpus=2, limit_s=0.5, objective=aim, level=level),
+            FleetTerms(gpus=2, limit_s=0.5, objective=aim, level=level),
         )
         for level in ("p50", "p95")
     )  # fmt: skip
-    assert any("mps" in str(each.setup.sharing) for each in hopeful.on)
-    assert not any("mps" in str(each.setup.sharing) for each in careful.on)
+    assert any("mps" in str(each.candidate.sharing) for each in hopeful.on)
+    assert not any("mps" in str(each.candidate.sharing) for each in careful.on)
     assert careful.makespan_s.p95 < hopeful.makespan_s.p95
 
 
@@ -137,24 +137,26 @@ class Hot(StandIn):
 
 
 def under_caps(jobs, predictor, conditions=MAY_CAP):
-    terms = Terms(objective="energy", gpus=2, limit_s=0.5, conditions=conditions)
-    return spread(jobs, NO_MIG, predictor, terms)
+    terms = FleetTerms(objective="energy", gpus=2, limit_s=0.5, conditions=conditions)
+    return plan_fleet(jobs, NO_MIG, predictor, terms)
 
 
 def test_each_of_several_gpus_may_choose_a_cap_that_saves_joules_of_all():
     jobs = [LARGE] * 3
     free, capped = (under_caps(jobs, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
-    assert {each.setup.power_cap_w for each in free.on} == {None}
+    assert {each.candidate.power_cap_w for each in free.on} == {None}
     assert {each.forecast.prediction.power_cap_w for each in capped.on} <= {None, *CAPS_W}
     assert capped.energy_j.p50 < free.energy_j.p50
-    assert [each.setup.sharing for each in capped.on] == [each.setup.sharing for each in free.on]
-    lines = spread_commands(capped, 1)
+    assert [each.candidate.sharing for each in capped.on] == [
+        each.candidate.sharing for each in free.on
+    ]
+    lines = fleet_commands(capped, 1)
     for each in capped.on:
-        assert f"-i {each.number} --power-limit={each.setup.power_cap_w:g} || exit\n" in lines
+        assert f"-i {each.number} --power-limit={each.candidate.power_cap_w:g} || exit\n" in lines
 
 
 def test_gpus_that_draw_little_are_not_capped():
-    assert {each.setup.power_cap_w for each in under_caps([LARGE] * 3, StandIn()).on} == {None}
+    assert {each.candidate.power_cap_w for each in under_caps([LARGE] * 3, StandIn()).on} == {None}
 
 
 def test_no_cap_on_several_gpus_makes_a_job_late():
@@ -181,4 +183,4 @@ def test_a_job_that_fits_nowhere_is_named():
 )
 def test_terms_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(InvalidInput, match=said):
-        Terms(**wrong)
+        FleetTerms(**wrong)

@@ -106,7 +106,9 @@ FLEETS = [name for name in NAMES if isinstance(OBJECTIVES[name], FleetObjective)
 @pytest.mark.parametrize("name", FLEETS)
 def test_no_plan_of_several_gpus_costs_less_than_the_least(name):
     alone = [
-        FleetGroup(team=(kind,), sharing=Serial(), ends_s=(end_s,), energy_j=end_s, foretold=True)
+        FleetGroup(
+            members=(kind,), sharing=Serial(), ends_s=(end_s,), energy_j=end_s, predicted=True
+        )
         for kind, end_s in enumerate((1.0, 2.0, 4.0))
     ]
     problem = Problem(

@@ -1,7 +1,7 @@
 import pytest
 
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.one_gpu_search import OneGpu
+from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -12,12 +12,12 @@ HUGE = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=200_000))
 
 
 def one_gpu(jobs, objective="makespan"):
-    return OneGpu(jobs, Question(gpu=H200, predictor=StandIn(), objective=objective))
+    return OneGpuSolver(jobs, Question(gpu=H200, predictor=StandIn(), objective=objective))
 
 
 def test_the_plan_names_the_jobs_as_they_were_asked_for():
     solved = one_gpu([SMALL, LARGE, SMALL]).best((0, 2))
-    assert solved.setup.jobs == (1, 3)
+    assert solved.candidate.jobs == (1, 3)
     assert solved.cost == solved.forecast.makespan_interval_s
 
 

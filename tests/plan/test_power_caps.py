@@ -6,7 +6,7 @@ from advisor.api import recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.devices import with_commands
-from advisor.plan.candidates import Judge, Setup, as_asked
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
 from advisor.plan.objectives.table import cost
 from advisor.plan.power_caps import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.ranking import ranked
@@ -41,8 +41,8 @@ def question(objective="energy", conditions=ALLOWED, model=H200):
     return Question(gpu=model, predictor=Hot(), objective=objective, conditions=conditions)
 
 
-def priced(setup, jobs, asked):
-    return cost(Judge(jobs, asked).foreseen(setup), asked.objective).p50
+def priced(candidate, jobs, asked):
+    return cost(Forecaster(jobs, asked).forecast(candidate), asked.objective).p50
 
 
 @pytest.mark.parametrize("objective", ["energy", "energy-epoch", "energy-example"])
@@ -67,7 +67,7 @@ def test_a_plan_that_draws_little_has_no_cap():
 def test_no_cap_makes_a_job_late_that_is_in_time_without_it():
     jobs = [LONG, OTHER]
     ((capped,), _) = under_caps([as_asked(2, Naive())], jobs, question())
-    free = Judge(jobs, question()).foreseen(as_asked(2, Naive()))
+    free = Forecaster(jobs, question()).forecast(as_asked(2, Naive()))
     between_s = (free.makespan_s + capped.makespan_s) / 2
     due = [replace(LONG, deadline_s=between_s), OTHER]
     found, _ = under_caps([as_asked(2, Naive())], due, question())
@@ -127,8 +127,8 @@ def test_without_leave_no_plan_has_a_cap():
 
 def test_a_plan_that_does_not_fit_has_no_cap_either():
     big = Job(synthetic.profile("resnet152-imagenet-bs512", memory_mib=100_000.0))
-    setups = [Setup(jobs=(1, 2), sharing=Naive())]
-    assert under_caps(setups, [big, big], question()) == ([], [])
+    candidates = [Candidate(jobs=(1, 2), sharing=Naive())]
+    assert under_caps(candidates, [big, big], question()) == ([], [])
 
 
 def test_a_cap_is_given_or_chosen_and_not_both():

@@ -9,18 +9,18 @@ from advisor.launch.exports.mig_parted import mig_parted_text
 from advisor.launch.exports.mps_environment import mps_text
 from advisor.launch.exports.radt import radt_text
 from advisor.launch.exports.slurm import slurm_text
-from advisor.launch.launch_plan import NOT_RUN, Handover, check_memory, hand_over
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan
 from advisor.launch.plan_file import plan_text
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.workload.job import Job
 
 
-def commands_text(plan: Handover) -> str:
+def commands_text(plan: LaunchPlan) -> str:
     """A script of the shell lines that apply `plan` by hand."""
     return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
 
 
-EXPORTS: dict[str, Callable[[Handover], str]] = {
+EXPORTS: dict[str, Callable[[LaunchPlan], str]] = {
     "commands": commands_text,
     "mps": mps_text,
     "mig-parted": mig_parted_text,
@@ -61,6 +61,6 @@ def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str
         InvalidInput: The format cannot say this plan.
         NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
     """
-    plan = hand_over(jobs, gpu, prediction)
+    plan = launch_plan(jobs, gpu, prediction)
     check_memory(plan, prediction)
     return Exported(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)

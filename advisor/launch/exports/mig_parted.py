@@ -8,15 +8,15 @@ a place: mig-parted tries the orders in turn until one fits.
 from collections import Counter
 from collections.abc import Iterator
 
-from advisor.launch.launch_plan import NOT_RUN, Handover, Stage
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Stage
 
 
-def mig_parted_text(plan: Handover) -> str:
+def mig_parted_text(plan: LaunchPlan) -> str:
     """One configuration of GPU 0 for each stage of `plan`: ``advisor``, or ``advisor-1``, ..."""
     return "\n".join([*_lines(plan), ""])
 
 
-def _lines(plan: Handover) -> Iterator[str]:
+def _lines(plan: LaunchPlan) -> Iterator[str]:
     several = len(plan.stages) > 1
     yield f"# {plan.sharing} on one {plan.gpu.key}."
     if plan.on_mig:

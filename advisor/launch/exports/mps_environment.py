@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, Handover, Room
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room
 
 _HEAD = """\
 #!/usr/bin/env bash
@@ -15,7 +15,7 @@ _HEAD = """\
 """
 
 
-def mps_text(plan: Handover) -> str:
+def mps_text(plan: LaunchPlan) -> str:
     """A script that starts and stops the plan's daemons, and runs a command as one of its jobs.
 
     Raises:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from io import StringIO
 
 from advisor.errors import InvalidInput
-from advisor.launch.launch_plan import Handover, Room, Start
+from advisor.launch.launch_plan import LaunchPlan, Room, Start
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
@@ -18,7 +18,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def radt_text(plan: Handover) -> str:
+def radt_text(plan: LaunchPlan) -> str:
     """`plan` as a CSV; ``NAME.py`` stands for the user's own script of each job.
 
     Raises:
@@ -33,7 +33,7 @@ def radt_text(plan: Handover) -> str:
     return text.getvalue()
 
 
-def _rows(plan: Handover) -> Iterator[tuple[object, ...]]:
+def _rows(plan: LaunchPlan) -> Iterator[tuple[object, ...]]:
     workload = 0
     for stage in plan.stages:
         workload += 1
@@ -48,7 +48,7 @@ def _row(workload: int, room: Room, start: Start) -> tuple[object, ...]:
     return 1, workload, "", "", 0, collocation, f"{start.job.name}.py", "smi+top+dcgmi", "-"
 
 
-def _lacking(plan: Handover) -> str | None:
+def _lacking(plan: LaunchPlan) -> str | None:
     """What of `plan` radT cannot say; None if it can say all."""
     on_mig = [room for room in plan.rooms if room.instance]
     reasons = {

@@ -16,11 +16,11 @@ from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
 from advisor.launch.commands import created, run
-from advisor.launch.launch_plan import NOT_RUN, Handover, Room, Start
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room, Start
 from advisor.sharing import Instance
 
 
-def slurm_text(plan: Handover) -> str:
+def slurm_text(plan: LaunchPlan) -> str:
     """A script that submits the jobs of `plan`; above it, as comments, how the node is set up.
 
     Raises:
@@ -36,7 +36,7 @@ def slurm_text(plan: Handover) -> str:
     return "\n".join([*_node(plan), "set -e", *_unknown(plan), *_jobs(plan), ""])
 
 
-def _node(plan: Handover) -> Iterator[str]:
+def _node(plan: LaunchPlan) -> Iterator[str]:
     yield "#!/usr/bin/env bash"
     yield f"# {plan.sharing} on GPU 0 of a node, one {plan.gpu.key}. Not run on a cluster."
     if plan.on_mig:
@@ -61,7 +61,7 @@ def _node(plan: Handover) -> Iterator[str]:
     yield "# Put your own command in place of each job's ./NAME.sh."
 
 
-def _types(plan: Handover) -> Iterator[str]:
+def _types(plan: LaunchPlan) -> Iterator[str]:
     """What to know of the types of instances."""
     if not plan.on_mig:
         return
@@ -72,13 +72,13 @@ def _types(plan: Handover) -> Iterator[str]:
             yield f"# {profile}: {other} where half a GiB is rounded up."
 
 
-def _most_at_once(plan: Handover) -> int:
+def _most_at_once(plan: LaunchPlan) -> int:
     """Jobs that take turns on the GPU, at most; 0 if none does."""
     rooms = (room for room in plan.rooms if room.sharing.mode == "naive")
     return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
 
 
-def _gpus(plan: Handover) -> list[str]:
+def _gpus(plan: LaunchPlan) -> list[str]:
     if not plan.on_mig:
         return ["gpu:1"]
     types = Counter(_type(plan.gpu, room.instance.profile) for room in plan.rooms if room.instance)
@@ -94,7 +94,7 @@ def _variable(profile: str) -> str:
     return "TYPE_" + re.sub(r"\W", "_", profile)
 
 
-def _unknown(plan: Handover) -> Iterator[str]:
+def _unknown(plan: LaunchPlan) -> Iterator[str]:
     """Lines that stop the script until what nobody knows has been filled in."""
     for profile in profiles_used(plan):
         if slurm_type(plan.gpu, profile) is None:
@@ -106,7 +106,7 @@ def _unknown(plan: Handover) -> Iterator[str]:
             yield f': "${{CORES_{start.number}:?{said}}}"'
 
 
-def _jobs(plan: Handover) -> Iterator[str]:
+def _jobs(plan: LaunchPlan) -> Iterator[str]:
     """Each group waits for all jobs of the one before; jobs one by one wait for each other."""
     before: list[str] = []
     for stage in plan.stages:
@@ -178,7 +178,7 @@ def other_type(gpu: Gpu, profile: str) -> str | None:
     return up if slurm_type(gpu, profile) not in (None, up) else None
 
 
-def refuse_alike(plan: Handover) -> None:
+def refuse_alike(plan: LaunchPlan) -> None:
     """Check that a job which asks Slurm for a type gets what it was planned for.
 
     Raises:
@@ -196,12 +196,12 @@ def refuse_alike(plan: Handover) -> None:
             )
 
 
-def profiles_used(plan: Handover) -> tuple[str, ...]:
+def profiles_used(plan: LaunchPlan) -> tuple[str, ...]:
     """The MIG profiles of the plan's GPU instances, each once."""
     return tuple(dict.fromkeys(instance.profile for instance, _ in _on_instances(plan)))
 
 
-def _on_instances(plan: Handover) -> Iterator[tuple[Instance, Room]]:
+def _on_instances(plan: LaunchPlan) -> Iterator[tuple[Instance, Room]]:
     return ((room.instance, room) for room in plan.rooms if room.instance)
 
 

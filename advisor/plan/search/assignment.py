@@ -1,10 +1,10 @@
-"""From sets of jobs in rooms to a sharing that names each job, at its batch size."""
+"""From sets of jobs in partitions to a sharing that names each job, at its batch size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from advisor.plan.search.job_sets import Sets
-from advisor.plan.search.partition_search import Choice, Cutting
+from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import Cut
 from advisor.sharing import (
     Compute,
@@ -20,7 +20,7 @@ from advisor.sharing.traversal import in_turn
 
 
 @dataclass(slots=True)
-class Seating:
+class JobNumbers:
     """Gives out the jobs of a state, copies in their order.
 
     Attributes:
@@ -42,9 +42,9 @@ class Seating:
             found.append(number)
         return tuple(sorted(found))
 
-    def hybrid(self, cutting: Cutting) -> Hybrid:
-        """The instances of `cutting` that hold jobs."""
-        return Hybrid(tuple(self._places(cutting)))
+    def hybrid(self, assignment: Assignment) -> Hybrid:
+        """The instances of `assignment` that hold jobs."""
+        return Hybrid(tuple(self._places(assignment)))
 
     def group(self, choice: Choice) -> Group:
         """A set on the whole GPU; a job alone shares it with nobody."""
@@ -55,45 +55,60 @@ class Seating:
         """Examples a step of each of the jobs at the positions `chosen`; all have places."""
         return tuple(self.batches[number] for number in range(1, len(chosen) + 1))
 
-    def _places(self, cutting: Cutting) -> Iterator[Place]:
-        rooms = list(zip(cutting.cut.rooms, cutting.cut.homes, cutting.rooms, strict=True))
-        for home, instance in enumerate(cutting.cut.instances):
-            own = [(room, each) for room, at, each in rooms if at == home and each.chosen]
-            if own and not cutting.cut.parts[home]:
+    def _places(self, assignment: Assignment) -> Iterator[Place]:
+        partitions = list(
+            zip(
+                assignment.cut.partitions,
+                assignment.cut.instance_at,
+                assignment.partitions,
+                strict=True,
+            )
+        )
+        for index, instance in enumerate(assignment.cut.instances):
+            own = [
+                (partition, each)
+                for partition, at, each in partitions
+                if at == index and each.chosen
+            ]
+            if own and not assignment.cut.parts[index]:
                 ((_, each),) = own
                 jobs = self.jobs(each.chosen)
                 yield Slot(instance, jobs, each.option.of(len(jobs)))
             elif own:
-                parts = [(room.slices or 0, self.jobs(each.chosen), each.option)
-                         for room, each in own]  # fmt: skip
+                parts = [(partition.slices or 0, self.jobs(each.chosen), each.option)
+                         for partition, each in own]  # fmt: skip
                 yield Divided(
                     instance, tuple(Compute(n, jobs, way.of(len(jobs))) for n, jobs, way in parts)
                 )
 
 
-def seating(sets: Sets, chosen: Sequence[int]) -> Seating:
+def job_numbers(sets: Sets, chosen: Sequence[int]) -> JobNumbers:
     """For the jobs at the positions `chosen`, numbered from 1 in that order."""
     number = {at: number for number, at in enumerate(chosen, start=1)}
-    return Seating(sets, [[number[at] for at in own if at in number] for own in sets.positions])
+    return JobNumbers(sets, [[number[at] for at in own if at in number] for own in sets.positions])
 
 
-def signature(cut: Cut, cutting: Cutting) -> tuple[object, ...]:
+def signature(cut: Cut, assignment: Assignment) -> tuple[object, ...]:
     """The same for plans that differ only in where instances lie, or which of equal ones is whose.
 
     Args:
-        cut: Of `cutting`.
-        cutting: The plan.
+        cut: Of `assignment`.
+        assignment: The plan.
     """
-    homes: dict[int, list[tuple[object, ...]]] = {}
-    for room, home, each in zip(cut.rooms, cut.homes, cutting.rooms, strict=True):
+    instance_at: dict[int, list[tuple[object, ...]]] = {}
+    for partition, index, each in zip(
+        cut.partitions, cut.instance_at, assignment.partitions, strict=True
+    ):
         if each.chosen:
-            seen = (room.slices or 0, str(each.option.sharing), each.chosen)
-            homes.setdefault(home, []).append(seen)
-    return tuple(sorted((cut.instances[home].profile, *sorted(own)) for home, own in homes.items()))
+            seen = (partition.slices or 0, str(each.option.sharing), each.chosen)
+            instance_at.setdefault(index, []).append(seen)
+    return tuple(
+        sorted((cut.instances[index].profile, *sorted(own)) for index, own in instance_at.items())
+    )
 
 
-def one_after_another(hows: Sequence[Choice | Cutting], seats: Seating) -> Sharing:
+def one_after_another(hows: Sequence[Choice | Assignment], numbers: JobNumbers) -> Sharing:
     """Two groups or more in this order; jobs alone whose numbers grow are one serial group."""
     return in_turn(
-        [seats.hybrid(how) if isinstance(how, Cutting) else seats.group(how) for how in hows]
+        [numbers.hybrid(how) if isinstance(how, Assignment) else numbers.group(how) for how in hows]
     )

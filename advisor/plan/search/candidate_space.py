@@ -1,4 +1,4 @@
-"""All plans for any of some jobs on one GPU, by what they cost as far as rooms do not couple."""
+"""All plans for any of some jobs on one GPU, by their cost as far as partitions do not couple."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,22 @@ from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
 from advisor.plan.search.assignment import signature
-from advisor.plan.search.cost_table import Outcomes, Source, asked, outcomes, roughly
+from advisor.plan.search.cost_table import (
+    Outcomes,
+    Source,
+    outcomes,
+    predictor_source,
+    surrogate_source,
+)
 from advisor.plan.search.job_sets import Indices, Sets, sets_of
-from advisor.plan.search.partition_search import Cutting, Hybrids
+from advisor.plan.search.partition_search import Assignment, AssignmentSearch
 from advisor.plan.search.partitions import (
     WHOLE,
     Bounds,
     Cut,
     Option,
+    PartitionKind,
     Price,
-    Room,
     SetScores,
     cuts,
     options,
@@ -49,11 +55,11 @@ class Question:
 
 
 MOST_ASKED = 3
-"""So many jobs at most may have the predictor itself asked for every set of them in every room."""
+"""Of at most so many jobs the predictor itself may be asked for every set in every partition."""
 
 
 class Space:
-    """What any set of `jobs` does in any room, each worked out once.
+    """What any set of `jobs` does in any partition, each worked out once.
 
     Args:
         jobs: Any of which may be asked about.
@@ -61,8 +67,8 @@ class Space:
         ask: Whether to ask the predictor itself wherever that is affordable, and not roughly.
 
     Attributes:
-        exact: Whether costs are what the predictor says, as far as rooms do not couple; else they
-            are rough.
+        exact: Whether costs are what the predictor says, as far as partitions do not couple; else
+            they are estimates of its surrogate model.
     """
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
@@ -72,9 +78,9 @@ class Space:
         self.rules = rules(question.gpu, question.conditions)
         margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
-        rough = None if few else roughly(question.predictor, margin, self.sets)
+        rough = None if few else surrogate_source(question.predictor, margin, self.sets)
         self.exact = rough is None
-        self.source: Source = rough or asked(
+        self.source: Source = rough or predictor_source(
             question.predictor,
             FitsMemory(question.gpu, margin),
             question.level,
@@ -83,13 +89,13 @@ class Space:
         )
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[tuple[Option, int], SetScores] = {}
-        self._hybrids: dict[int, Hybrids] = {}
+        self._hybrids: dict[int, AssignmentSearch] = {}
 
     def outcome(self, option: Option) -> Outcomes:
         """What comes of every set under `option`."""
         if option not in self._outcomes:
-            rooms = [WHOLE] if option.room == WHOLE else self._rooms
-            together = [each for room in rooms for each in options(room)]
+            partitions = [WHOLE] if option.partition == WHOLE else self._partitions
+            together = [each for partition in partitions for each in options(partition)]
             self._outcomes |= outcomes(together, self.sets, self.source, self.rules)
         return self._outcomes[option]
 
@@ -111,34 +117,36 @@ class Space:
         awake = self.awake(jobs)
         return lambda most, total: self.objective.price(most, total, awake)
 
-    def on_instances(self, state: int) -> Iterator[Cutting]:
+    def on_instances(self, state: int) -> Iterator[Assignment]:
         """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
         return _each_once(self.hybrids(self.jobs_in(state)).in_order(state))
 
-    def one_job_each(self, state: int) -> Iterator[Cutting]:
+    def one_job_each(self, state: int) -> Iterator[Assignment]:
         """Likewise, of those in which each job has a MIG instance of its own."""
         every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
         whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
         scores = {
-            room: [(option, own.without(crowded)) for option, own in ways[:1]]
-            for room, ways in every.bounds.scores.items()
+            partition: [(option, own.without(crowded)) for option, own in ways[:1]]
+            for partition, ways in every.bounds.scores.items()
         }
-        apart = Hybrids(Bounds(self.sets, whole, scores), every.price, every.homes)
+        apart = AssignmentSearch(
+            Bounds(self.sets, whole, scores), every.price, every.allowed_states
+        )
         return _each_once(apart.in_order(state))
 
-    def hybrids(self, jobs: int) -> Hybrids:
+    def hybrids(self, jobs: int) -> AssignmentSearch:
         """Where `jobs` run at once."""
         if jobs not in self._hybrids:
             # Of joules of steps, the scores of a set depend on how many jobs run elsewhere.
             alike = not self.objective.of_steps
             known = next(iter(self._hybrids.values()), None) if alike else None
             bounds = known.bounds if known else self._bounds(jobs)
-            self._hybrids[jobs] = Hybrids(bounds, self.price(jobs), self._homes)
+            self._hybrids[jobs] = AssignmentSearch(bounds, self.price(jobs), self._allowed_states)
         return self._hybrids[jobs]
 
     def _bounds(self, jobs: int) -> Bounds:
-        scores = {room: [(each, self._in_room(each, jobs)) for each in options(room)]
-                  for room in self._rooms}  # fmt: skip
+        scores = {partition: [(each, self._in_partition(each, jobs)) for each in options(partition)]
+                  for partition in self._partitions}  # fmt: skip
         return Bounds(self.sets, self._cuts, scores)
 
     def jobs_in(self, state: int) -> int:
@@ -152,8 +160,8 @@ class Space:
         pairs = zip(self.sets.positions, counts, strict=True)
         return tuple(sorted(at for own, wanted in pairs for at in own[:wanted]))
 
-    def _in_room(self, option: Option, jobs: int) -> SetScores:
-        """As `scores`, but a job alone in a room is no MPS client."""
+    def _in_partition(self, option: Option, jobs: int) -> SetScores:
+        """As `scores`, but a job alone in a partition is no MPS client."""
         found = self.scores(option, jobs)
         return found.without(self.sets.sizes == 1) if option.sharing.under_mps else found
 
@@ -169,27 +177,27 @@ class Space:
         return cuts(gpu) if gpu.mig and self.question.conditions.root else ()
 
     @cached_property
-    def _rooms(self) -> list[Room]:
+    def _partitions(self) -> list[PartitionKind]:
         """Of all cuts, each once."""
-        return list(dict.fromkeys(room for cut in self._cuts for room in cut.rooms))
+        return list(dict.fromkeys(partition for cut in self._cuts for partition in cut.partitions))
 
     @cached_property
-    def _homes(self) -> dict[str, NDArray[np.bool_]]:
+    def _allowed_states(self) -> dict[str, NDArray[np.bool_]]:
         """By profile, which states one instance has memory for; isolated jobs have it alone."""
         found = {}
         for profile in {each.profile for cut in self._cuts for each in cut.instances}:
             may = np.zeros(self.sets.states, dtype=bool)
-            for option in options(Room(profile)):
+            for option in options(PartitionKind(profile)):
                 np.logical_or.at(may, self.sets.state, self.outcome(option).allowed)
             found[profile] = may
         return found
 
 
-def _each_once(cuttings: Iterable[Cutting]) -> Iterator[Cutting]:
-    """Of those that differ in which of equal rooms is whose, the first."""
+def _each_once(assignments: Iterable[Assignment]) -> Iterator[Assignment]:
+    """Of those that differ in which of equal partitions is whose, the first."""
     seen = set()
-    for cutting in cuttings:
-        mark = signature(cutting.cut, cutting)
+    for assignment in assignments:
+        mark = signature(assignment.cut, assignment)
         if mark not in seen:
             seen.add(mark)
-            yield cutting
+            yield assignment

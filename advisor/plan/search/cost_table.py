@@ -11,7 +11,7 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
-from advisor.plan.search.job_sets import Guise, Sets
+from advisor.plan.search.job_sets import ConstraintKey, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
@@ -50,7 +50,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PredictorSource:
     """Asks the predictor for each set: as it answers, and slowly where it replays.
 
     Attributes:
@@ -76,7 +76,7 @@ class Asked:
             fits[1:] = False
             return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
         for chosen, tenants in enumerate(sets.tenants[1:], start=1):
-            sharing = option.room.shared(len(tenants), option.of(len(tenants)))
+            sharing = option.partition.shared(len(tenants), option.of(len(tenants)))
             profiles = [sets.variants[each].profile for each in tenants]
             mix = self.predictor.predict(profiles, sharing)
             fits[chosen] = self.fits.broken(mix) is None
@@ -99,12 +99,12 @@ class Asked:
         return float(job.energy_step_j.p50 / job.step_s.p50 * power_w / mix.power_w.p50)
 
 
-def asked(
+def predictor_source(
     predictor: Predicts, fits: FitsMemory, level: Level, sets: Sets, *, of_steps: bool
-) -> Asked:
-    """A source that asks `predictor` what is needed at `level`; `of_steps` as of `Asked`."""
+) -> PredictorSource:
+    """A source that asks `predictor` what is needed at `level`; arguments as of the class."""
     idle_w = idle_power_w([job.profile for job in sets.variants])
-    return Asked(predictor, fits, level, idle_w or 0.0, of_steps)
+    return PredictorSource(predictor, fits, level, idle_w or 0.0, of_steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,24 +180,24 @@ def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
 
 
 def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
-    """What the rules say; of a room, jobs in it alone. What all may do, some of them may."""
+    """What the rules say; of a partition, jobs in it alone. What all may do, some of them may."""
 
     def allows(tenants: Sequence[int]) -> bool:
         jobs = [sets.variants[each] for each in tenants]
-        sharing = option.room.shared(len(jobs), option.of(len(jobs)))
+        sharing = option.partition.shared(len(jobs), option.of(len(jobs)))
         return first_broken(forbidding, jobs, sharing) is None
 
-    known: dict[Guise, bool] = {(): True}
+    known: dict[ConstraintKey, bool] = {(): True}
     if allows(sets.tenants[-1]):
-        known = dict.fromkeys(sets.guises, True)
-    for guise, tenants in zip(sets.guises, sets.tenants, strict=True):
-        if guise not in known:
-            known[guise] = allows(tenants)
-    return np.array([known[guise] for guise in sets.guises])
+        known = dict.fromkeys(sets.constraint_keys, True)
+    for key, tenants in zip(sets.constraint_keys, sets.tenants, strict=True):
+        if key not in known:
+            known[key] = allows(tenants)
+    return np.array([known[key] for key in sets.constraint_keys])
 
 
 @dataclass(frozen=True, slots=True)
-class Roughly:
+class SurrogateSource:
     """As `advisor.plan.search.cost_table.Source`, at the median.
 
     Attributes:
@@ -242,11 +242,11 @@ class Roughly:
         )
 
     def _tenancy(self, option: Option) -> Tenancy:
-        gpu, room = self.rough.gpu, option.room
-        if room.profile is None:
+        gpu, partition = self.rough.gpu, option.partition
+        if partition.profile is None:
             return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
-        instance = profile_of(gpu, room.profile)
-        part = partition_of(gpu, instance, room.slices)
+        instance = profile_of(gpu, partition.profile)
+        part = partition_of(gpu, instance, partition.slices)
         return Tenancy(
             None if part.whole else part,
             float(instance.memory_mib),
@@ -255,7 +255,7 @@ class Roughly:
         )
 
 
-def roughly(predictor: Predicts, margin: float, sets: Sets) -> Roughly | None:
+def surrogate_source(predictor: Predicts, margin: float, sets: Sets) -> SurrogateSource | None:
     """A rough source for `sets`; None where the predictor has no rough answers."""
     quick = predictor.quick([job.profile for job in sets.variants])
-    return None if quick is None else Roughly(quick.rough, margin)
+    return None if quick is None else SurrogateSource(quick.rough, margin)

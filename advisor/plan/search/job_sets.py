@@ -13,7 +13,7 @@ from advisor.prediction.trace import Floats
 from advisor.workload.job import Job
 
 Indices = NDArray[np.intp]
-Guise = tuple[tuple[str, bool, bool], ...]
+ConstraintKey = tuple[tuple[str, bool, bool], ...]
 
 # Sets at most; where batch sizes make more of them, jobs are kept at the sizes asked for.
 _MOST_SETS = 20_000
@@ -120,7 +120,7 @@ class Sets:
         return rows
 
     @cached_property
-    def guises(self) -> list[Guise]:
+    def constraint_keys(self) -> list[ConstraintKey]:
         """All that rules look at in the jobs of each set: those with equal ones are alike."""
         seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.variants]
         return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]

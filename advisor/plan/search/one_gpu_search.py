@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from math import inf
 
-from advisor.plan.candidates import Judge, Setup, as_asked
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.table import cost
 from advisor.plan.recommendation import Forecast, LeftOut
@@ -16,7 +16,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
 
-__all__ = ["OneGpu", "Question", "Solved"]
+__all__ = ["BestCandidate", "OneGpuSolver", "Question"]
 
 # Plans on MIG instances, and in phases, that are forecast at most: where costs are rough, and where
 # they are a lower bound, so that the search ends before.
@@ -24,21 +24,21 @@ ROUGHLY_FORECAST, MOST_FORECAST = 4, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
+class BestCandidate:
     """The best plan for some jobs.
 
     Attributes:
-        setup: Its jobs are numbered as in all that were asked for, from 1.
+        candidate: Its jobs are numbered as in all that were asked for, from 1.
         forecast: Of it, with all that couples.
         cost: By the objective: the lower, the better.
     """
 
-    setup: Setup
+    candidate: Candidate
     forecast: Forecast
     cost: Interval
 
 
-class OneGpu:
+class OneGpuSolver:
     """Answers for sets of `jobs` on one GPU; sets of equal jobs are worked out once.
 
     Args:
@@ -50,9 +50,9 @@ class OneGpu:
         self.jobs = tuple(jobs)
         self.question = question
         self._kinds = [self.jobs.index(job) for job in self.jobs]
-        self._known: dict[tuple[int, ...], tuple[Setup, Forecast, Interval] | None] = {}
+        self._known: dict[tuple[int, ...], tuple[Candidate, Forecast, Interval] | None] = {}
 
-    def best(self, chosen: Sequence[int]) -> Solved | None:
+    def best(self, chosen: Sequence[int]) -> BestCandidate | None:
         """The best plan for the jobs at the positions `chosen`, increasing, from 0.
 
         None where one of them is too big, or nothing that the rules allow can be priced.
@@ -62,33 +62,35 @@ class OneGpu:
             self._known[kinds] = self._solved([self.jobs[at] for at in chosen])
         if (found := self._known[kinds]) is None:
             return None
-        setup, foreseen, paid = found
+        candidate, predicted, paid = found
         jobs = tuple(at + 1 for at in chosen)
-        return Solved(
-            Setup(jobs=jobs, sharing=setup.sharing, batches=setup.batches), foreseen, paid
+        return BestCandidate(
+            Candidate(jobs=jobs, sharing=candidate.sharing, batches=candidate.batches),
+            predicted,
+            paid,
         )
 
-    def _solved(self, jobs: Sequence[Job]) -> tuple[Setup, Forecast, Interval] | None:
+    def _solved(self, jobs: Sequence[Job]) -> tuple[Candidate, Forecast, Interval] | None:
         everyone = range(len(jobs))
-        search = _Search(Judge(jobs, self.question), self.question)
-        search.hear([Proposal(as_asked(len(jobs), Serial()), 0.0)], exact=False)
+        search = _Search(Forecaster(jobs, self.question), self.question)
+        search.offer([Proposal(as_asked(len(jobs), Serial()), 0.0)], exact=False)
         if len(jobs) > 1:
             solver = Solver(jobs, self.question)
             exact = solver.space.exact
             most = MOST_FORECAST if exact else ROUGHLY_FORECAST
-            search.hear(solver.whole(everyone), exact=exact)
-            search.hear(islice(solver.on_instances(everyone), most), exact=exact)
-            search.hear(solver.in_phases(everyone, most), exact=exact)
+            search.offer(solver.whole(everyone), exact=exact)
+            search.offer(islice(solver.on_instances(everyone), most), exact=exact)
+            search.offer(solver.in_phases(everyone, most), exact=exact)
         return search.best
 
 
 @dataclass(slots=True)
 class _Search:
-    judge: Judge
+    forecaster: Forecaster
     question: Question
-    best: tuple[Setup, Forecast, Interval] | None = None
+    best: tuple[Candidate, Forecast, Interval] | None = None
 
-    def hear(self, proposals: Iterable[Proposal], *, exact: bool) -> None:
+    def offer(self, proposals: Iterable[Proposal], *, exact: bool) -> None:
         """Forecast `proposals` until none can be better than the best.
 
         Args:
@@ -98,11 +100,11 @@ class _Search:
         for each in proposals:
             if exact and each.cost >= self._least:
                 return
-            found = self.judge.foreseen(each.setup)
+            found = self.forecaster.forecast(each.candidate)
             paid = None if isinstance(found, LeftOut) else cost(found, self.question.objective)
             if paid is not None and self._price(paid) < self._least:
                 assert isinstance(found, Forecast), "what is left out has no cost"
-                self.best = each.setup, found, paid
+                self.best = each.candidate, found, paid
 
     @property
     def _least(self) -> float:
@@ -112,7 +114,7 @@ class _Search:
         return paid.at(self.question.level)
 
 
-class WholeGpu:
+class WholeGpuSolver:
     """Jobs that all share under `sharing`; a job alone has the GPU.
 
     Args:
@@ -126,7 +128,7 @@ class WholeGpu:
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
-    def best(self, chosen: Sequence[int]) -> Solved | None:
+    def best(self, chosen: Sequence[int]) -> BestCandidate | None:
         """What comes of it; None where the rules forbid it, or it does not fit.
 
         Args:
@@ -139,7 +141,7 @@ class WholeGpu:
         mixes = Mixes(jobs, self._question.predictor)
         if self._fits.broken(mixes.whole(sharing)) is not None:
             return None
-        foreseen = forecast(mixes, sharing)
-        price = cost(foreseen, self._question.objective)
-        setup = Setup(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
-        return None if price is None else Solved(setup, foreseen, price)
+        predicted = forecast(mixes, sharing)
+        price = cost(predicted, self._question.objective)
+        candidate = Candidate(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
+        return None if price is None else BestCandidate(candidate, predicted, price)

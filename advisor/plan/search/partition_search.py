@@ -1,7 +1,7 @@
-"""Jobs in the rooms of every cut of a GPU, the best first.
+"""Jobs in the partitions of every cut of a GPU, the best first.
 
 A best-first search: what is decided costs what it costs, what is open costs at least what the
-best sets for the rooms that are left do. So whatever comes out costs no less than what came before,
+best sets for the partitions that are left do. So each answer costs no less than those before it,
 and the first is the best of all.
 """
 
@@ -22,29 +22,29 @@ from advisor.prediction.trace import Floats
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A set of jobs in a room."""
+    """A set of jobs in a partition."""
 
     option: Option
     chosen: int
 
 
 @dataclass(frozen=True, slots=True)
-class Cutting:
-    """A cut with a set in each room.
+class Assignment:
+    """A cut with a set in each partition.
 
     Attributes:
-        cost: As if rooms did not slow each other.
-        rooms: Of the cut, in its order; the empty set leaves a room out.
+        cost: As if partitions did not slow each other.
+        partitions: Of the cut, in its order; the empty set leaves a partition out.
     """
 
     cost: float
     cut: Cut
-    rooms: tuple[Choice, ...]
+    partitions: tuple[Choice, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A cut, some of whose rooms have their sets."""
+    """A cut, some of whose partitions have their sets."""
 
     cut: Cut
     state: int
@@ -55,7 +55,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Siblings:
-    """What may come next in a room of `parent`, the best first."""
+    """What may come next in a partition of `parent`, the best first."""
 
     parent: _Open
     options: Sequence[int]
@@ -66,20 +66,20 @@ class _Siblings:
 
 
 @dataclass(frozen=True)
-class Hybrids:
-    """Every way to put jobs into rooms.
+class AssignmentSearch:
+    """Every way to put jobs into partitions.
 
     Attributes:
-        bounds: What jobs cost at least, in rooms and in cuts.
+        bounds: What jobs cost at least, in partitions and in cuts.
         price: What a plan costs.
-        homes: By profile: which states may be on one instance at once, shape (states,).
+        allowed_states: By profile: which states may be on one instance at once, shape (states,).
     """
 
     bounds: Bounds
     price: Price
-    homes: dict[str, NDArray[np.bool_]]
+    allowed_states: dict[str, NDArray[np.bool_]]
 
-    def in_order(self, state: int) -> Iterator[Cutting]:
+    def in_order(self, state: int) -> Iterator[Assignment]:
         """Every plan for the jobs of `state`, cheapest first."""
         ticket = count()
 
@@ -102,8 +102,8 @@ class Hybrids:
                 found = self._after(seen, at)
             else:
                 found = seen
-            if len(found.taken) == len(found.cut.rooms):
-                yield Cutting(cost, found.cut, found.taken)
+            if len(found.taken) == len(found.cut.partitions):
+                yield Assignment(cost, found.cut, found.taken)
             else:
                 push(self._next(found), 0)
 
@@ -118,8 +118,8 @@ class Hybrids:
 
     def _after(self, siblings: _Siblings, at: int) -> _Open:
         parent = siblings.parent
-        room = parent.cut.rooms[len(parent.taken)]
-        option = self.bounds.scores[room][siblings.options[at]][0]
+        partition = parent.cut.partitions[len(parent.taken)]
+        option = self.bounds.scores[partition][siblings.options[at]][0]
         return _Open(
             parent.cut,
             int(siblings.rest[at]),
@@ -130,13 +130,13 @@ class Hybrids:
 
     def _next(self, parent: _Open) -> _Siblings:
         number = len(parent.taken)
-        rooms = parent.cut.rooms
+        partitions = parent.cut.partitions
         inside, left = self.bounds.sets.inside(parent.state)
         keep = self._may(parent, inside)
         inside, left = inside[keep], left[keep]
-        least = self.bounds.least(rooms[number + 1 :])
+        least = self.bounds.least(partitions[number + 1 :])
         columns = []
-        for option, (_, own) in enumerate(self.bounds.scores[rooms[number]]):
+        for option, (_, own) in enumerate(self.bounds.scores[partitions[number]]):
             most = np.maximum(parent.most, own.most[inside])
             total = parent.total + own.total[inside]
             bound = self.price(np.maximum(most, least[0][left]), total + least[1][left])
@@ -152,21 +152,21 @@ class Hybrids:
         )  # fmt: skip
 
     def _may(self, parent: _Open, inside: Indices) -> NDArray[np.bool_]:
-        """Which sets may come next: equal rooms take theirs in order, and homes are not full."""
+        """Which sets may come next: equal partitions take theirs in order; no instance is full."""
         number, cut = len(parent.taken), parent.cut
-        homes, rooms = cut.homes, cut.rooms
+        instance_at, partitions = cut.instance_at, cut.partitions
         may = np.ones(len(inside), dtype=bool)
-        if number and rooms[number] == rooms[number - 1] and self._alike(cut, number):
+        if number and partitions[number] == partitions[number - 1] and self._alike(cut, number):
             may = inside <= parent.taken[-1].chosen
-        if cut.parts[homes[number]]:
-            mates = [each.chosen for each, home in zip(parent.taken, homes, strict=False)
-                     if home == homes[number]]  # fmt: skip
+        if cut.parts[instance_at[number]]:
+            mates = [each.chosen for each, index in zip(parent.taken, instance_at, strict=False)
+                     if index == instance_at[number]]  # fmt: skip
             held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[mates].sum())
-            may &= self.homes[str(rooms[number].profile)][held]
+            may &= self.allowed_states[str(partitions[number].profile)][held]
         return np.asarray(may)
 
     @staticmethod
     def _alike(cut: Cut, number: int) -> bool:
-        """Whether a room may change places with the one before it."""
-        same_home = cut.homes[number] == cut.homes[number - 1]
-        return same_home or not cut.parts[cut.homes[number]]
+        """Whether a partition may change places with the one before it."""
+        same_home = cut.instance_at[number] == cut.instance_at[number - 1]
+        return same_home or not cut.parts[cut.instance_at[number]]

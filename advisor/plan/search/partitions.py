@@ -32,7 +32,7 @@ from advisor.sharing import (
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class PartitionKind:
     """A GPU instance of `profile`, or so many `slices` of one; all None: the whole GPU."""
 
     profile: str | None = None
@@ -49,14 +49,14 @@ class Room:
         return Hybrid((Divided(instance, (Compute(self.slices, numbers, sharing),)),))
 
 
-WHOLE = Room()
+WHOLE = PartitionKind()
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A room, and how jobs share it; a limit is the same for each of them, in per cent."""
+    """A partition, and how jobs share it; a limit is the same for each of them, in per cent."""
 
-    room: Room
+    partition: PartitionKind
     sharing: Naive | Mps
     limit: float | None = None
 
@@ -65,11 +65,11 @@ class Option:
         return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
 
 
-def options(room: Room) -> list[Option]:
-    """The ways to share `room` that are tried: limits on the whole GPU only."""
-    found = [Option(room, Naive()), Option(room, Mps())]
-    limits = EQUAL_GRID if room == WHOLE else ()
-    return found + [Option(room, Mps(), float(limit)) for limit in limits]
+def options(partition: PartitionKind) -> list[Option]:
+    """The ways to share `partition` that are tried: limits on the whole GPU only."""
+    found = [Option(partition, Naive()), Option(partition, Mps())]
+    limits = EQUAL_GRID if partition == WHOLE else ()
+    return found + [Option(partition, Mps(), float(limit)) for limit in limits]
 
 
 _Parts = tuple[int, ...]
@@ -88,24 +88,24 @@ class Cut:
     parts: tuple[_Parts, ...]
 
     @cached_property
-    def rooms(self) -> tuple[Room, ...]:
+    def partitions(self) -> tuple[PartitionKind, ...]:
         """All of them, those of an instance next to each other."""
         return tuple(
-            room
+            partition
             for instance, parts in zip(self.instances, self.parts, strict=True)
-            for room in _rooms(instance.profile, parts)
+            for partition in _partitions(instance.profile, parts)
         )
 
     @cached_property
-    def homes(self) -> tuple[int, ...]:
-        """Which instance each room lies in, shape (rooms,)."""
+    def instance_at(self) -> tuple[int, ...]:
+        """Which instance each partition lies in, shape (partitions,)."""
         return tuple(
-            home for home, parts in enumerate(self.parts) for _ in range(max(1, len(parts)))
+            index for index, parts in enumerate(self.parts) for _ in range(max(1, len(parts)))
         )
 
 
-def _rooms(profile: str, parts: Sequence[int]) -> list[Room]:
-    return [Room(profile, part) for part in parts] or [Room(profile)]
+def _partitions(profile: str, parts: Sequence[int]) -> list[PartitionKind]:
+    return [PartitionKind(profile, part) for part in parts] or [PartitionKind(profile)]
 
 
 def cuts(gpu: Gpu) -> tuple[Cut, ...]:
@@ -144,7 +144,7 @@ def _cuts(
 
 
 Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
-"""Largest and sum over rooms -> cost, and what decides between equal costs."""
+"""Largest and sum over partitions -> cost, and what decides between equal costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +170,13 @@ class Bounds:
 
     Attributes:
         cuts: Of the GPU.
-        scores: Of each set in each kind of room, by the ways to share it.
+        scores: Of each set in each kind of partition, by the ways to share it.
     """
 
     sets: Sets
     cuts: Sequence[Cut]
-    scores: dict[Room, list[tuple[Option, SetScores]]]
-    _known: dict[tuple[Room, ...], tuple[Floats, Floats]] = field(default_factory=dict)
+    scores: dict[PartitionKind, list[tuple[Option, SetScores]]]
+    _known: dict[tuple[PartitionKind, ...], tuple[Floats, Floats]] = field(default_factory=dict)
 
     @cached_property
     def of_cuts(self) -> tuple[Floats, Floats]:
@@ -184,23 +184,23 @@ class Bounds:
         if not self.cuts:
             nothing = np.full((0, self.sets.states), np.inf)
             return nothing, nothing
-        bounds = [self.least(cut.rooms) for cut in self.cuts]
+        bounds = [self.least(cut.partitions) for cut in self.cuts]
         most, total = (np.stack(each) for each in zip(*bounds, strict=True))
         return most, total
 
-    def least(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
-        """What each state costs at least in `rooms`: largest and sum, each shape (states,)."""
-        if (found := self._known.get(rooms)) is None:
-            found = self._known[rooms] = self._worked_out(rooms)
+    def least(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
+        """What each state costs at least in `partitions`: largest and sum, each shape (states,)."""
+        if (found := self._known.get(partitions)) is None:
+            found = self._known[partitions] = self._worked_out(partitions)
         return found
 
-    def _worked_out(self, rooms: tuple[Room, ...]) -> tuple[Floats, Floats]:
-        if not rooms:
+    def _worked_out(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
+        if not partitions:
             nobody = np.full(self.sets.states, np.inf)
             nobody[0] = 0.0
             return nobody, nobody
-        most, total = self.least(rooms[1:])
-        own_most, own_total = self._best[rooms[0]]
+        most, total = self.least(partitions[1:])
+        own_most, own_total = self._best[partitions[0]]
         _, _, left = self.sets.pairs
         starts = self.sets.first_pairs
         largest = np.maximum(own_most, most[left])
@@ -210,13 +210,13 @@ class Bounds:
         )
 
     @cached_property
-    def _best(self) -> dict[Room, tuple[Floats, Floats]]:
-        """The least of each number over the ways to share a room, each shape (pairs,)."""
+    def _best(self) -> dict[PartitionKind, tuple[Floats, Floats]]:
+        """The least of each number over the ways to share a partition, each shape (pairs,)."""
         _, chosen, _ = self.sets.pairs
         return {
-            room: (
+            partition: (
                 np.minimum.reduce([own.most for _, own in ways])[chosen],
                 np.minimum.reduce([own.total for _, own in ways])[chosen],
             )
-            for room, ways in self.scores.items()
+            for partition, ways in self.scores.items()
         }

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.plan.objectives.objective import GroupScores, Turn
-from advisor.plan.search.assignment import seating
+from advisor.plan.search.assignment import job_numbers
 from advisor.plan.search.candidate_space import Space
-from advisor.plan.search.partition_search import Choice, Cutting
+from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, Option, options
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.timeline.outcome import idle_power_w
@@ -40,13 +40,13 @@ class PhaseGroup:
     """
 
     state: int
-    how: Choice | Cutting
+    how: Choice | Assignment
     setup: Group | Hybrid
     mark: int
     scores: GroupScores
 
     @property
-    def cut(self) -> bool:
+    def on_instances(self) -> bool:
         """Whether they are on MIG instances."""
         return bool(self.setup.instances)
 
@@ -80,7 +80,7 @@ def phased(space: Space, state: int, most: int) -> list[Phased]:
     """Up to `most` of the best ways to run the jobs of `state` in groups, best first.
 
     The best without MIG instances is always among them, as one more if need be: what is on
-    instances seems to cost less than it will, since it is not known yet how rooms slow each other.
+    instances seems to cost less than it will, as partitions that slow each other are not counted.
     """
     return _Phases(space, state).best(most)
 
@@ -108,14 +108,16 @@ class _Phases:
             for each in ends
         ]
         found.sort(key=lambda each: each.cost)
-        sure = next((each for each in found if not any(group.cut for group in each.groups)), None)
+        sure = next(
+            (each for each in found if not any(group.on_instances for group in each.groups)), None
+        )
         return [each for at, each in enumerate(found) if at < most or each is sure]
 
     def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
         """Add what any group that is left may come to, next after the jobs of the state `done`."""
         left = self.jobs - self.space.jobs_in(done)
         ahead = [
-            (group, group.mark, group.cut, reached.setdefault(done + group.state, {}))
+            (group, group.mark, group.on_instances, reached.setdefault(done + group.state, {}))
             for group in self._next(done)
         ]
         for (mark, cut), labels in reached[done].items():
@@ -164,30 +166,38 @@ class _Phases:
         hybrids = self.space.hybrids(jobs)
         bar = min((self._price_alone(each) for each in whole), default=np.inf)
         if hybrids.least(state) < bar:
-            for cutting in islice(self.space.on_instances(state), 1):
-                rooms = [(each.option, each.chosen) for each in cutting.rooms if each.chosen]
-                yield self._group(state, jobs, cutting, rooms)
+            for assignment in islice(self.space.on_instances(state), 1):
+                partitions = [
+                    (each.option, each.chosen) for each in assignment.partitions if each.chosen
+                ]
+                yield self._group(state, jobs, assignment, partitions)
 
     def _price_alone(self, group: PhaseGroup) -> float:
-        """What a group costs that MIG is left and entered for, in the units of `Hybrids.least`."""
+        """What a group costs for which MIG is left and entered; as `AssignmentSearch.least`."""
         jobs = group.scores.jobs
         turn = Turn(2 * MIG_MODE_S, jobs, self.idle_w)
         cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
         return self.objective.of_phases(cost, worst, jobs)
 
     def _group(
-        self, state: int, jobs: int, how: Choice | Cutting, rooms: Sequence[tuple[Option, int]]
+        self,
+        state: int,
+        jobs: int,
+        how: Choice | Assignment,
+        partitions: Sequence[tuple[Option, int]],
     ) -> PhaseGroup:
         space, objective = self.space, self.objective
-        parts = [(space.scores(option, jobs), chosen) for option, chosen in rooms]
+        parts = [(space.scores(option, jobs), chosen) for option, chosen in partitions]
         most = max(float(each.most[chosen]) for each, chosen in parts)
         total = sum(float(each.total[chosen]) for each, chosen in parts)
         cost, worst = objective.of_group(most, total, space.awake(jobs))
         time_s = most
         if objective.uses_deadlines:
-            time_s = max(float(space.outcome(way).ends_s[chosen].max()) for way, chosen in rooms)
+            time_s = max(
+                float(space.outcome(way).ends_s[chosen].max()) for way, chosen in partitions
+            )
         setup = self._setup(how, state)
-        scores = GroupScores(jobs, time_s, cost, worst, self._due(rooms))
+        scores = GroupScores(jobs, time_s, cost, worst, self._due(partitions))
         return PhaseGroup(state, how, setup, self._mark(setup), scores)
 
     def _mark(self, setup: Group | Hybrid) -> int:
@@ -200,16 +210,16 @@ class _Phases:
             return int(stays == ((None, (True,)),))
         return self.marks.setdefault(frozenset(stays), 2 + len(self.marks))
 
-    def _setup(self, how: Choice | Cutting, state: int) -> Group | Hybrid:
+    def _setup(self, how: Choice | Assignment, state: int) -> Group | Hybrid:
         if isinstance(how, Choice):
             return Group((1,), Mps() if how.option.sharing.under_mps else Naive())
-        return seating(self.space.sets, self.space.members(state)).hybrid(how)
+        return job_numbers(self.space.sets, self.space.members(state)).hybrid(how)
 
-    def _due(self, rooms: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:
+    def _due(self, partitions: Sequence[tuple[Option, int]]) -> tuple[tuple[float, float], ...]:
         if not self.objective.uses_deadlines:
             return ()
         found: dict[int, tuple[float, float]] = {}
-        for option, chosen in rooms:
+        for option, chosen in partitions:
             ends_s = self.space.outcome(option).ends_s[chosen]
             for variant in self.space.sets.tenants[chosen]:
                 kind = self.space.sets.kind_of[variant]

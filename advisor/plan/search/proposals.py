@@ -7,12 +7,12 @@ from math import prod
 
 import numpy as np
 
-from advisor.plan.candidates import Setup
+from advisor.plan.candidates import Candidate
 from advisor.plan.recommendation import LeftOut
 from advisor.plan.rules import first_broken, rules
-from advisor.plan.search.assignment import Seating, one_after_another, seating
+from advisor.plan.search.assignment import JobNumbers, job_numbers, one_after_another
 from advisor.plan.search.candidate_space import Question, Space
-from advisor.plan.search.partition_search import Choice, Cutting
+from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.plan.search.phase_search import phased
 from advisor.sharing import Instance, Mig, Serial, Sharing
@@ -25,11 +25,11 @@ class Proposal:
     """A plan that was found.
 
     Attributes:
-        setup: Its jobs are numbered as in all that were asked for, from 1.
+        candidate: Its jobs are numbered as in all that were asked for, from 1.
         cost: As if what is on instances of their own did not couple at all.
     """
 
-    setup: Setup
+    candidate: Candidate
     cost: float
 
 
@@ -51,9 +51,9 @@ class Solver:
             costs, _ = price(own.most[sets], own.total[sets])
             best = int(np.argmin(costs))
             if np.isfinite(costs[best]):
-                seats = seating(self.space.sets, chosen)
-                group = seats.group(Choice(option, int(sets[best])))
-                found.append(self._proposal(chosen, group.sharing, seats, float(costs[best])))
+                numbers = job_numbers(self.space.sets, chosen)
+                group = numbers.group(Choice(option, int(sets[best])))
+                found.append(self._proposal(chosen, group.sharing, numbers, float(costs[best])))
         return sorted(found, key=lambda each: each.cost)
 
     def on_instances(self, chosen: Sequence[int]) -> Iterator[Proposal]:
@@ -68,29 +68,29 @@ class Solver:
         """Groups one after another: the best few."""
         found = []
         for each in phased(self.space, self.space.sets.state_of(chosen), most):
-            seats = seating(self.space.sets, chosen)
-            hows: list[Choice | Cutting] = [group.how for group in each.groups]
-            sharing = one_after_another(hows, seats)
-            if sharing != Serial() or seats.batches_of(chosen) != self._asked(chosen):
-                found.append(self._proposal(chosen, sharing, seats, each.cost))
+            numbers = job_numbers(self.space.sets, chosen)
+            hows: list[Choice | Assignment] = [group.how for group in each.groups]
+            sharing = one_after_another(hows, numbers)
+            if sharing != Serial() or numbers.batches_of(chosen) != self._asked(chosen):
+                found.append(self._proposal(chosen, sharing, numbers, each.cost))
         return found
 
-    def _cut(self, chosen: Sequence[int], cuttings: Iterable[Cutting]) -> Iterator[Proposal]:
-        for cutting in cuttings:
-            seats = seating(self.space.sets, chosen)
-            sharing = simplest(seats.hybrid(cutting))
-            yield self._proposal(chosen, sharing, seats, cutting.cost)
+    def _cut(self, chosen: Sequence[int], assignments: Iterable[Assignment]) -> Iterator[Proposal]:
+        for assignment in assignments:
+            numbers = job_numbers(self.space.sets, chosen)
+            sharing = simplest(numbers.hybrid(assignment))
+            yield self._proposal(chosen, sharing, numbers, assignment.cost)
 
     def _proposal(
-        self, chosen: Sequence[int], sharing: Sharing, seats: Seating, cost: float
+        self, chosen: Sequence[int], sharing: Sharing, numbers: JobNumbers, cost: float
     ) -> Proposal:
-        batches = seats.batches_of(chosen)
-        setup = Setup(
+        batches = numbers.batches_of(chosen)
+        candidate = Candidate(
             jobs=tuple(at + 1 for at in chosen),
             sharing=sharing,
             batches=() if batches == self._asked(chosen) else batches,
         )
-        return Proposal(setup, cost)
+        return Proposal(candidate, cost)
 
     def _asked(self, chosen: Sequence[int]) -> tuple[int, ...]:
         return tuple(self.jobs[at].batch for at in chosen)
@@ -99,7 +99,7 @@ class Solver:
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
 MOST_STATES = 256
 # Plans of a kind that are forecast, and plans on MIG instances where the predictor itself is asked
-# what comes of each room: instances slow each other, which shows only then.
+# what comes of each partition: instances slow each other, which shows only then.
 FORECAST, FORECAST_ASKED = 3, 12
 
 
@@ -112,7 +112,7 @@ class Proposed:
             None: nothing was looked at.
     """
 
-    setups: tuple[Setup, ...]
+    candidates: tuple[Candidate, ...]
     left_out: tuple[LeftOut, ...]
     asked: bool | None = None
 
@@ -141,7 +141,7 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     everyone = range(len(jobs))
     solver = Solver(jobs, question, ask=True)
     asked = solver.space.exact
-    found = [each for each in solver.whole(everyone) if asked or each.setup.batches][:FORECAST]
+    found = [each for each in solver.whole(everyone) if asked or each.candidate.batches][:FORECAST]
     apart = list(islice(solver.one_job_each(everyone), FORECAST))
     most = FORECAST_ASKED if asked else FORECAST
     found += [*apart, *islice(filter(_cut_up, solver.on_instances(everyone)), most)]
@@ -150,12 +150,12 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
         left_out.append(LeftOut("other batch sizes", why))
-    return Proposed(tuple(each.setup for each in found), tuple(left_out), asked)
+    return Proposed(tuple(each.candidate for each in found), tuple(left_out), asked)
 
 
 def _cut_up(plan: Proposal) -> bool:
     """Whether jobs have more than one instance at once, all in one being the GPU with fewer SMs."""
-    cut = instance_sets(plan.setup.sharing)
+    cut = instance_sets(plan.candidate.sharing)
     return not cut or any(len(each.partitions) > 1 for each in cut)
 
 

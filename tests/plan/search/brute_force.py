@@ -74,14 +74,14 @@ def lived(jobs, plan, level):
 
 
 def paces(jobs, plan, running, level):
-    rooms = [
+    partitions = [
         (number, share, [at for at in own if at in running], sharing, own)
-        for number, (share, own, sharing) in enumerate(plan.rooms)
+        for number, (share, own, sharing) in enumerate(plan.partitions)
     ]
-    rooms = [room for room in rooms if room[2]]
-    factor = plan.factor([room[0] for room in rooms])
+    partitions = [partition for partition in partitions if partition[2]]
+    factor = plan.factor([partition[0] for partition in partitions])
     steps, power_w = {}, IDLE_W
-    for number, share, own, sharing, first in rooms:
+    for number, share, own, sharing, first in partitions:
         if isinstance(sharing, Mps) and sharing.limits:
             kept = Mps(tuple(sharing.limits[first.index(at)] for at in own))
         else:

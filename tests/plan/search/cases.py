@@ -7,7 +7,7 @@ from typing import Any
 from advisor.hardware.catalogue import gpu
 from advisor.plan.rules import Conditions
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.one_gpu_search import OneGpu
+from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.search import brute_force
@@ -47,7 +47,7 @@ class Case:
             gpu=self.gpu, predictor=Toy(self.gpu), objective=self.objective, level=self.level,
             conditions=Conditions(root=self.root),
         )  # fmt: skip
-        solved = OneGpu(self.jobs, question).best(range(len(self.jobs)))
+        solved = OneGpuSolver(self.jobs, question).best(range(len(self.jobs)))
         return None if solved is None else solved.cost.at(self.level)
 
     def least(self, *, phases_on_mig=False):

@@ -1,7 +1,7 @@
 """Every way for some jobs to have a GPU at once, listed one after another; plain on purpose.
 
 It knows layouts and what users, isolation and data-parallel jobs forbid, and nothing of the solver:
-jobs go to rooms in every way, and rooms are shared in every way.
+jobs go to partitions in every way, and partitions are shared in every way.
 """
 
 from itertools import product
@@ -14,10 +14,10 @@ from tests.plan.search.toy import slower
 
 
 class Plan:
-    """Rooms of one setup: (share of the GPU, jobs by position, sharing, factor on steps)."""
+    """Rooms of one candidate: (share of the GPU, jobs by position, sharing, factor on steps)."""
 
-    def __init__(self, rooms, group, factor):
-        self.rooms, self.group, self.factor = rooms, group, factor
+    def __init__(self, partitions, group, factor):
+        self.partitions, self.group, self.factor = partitions, group, factor
 
 
 def whole_plans(jobs, gpu):
@@ -55,32 +55,34 @@ def mig_plans(jobs, gpu):
 
 
 def cut_plans(jobs, gpu, layout, parts):
-    rooms = [
-        (home, size)
-        for home, own in enumerate(parts)
-        for size in own or [profile_of(gpu, layout[home].profile).compute_slices]
+    partitions = [
+        (index, size)
+        for index, own in enumerate(parts)
+        for size in own or [profile_of(gpu, layout[index].profile).compute_slices]
     ]
     capacities = [profile_of(gpu, each.profile).memory_mib for each in layout]
-    for where in product(range(len(rooms)), repeat=len(jobs)):
-        if not bearable(jobs, [rooms[room][0] for room in where], capacities):
+    for where in product(range(len(partitions)), repeat=len(jobs)):
+        if not bearable(jobs, [partitions[partition][0] for partition in where], capacities):
             continue
         used = sorted(set(where))
-        inside = [tuple(at for at, room in enumerate(where) if room == each) for each in used]
+        inside = [
+            tuple(at for at, partition in enumerate(where) if partition == each) for each in used
+        ]
         ways = [
             [Naive(), Mps()] if len(own) > 1 and of_one_user([jobs[at] for at in own])
             else [Naive()]
             for own in inside
         ]  # fmt: skip
         for sharings in product(*ways):
-            yield mig_plan(layout, parts, [rooms[each] for each in used], inside, sharings)
+            yield mig_plan(layout, parts, [partitions[each] for each in used], inside, sharings)
 
 
-def bearable(jobs, homes, capacities):
+def bearable(jobs, instance_at, capacities):
     """Whether instances have the memory, and isolated jobs theirs to themselves."""
     held = [0.0] * len(capacities)
-    for job, home in zip(jobs, homes, strict=True):
-        held[home] += job.profile.memory.device_mib
-        if job.isolated and homes.count(home) > 1:
+    for job, index in zip(jobs, instance_at, strict=True):
+        held[index] += job.profile.memory.device_mib
+        if job.isolated and instance_at.count(index) > 1:
             return False
     return all(mib <= capacity for mib, capacity in zip(held, capacities, strict=True))
 
@@ -89,49 +91,51 @@ def of_one_user(jobs):
     return len({job.user for job in jobs}) == 1
 
 
-def mig_plan(layout, parts, rooms, inside, sharings):
-    homes = [home for home, _ in rooms]
+def mig_plan(layout, parts, partitions, inside, sharings):
+    instance_at = [index for index, _ in partitions]
     places = []
-    for home in sorted(set(homes)):
+    for index in sorted(set(instance_at)):
         own = [
             (size, tuple(at + 1 for at in jobs), sharing)
-            for (at_home, size), jobs, sharing in zip(rooms, inside, sharings, strict=True)
-            if at_home == home
+            for (at_home, size), jobs, sharing in zip(partitions, inside, sharings, strict=True)
+            if at_home == index
         ]
-        instance = Instance(layout[home].profile, layout[home].start)
-        if parts[home]:
+        instance = Instance(layout[index].profile, layout[index].start)
+        if parts[index]:
             places.append(Divided(instance, tuple(Compute(*each) for each in own)))
         else:
             places.append(Slot(instance, own[0][1], own[0][2]))
     built = [
         (size / 8, jobs, sharing)
-        for (_, size), jobs, sharing in zip(rooms, inside, sharings, strict=True)
+        for (_, size), jobs, sharing in zip(partitions, inside, sharings, strict=True)
     ]
 
     def factor(left):
-        """Of each room while the rooms `left` still have jobs."""
+        """Of each partition while the partitions `left` still have jobs."""
         return {
-            room: slower(len(left), sum(homes[other] == homes[room] for other in left))
-            for room in left
+            partition: slower(
+                len(left), sum(instance_at[other] == instance_at[partition] for other in left)
+            )
+            for partition in left
         }
 
     return Plan(built, Hybrid(tuple(places)), factor)
 
 
 def each_kind_once(plans, jobs):
-    """Of plans that differ in which of equal rooms, or of equal jobs, is whose, the first."""
+    """Of plans that differ in which of equal partitions, or of equal jobs, is whose, the first."""
     kinds, seen = [jobs.index(job) for job in jobs], set()
 
     def content(jobs_of_room, sharing):
         return tuple(sorted(kinds[number - 1] for number in jobs_of_room)), str(sharing)
 
     for plan in plans:
-        homes = []
+        instance_at = []
         for place in plan.group.places if isinstance(plan.group, Hybrid) else ():
-            rooms = [(room.slices or 0, *content(room.jobs, room.sharing))
-                     for room in place.partitions]  # fmt: skip
-            homes.append((place.instance.profile, *sorted(rooms)))
-        mark = tuple(sorted(homes)) or str(plan.group.sharing)
+            partitions = [(partition.slices or 0, *content(partition.jobs, partition.sharing))
+                     for partition in place.partitions]  # fmt: skip
+            instance_at.append((place.instance.profile, *sorted(partitions)))
+        mark = tuple(sorted(instance_at)) or str(plan.group.sharing)
         if mark not in seen:
             seen.add(mark)
             yield plan

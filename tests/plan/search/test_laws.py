@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import place
-from advisor.plan.candidates import Judge
+from advisor.plan.candidates import Forecaster
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import Conditions, first_broken, rules
 from advisor.plan.search.candidate_space import Question
-from advisor.plan.search.one_gpu_search import OneGpu
+from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.plan.search.proposals import Solver, affordable, proposed
 from advisor.sharing import Hybrid, Mig, Phases
 from advisor.sharing.traversal import check_count, instance_sets, memories
@@ -52,9 +52,9 @@ def test_what_is_proposed_breaks_no_rule_and_fits_the_hardware(jobs, key, object
     model = gpu(key)
     conditions = Conditions(root=root, memory_margin=0.1)
     question = Question(gpu=model, predictor=Toy(model), objective=objective, conditions=conditions)
-    judge = Judge(jobs, question)
+    forecaster = Forecaster(jobs, question)
     for each in proposals(jobs, question):
-        sharing = each.setup.sharing
+        sharing = each.candidate.sharing
         check_count(sharing, len(jobs))
         assert first_broken(rules(model, conditions), jobs, sharing) is None
         for hybrid in instance_sets(sharing):
@@ -62,7 +62,7 @@ def test_what_is_proposed_breaks_no_rule_and_fits_the_hardware(jobs, key, object
         for memory in memories(sharing, len(jobs)):
             mates = [jobs[number - 1] for part in memory for number in part.jobs]
             assert sum(job.profile.memory.device_mib for job in mates) <= model.memory_mib
-        assert isinstance(judge.foreseen(each.setup), Forecast)
+        assert isinstance(forecaster.forecast(each.candidate), Forecast)
 
 
 def asked(model="a100-40gb", objective="makespan", **conditions):
@@ -77,12 +77,12 @@ def test_plans_on_instances_come_cheapest_first_and_each_once():
     found = list(islice(Solver(jobs, asked()).on_instances(range(3)), 200))
     costs = [each.cost for each in found]
     assert costs == sorted(costs)
-    assert len({str(each.setup.sharing) for each in found}) == len(found)
+    assert len({str(each.candidate.sharing) for each in found}) == len(found)
 
 
 def test_without_root_nothing_lies_on_instances():
     jobs = [Job(synthetic.profile(name)) for name in NAMES]
-    for each in proposed(jobs, asked(root=False)).setups:
+    for each in proposed(jobs, asked(root=False)).candidates:
         assert not isinstance(each.sharing, Mig | Hybrid)
         assert not instance_sets(each.sharing)
 
@@ -93,8 +93,8 @@ def test_another_batch_size_is_chosen_where_it_ends_sooner():
     larger = replace(slow.workload, name="bert-base-finetune-bs32", batch=32)
     quick = replace(synthetic.profile(name, host_s=0.01, gpu_s=0.02), workload=larger)
     jobs = [Job(slow, choices=(quick,)), Job(synthetic.profile(NAMES[0], gpu_s=0.005))]
-    best = OneGpu(jobs, asked()).best((0, 1))
-    assert best.setup.batches == (32, 128)
+    best = OneGpuSolver(jobs, asked()).best((0, 1))
+    assert best.candidate.batches == (32, 128)
     assert best.forecast.prediction.jobs[0].job == "bert-base-finetune-bs32"
 
 
@@ -107,15 +107,15 @@ def test_the_shortest_job_runs_first_where_all_wait_for_each_other():
     model = gpu("l40s-48gb")
     jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.02), epochs=epochs) for epochs in (3, 1, 2)]
     question = Question(gpu=model, predictor=Hurting(model), objective="mean-completion")
-    best = OneGpu(jobs, question).best((0, 1, 2))
-    assert str(best.setup.sharing) == "serial[2,3];serial[1]"
+    best = OneGpuSolver(jobs, question).best((0, 1, 2))
+    assert str(best.candidate.sharing) == "serial[2,3];serial[1]"
 
 
 def test_jobs_are_numbered_by_their_place_among_all():
     jobs = [Job(synthetic.profile(name, gpu_s=0.001)) for name in NAMES]
-    best = OneGpu(jobs, asked()).best((0, 2))
-    assert best.setup.jobs == (1, 3)
-    check_count(best.setup.sharing, 2)
+    best = OneGpuSolver(jobs, asked()).best((0, 2))
+    assert best.candidate.jobs == (1, 3)
+    check_count(best.candidate.sharing, 2)
 
 
 @pytest.mark.parametrize(("equal", "fine"), [(48, True), (8, True), (9, False)])
@@ -129,4 +129,4 @@ def test_what_is_too_much_to_look_at_is_said():
     jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.001 * (n + 1))) for n in range(9)]
     (left_out,) = proposed(jobs, asked()).left_out
     assert "9 jobs make too many sets" in left_out.why
-    assert not any(isinstance(each.sharing, Phases) for each in proposed(jobs, asked()).setups)
+    assert not any(isinstance(each.sharing, Phases) for each in proposed(jobs, asked()).candidates)

@@ -19,7 +19,9 @@ MIDDLE = synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05, m
 def layouts_for(jobs, objective):
     """With an instance for each of `jobs`, the best first."""
     question = Question(gpu=H200, predictor=StandIn(), objective=objective)
-    return [each.setup.sharing for each in Solver(jobs, question).one_job_each(range(len(jobs)))]
+    return [
+        each.candidate.sharing for each in Solver(jobs, question).one_job_each(range(len(jobs)))
+    ]
 
 
 def by_brute_force(jobs, value):
@@ -31,8 +33,8 @@ def by_brute_force(jobs, value):
         for layout in layouts(H200)
         for way in permutations(layout, len(jobs))
         if all(
-            job.memory_mib <= room.memory_mib
-            for job, room in zip(
+            job.memory_mib <= partition.memory_mib
+            for job, partition in zip(
                 predictor.predict(profiles, Mig(way)).jobs,
                 [next(p for p in H200.mig if p.name == each.profile) for each in way],
                 strict=True,

@@ -1,4 +1,4 @@
-"""A GPU whose rooms slow each other a little: simple enough for a program that tries all plans.
+"""A GPU whose partitions slow each other a little, simple enough to try all plans.
 
 What a job does beside others follows from plain rules of this page, which the brute force beside
 it uses too; the solver sees them only through `Toy`, as it sees any predictor.
@@ -12,7 +12,7 @@ IDLE_W, MPS_GAIN = 75.0, 0.8
 
 
 def room_steps(profiles, share, sharing):
-    """Seconds of a step of each of the jobs in a room with so much of the GPU."""
+    """Seconds of a step of each of the jobs in a partition with so much of the GPU."""
     if len(profiles) == 1 and not isinstance(sharing, Mps):
         return [max(profiles[0].host_s, profiles[0].gpu_s / share)]
     busy_s = sum(each.gpu_s for each in profiles) / share
@@ -27,9 +27,9 @@ def room_steps(profiles, share, sharing):
     ]
 
 
-def slower(rooms, parts):
-    """Factor on all steps where so many rooms are in use, in an instance cut into `parts`."""
-    return (1 + 0.04 * (rooms - 1)) * (1 + 0.1 * (parts - 1))
+def slower(partitions, parts):
+    """Factor on all steps where so many partitions are in use, in an instance cut into `parts`."""
+    return (1 + 0.04 * (partitions - 1)) * (1 + 0.1 * (parts - 1))
 
 
 class Toy:
@@ -68,16 +68,16 @@ class Toy:
             return [each.step_s for each in profiles], max(held) <= self.gpu.usable_mib
         if not isinstance(sharing, Hybrid):
             return room_steps(profiles, 1.0, sharing), sum(held) <= self.gpu.usable_mib
-        steps, fits, rooms = {}, True, len(sharing.partitions)
+        steps, fits, partitions = {}, True, len(sharing.partitions)
         for each in sharing.places:
             instance = profile_of(self.gpu, each.instance.profile)
             fits &= sum(held[job - 1] for job in each.jobs) <= instance.memory_mib
-            for room in each.partitions:
-                slices = room.slices if isinstance(each, Divided) else instance.compute_slices
-                own = [profiles[job - 1] for job in room.jobs]
-                found = room_steps(own, slices / 8, room.sharing)
-                factor = slower(rooms, len(each.partitions))
-                steps |= {job: factor * s for job, s in zip(room.jobs, found, strict=True)}
+            for partition in each.partitions:
+                slices = partition.slices if isinstance(each, Divided) else instance.compute_slices
+                own = [profiles[job - 1] for job in partition.jobs]
+                found = room_steps(own, slices / 8, partition.sharing)
+                factor = slower(partitions, len(each.partitions))
+                steps |= {job: factor * s for job, s in zip(partition.jobs, found, strict=True)}
         return [steps[job] for job in sorted(steps)], fits
 
     def _job(self, profile, step_s, power_w):

@@ -62,7 +62,7 @@ class Search:
         """Seconds of a unit of time, so that `latest` bounds every plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
         for group in self.groups:
-            for kind in group.team:
+            for kind in group.members:
                 longest_s[kind] = max(longest_s[kind], group.runs_s)
         every = zip(longest_s, self.problem.counts, strict=True)
         return sum(s * count for s, count in every) / _RESOLUTION
@@ -85,7 +85,7 @@ class Search:
         """Every group, as often as there are jobs for it; one copy starts after the other."""
         found = []
         for group in self.groups:
-            needed = Counter(group.team).items()
+            needed = Counter(group.members).items()
             most = min(self.problem.counts[kind] // count for kind, count in needed)
             copies = [self._piece(group) for _ in range(most)]
             for one, other in pairwise(copies):
@@ -103,9 +103,9 @@ class Search:
     def _each_job_once(self) -> None:
         for kind, count in enumerate(self.problem.counts):
             runs = [
-                piece.group.team.count(kind) * piece.there
+                piece.group.members.count(kind) * piece.there
                 for piece in self._pieces
-                if kind in piece.group.team
+                if kind in piece.group.members
             ]
             self.model.add(sum(runs) == count)
 
@@ -133,7 +133,7 @@ class Search:
     def sum_of_ends(self) -> Any:
         """Over all jobs."""
         return sum(
-            len(group.team) * start + sum(map(self._units, group.ends_s)) * there
+            len(group.members) * start + sum(map(self._units, group.ends_s)) * there
             for group, there, start in self._pieces
         )
 
@@ -142,7 +142,7 @@ class Search:
         most = self.latest * _SLOWDOWN_PARTS
         worst = self.model.new_int_var(0, most, "")
         for group, there, start in self._pieces:
-            for kind, end_s in set(zip(group.team, group.ends_s, strict=True)):
+            for kind, end_s in set(zip(group.members, group.ends_s, strict=True)):
                 alone = 1 + self._units(self.problem.alone_s[kind])
                 ends = start + self._units(end_s) * there
                 self.model.add(alone * worst >= _SLOWDOWN_PARTS * ends)
@@ -159,7 +159,7 @@ class Search:
     def _missed(self) -> Iterator[Any]:
         """Of every job that has a deadline, in every piece, whether it ends later."""
         for group, there, start in self._pieces:
-            for kind, end_s in zip(group.team, group.ends_s, strict=True):
+            for kind, end_s in zip(group.members, group.ends_s, strict=True):
                 deadline_s = self.problem.deadlines_s[kind]
                 if deadline_s is not None:
                     missed = self.model.new_bool_var("")

@@ -1,4 +1,4 @@
-"""What groups of jobs come to on one GPU: roughly for thousands, foretold for a few."""
+"""What groups of jobs come to on one GPU: roughly for thousands, predicted for a few."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives.fleet_objective import FleetObjective
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, rules
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Team
-from advisor.plan.search.one_gpu_search import Solved
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members
+from advisor.plan.search.one_gpu_search import BestCandidate
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import Crowds
 from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
@@ -24,17 +24,17 @@ from advisor.timeline.array_event_loop import array_ends_s
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
 
-Teams = NDArray[np.intp]
-"""Kinds of teams of one size, shape (teams, jobs)."""
+MemberRows = NDArray[np.intp]
+"""Kinds of member_sets of one size, shape (member_sets, jobs)."""
 
 
 class SolvesOneGpu(Protocol):
-    """Whatever names the best plan of some jobs on one GPU: `OneGpu` does."""
+    """Whatever names the best plan of some jobs on one GPU: `OneGpuSolver` does."""
 
-    def best(self, chosen: Sequence[int]) -> Solved | None: ...
+    def best(self, chosen: Sequence[int]) -> BestCandidate | None: ...
 
 
-class Foretold:
+class PredictedGroups:
     """Columns by the one-GPU solver.
 
     Args:
@@ -49,28 +49,28 @@ class Foretold:
     ) -> None:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
-    def column(self, team: Team) -> FleetGroup | None:
-        """The best of `team`; None where nothing that is allowed fits."""
+    def group(self, members: Members) -> FleetGroup | None:
+        """The best of `members`; None where nothing that is allowed fits."""
         left = [list(each) for each in self._kinds.positions]
-        positions = sorted((left[kind].pop(0), kind) for kind in team)
+        positions = sorted((left[kind].pop(0), kind) for kind in members)
         solved = self._solver.best([position for position, _ in positions])
         if solved is None:
             return None
         forecast, energy_j = solved.forecast, solved.forecast.energy_j
         if not self._objective.in_seconds or forecast.ends_s is None:
-            takes = len(team) / throughput(forecast.prediction, self._level)
-            ends_s = (takes,) * len(team)
+            takes = len(members) / throughput(forecast.prediction, self._level)
+            ends_s = (takes,) * len(members)
         else:
             ends_s = tuple(end_s.at(self._level) for end_s in forecast.ends_s)
         return FleetGroup(
-            team=tuple(kind for _, kind in positions), sharing=solved.setup.sharing,
-            ends_s=ends_s, foretold=True, batches=solved.setup.batches,
+            members=tuple(kind for _, kind in positions), sharing=solved.candidate.sharing,
+            ends_s=ends_s, predicted=True, batches=solved.candidate.batches,
             energy_j=None if energy_j is None else energy_j.at(self._level),
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
 
-class FleetEstimates:
+class EstimatedGroups:
     """Columns by the distilled predictor, time-sliced and under MPS: medians, for screening only.
 
     Args:
@@ -78,7 +78,7 @@ class FleetEstimates:
         quick: Of one job of each kind.
         gpu: Whose memory they share.
         conditions: Of what they may do.
-        objective: As of `Foretold`.
+        objective: As of `PredictedGroups`.
     """
 
     def __init__(
@@ -101,81 +101,82 @@ class FleetEstimates:
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if objective.in_seconds else 1 / quick.jobs.step_s
 
-    def columns(self, teams: Sequence[Team]) -> Iterator[FleetGroup]:
-        """The best of each of `teams` of two and more that fits; of one size after the other."""
-        by_size = sorted(teams, key=len)
+    def groups(self, member_sets: Sequence[Members]) -> Iterator[FleetGroup]:
+        """The best group of each of `member_sets` of two and more that fits, small ones first."""
+        by_size = sorted(member_sets, key=len)
         for _, same in groupby(by_size, len):
             yield from self._best(np.array(list(same)))
 
-    def may(self, team: Team, mode: Mode) -> bool:
-        """Whether a team may share so, and has the memory to."""
+    def may(self, members: Members, mode: Mode) -> bool:
+        """Whether a members may share so, and has the memory to."""
         alone = replace(self._quick.rough, profiles=tuple(
-            job.profile for job in self._kinds.of(team)
+            job.profile for job in self._kinds.of(members)
         ))  # fmt: skip
-        return self._allowed(team, mode) and bool(
-            self._fit(alone, np.ones((1, len(team)), dtype=np.intp), mode)[0]
+        return self._allowed(members, mode) and bool(
+            self._fit(alone, np.ones((1, len(members)), dtype=np.intp), mode)[0]
         )
 
-    def _allowed(self, team: Team, mode: Mode) -> bool:
+    def _allowed(self, members: Members, mode: Mode) -> bool:
         """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
-        key = mode, tuple(sorted(self._sorts[kind] for kind in team))
+        key = mode, tuple(sorted(self._sorts[kind] for kind in members))
         if key not in self._known_rules:
-            jobs = self._kinds.of(team)
+            jobs = self._kinds.of(members)
             self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
         return self._known_rules[key]
 
-    def _fit(self, rough: SurrogateAnswers, counts: Teams, mode: Mode) -> NDArray[np.bool_]:
+    def _fit(self, rough: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
         tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
         return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
 
-    def _best(self, teams: Teams) -> Iterator[FleetGroup]:
-        counts = (teams[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
+    def _best(self, member_sets: MemberRows) -> Iterator[FleetGroup]:
+        counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
         modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
         fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
-        ends = {mode: self._ends_s(teams, mode) for mode in modes}
-        for row, kinds in enumerate(teams):
-            team = tuple(map(int, kinds))
-            allowed = [mode for mode in modes if fits[mode][row] and self._allowed(team, mode)]
+        ends = {mode: self._ends_s(member_sets, mode) for mode in modes}
+        for row, kinds in enumerate(member_sets):
+            members = tuple(map(int, kinds))
+            allowed = [mode for mode in modes if fits[mode][row] and self._allowed(members, mode)]
             if allowed:
                 mode = min(allowed, key=lambda each: float(ends[each][row].max()))
-                yield self._column(team, mode, ends[mode][row])
+                yield self._group(members, mode, ends[mode][row])
 
-    def _column(self, team: Team, mode: Mode, ends_s: Floats) -> FleetGroup:
-        above_idle_w = self._power_w[list(team)] - self._idle_w
+    def _group(self, members: Members, mode: Mode, ends_s: Floats) -> FleetGroup:
+        above_idle_w = self._power_w[list(members)] - self._idle_w
         power_w = self._idle_w + above_idle_w.sum()
         limit_w = self._gpu.power_limit_w or np.inf
         return FleetGroup(
-            team=team, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), foretold=False,
+            members=members, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), predicted=False,
             energy_j=float(min(power_w, limit_w) * ends_s.max()),
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
-    def _ends_s(self, teams: Teams, mode: Mode) -> Floats:
-        """When each job ends, if all of a team start at once, shape (teams, jobs)."""
+    def _ends_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
+        """When each job ends, if all of a members start at once, shape (member_sets, jobs)."""
         if not self._objective.in_seconds:
-            steps_s = self._steps_s(teams, mode)
-            takes = teams.shape[1] / (self._quick.jobs.step_s[teams] / steps_s).sum(axis=1)
-            return np.repeat(takes[:, None], teams.shape[1], axis=1)
+            steps_s = self._steps_s(member_sets, mode)
+            alone_s = self._quick.jobs.step_s[member_sets]
+            takes = member_sets.shape[1] / (alone_s / steps_s).sum(axis=1)
+            return np.repeat(takes[:, None], member_sets.shape[1], axis=1)
         return array_ends_s(
-            self._work[teams],
-            lambda at, running: self._steps_s(np.where(running, teams[at], -1), mode),
+            self._work[member_sets],
+            lambda at, running: self._steps_s(np.where(running, member_sets[at], -1), mode),
         )
 
-    def _steps_s(self, teams: Teams, mode: Mode) -> Floats:
-        limits = np.full(teams.shape, 100.0)
-        return self._quick.distilled.steps(self._quick.jobs, Crowds(teams, limits), mode)
+    def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
+        limits = np.full(member_sets.shape, 100.0)
+        return self._quick.distilled.steps(self._quick.jobs, Crowds(member_sets, limits), mode)
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnSources:
-    """Where columns come from.
+class GroupSources:
+    """Where groups come from.
 
     Attributes:
-        rough: For thousands of groups; None: each that is thought of is foretold.
+        rough: For thousands of groups; None: each that is thought of is predicted.
         ways: By the names of `WAYS`, for groups that are picked.
         thorough: For those of the plan: the one-GPU solver.
     """
 
-    rough: FleetEstimates | None
-    ways: Mapping[str, Foretold]
-    thorough: Foretold
+    rough: EstimatedGroups | None
+    ways: Mapping[str, PredictedGroups]
+    thorough: PredictedGroups

@@ -10,7 +10,7 @@ from advisor.sharing.traversal import groups
 from advisor.timeline.waiting_jobs import repartition_s
 from advisor.workload.job import Job
 
-Team = tuple[int, ...]
+Members = tuple[int, ...]
 """Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
 
 
@@ -36,13 +36,13 @@ class Kinds:
         pairs = zip(self.jobs, self.counts, strict=True)
         return tuple(job for job, count in pairs for _ in range(count))
 
-    def of(self, team: Team) -> tuple[Job, ...]:
-        """The jobs of `team`, in its order."""
-        return tuple(self.jobs[kind] for kind in team)
+    def of(self, members: Members) -> tuple[Job, ...]:
+        """The jobs of `members`, in its order."""
+        return tuple(self.jobs[kind] for kind in members)
 
-    def allows(self, team: Team) -> bool:
+    def allows(self, members: Members) -> bool:
         """Whether there are as many jobs of each kind."""
-        return all(count <= len(self.positions[kind]) for kind, count in Counter(team).items())
+        return all(count <= len(self.positions[kind]) for kind, count in Counter(members).items())
 
 
 def kinds(jobs: Sequence[Job]) -> Kinds:
@@ -89,21 +89,21 @@ class FleetGroup:
     """A group of jobs on one GPU, and what comes of it.
 
     Attributes:
-        team: Who.
-        sharing: How; its numbers and limits count in `team`.
-        ends_s: From their common start until each ends, in the order of `team`, shape (jobs,);
+        members: Who.
+        sharing: How; its numbers and limits count in `members`.
+        ends_s: From their common start until each ends, in the order of `members`, shape (jobs,);
             of a throughput, in units of the time that each job takes alone.
         energy_j: Of its GPU until the last ends; None: not known.
-        foretold: Whether the predictor answered for it; else it is a rough estimate.
-        batches: Examples a step of each job, as `Setup` has them.
+        predicted: Whether the predictor answered for it; else it is a rough estimate.
+        batches: Examples a step of each job, as `Candidate` has them.
         in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
     """
 
-    team: Team
+    members: Members
     sharing: Sharing
     ends_s: tuple[float, ...]
     energy_j: float | None
-    foretold: bool
+    predicted: bool
     batches: tuple[int, ...] = ()
     in_seconds: bool = True
 
@@ -116,7 +116,7 @@ class FleetGroup:
         """Between the end of `before` and its own start on the same GPU."""
         if not self.in_seconds:
             return 0.0
-        return _between_s(before.sharing, len(before.team), self.sharing, len(self.team))
+        return _between_s(before.sharing, len(before.members), self.sharing, len(self.members))
 
 
 @cache
@@ -128,7 +128,7 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGroup:
-    """A column on a GPU.
+    """A group on a GPU.
 
     Attributes:
         gpu: From 0.
@@ -141,7 +141,7 @@ class PlacedGroup:
 
     @property
     def ends_s(self) -> Iterator[float]:
-        """When each job ends, in the order of the column's team."""
+        """When each job ends, in the order of the group's members."""
         return (self.start_s + end_s for end_s in self.group.ends_s)
 
 
@@ -153,34 +153,34 @@ def makespan_s(plan: Sequence[PlacedGroup]) -> float:
 def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
     """Of each job its kind, and when it ends."""
     for each in plan:
-        yield from zip(each.group.team, each.ends_s, strict=True)
+        yield from zip(each.group.members, each.ends_s, strict=True)
 
 
-def dealt(columns: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
-    """`columns` in this order, each on the GPU that is free first, as early as it can start."""
+def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
+    """`groups` in this order, each on the GPU that is free first, as early as it can start."""
     free_s = [0.0] * gpus
     last: list[FleetGroup | None] = [None] * gpus
     plan = []
-    for column in columns:
+    for group in groups:
         gpu = free_s.index(min(free_s))
-        placed = _after(last[gpu], column, gpu, free_s[gpu])
+        placed = _after(last[gpu], group, gpu, free_s[gpu])
         plan.append(placed)
-        last[gpu], free_s[gpu] = column, placed.start_s + column.runs_s
+        last[gpu], free_s[gpu] = group, placed.start_s + group.runs_s
     return tuple(plan)
 
 
 def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
-    """Each queue on a GPU of its own, one column after another."""
+    """Each queue on a GPU of its own, one group after another."""
     plan = []
     for gpu, queue in enumerate(queues):
         free_s, last = 0.0, None
-        for column in queue:
-            placed = _after(last, column, gpu, free_s)
+        for group in queue:
+            placed = _after(last, group, gpu, free_s)
             plan.append(placed)
-            last, free_s = column, placed.start_s + column.runs_s
+            last, free_s = group, placed.start_s + group.runs_s
     return tuple(plan)
 
 
-def _after(last: FleetGroup | None, column: FleetGroup, gpu: int, free_s: float) -> PlacedGroup:
+def _after(last: FleetGroup | None, group: FleetGroup, gpu: int, free_s: float) -> PlacedGroup:
     """The first on a GPU finds it set up."""
-    return PlacedGroup(column, gpu, free_s if last is None else free_s + column.after_s(last))
+    return PlacedGroup(group, gpu, free_s if last is None else free_s + group.after_s(last))

@@ -3,7 +3,7 @@
 It begins with plans that anybody would think of and takes steps from the best of them: blocks of
 groups are batched anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU
 solver looks for better ways to share within groups. Thousands of groups are estimated roughly,
-and every group of a plan is foretold before the plan counts, so that what is optimised is what is
+and every group of a plan is predicted before the plan counts, so that what is optimised is what is
 reported. Time only ends the steps, which are the same whatever time there is: more of it never
 makes a plan worse.
 """
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from time import monotonic
 
 from advisor.errors import NothingFits
-from advisor.plan.search.fleet.estimates import ColumnSources
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, PlacedGroup, Team
-from advisor.plan.search.fleet.group_pool import Pool
-from advisor.plan.search.fleet.grouping import drafts
+from advisor.plan.search.fleet.estimates import GroupSources
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members, PlacedGroup
+from advisor.plan.search.fleet.group_pool import GroupPool
+from advisor.plan.search.fleet.grouping import greedy_groups
 from advisor.plan.search.fleet.local_search import Improver, Incumbent
 from advisor.plan.search.fleet.packing import bound, least_cost, packed, quick_plans
 from advisor.plan.search.fleet.placement import Problem, arranged, roughly_arranged
 
 # Rounds between two recombinations, and rounds without gain after which no more are tried.
 _RECOMBINED, _STALE = 4, 5
-# Greedy plans that are estimated to cost more than so many times the plan found are not foretold.
+# Greedy plans that are estimated to cost more than so many times the plan found are not predicted.
 _ERR = 1.1
-# Teams up to which every one is foretold, so that what no plan can save is known.
-_EVERY_TEAM = 80
+# MemberRows up to which every one is predicted, so that what no plan can save is known.
+_EVERY_MEMBER_SET = 80
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
 _THOROUGH = 0.25
 
@@ -35,8 +35,8 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A plan of groups that are all foretold, and what is known of better ones.
+class FleetSearchResult:
+    """A plan of groups that are all predicted, and what is known of better ones.
 
     Attributes:
         cost: As `Problem.cost` says.
@@ -45,7 +45,7 @@ class Found:
         complete: Whether every group was looked at: then `bound` is of plans of groups that are
             time-sliced or under MPS without limits.
         groups: How many were thought of.
-        foretold: How many of them were foretold.
+        predicted: How many of them were predicted.
         seconds: That it took.
         in_time: Whether the search ended before its time did.
     """
@@ -55,7 +55,7 @@ class Found:
     bound: float | None
     complete: bool
     groups: int
-    foretold: int
+    predicted: int
     seconds: float
     in_time: bool
 
@@ -73,21 +73,21 @@ class FleetSolver:
     Args:
         kinds: Of all jobs.
         problem: What the plan is to be best at.
-        sources: Of columns.
+        sources: Of groups.
         limit_s: Seconds that it may take, from now on.
         clock: Tells the time.
     """
 
     def __init__(
-        self, kinds: Kinds, problem: Problem, sources: ColumnSources, limit_s: float,
+        self, kinds: Kinds, problem: Problem, sources: GroupSources, limit_s: float,
         clock: Clock = monotonic,
     ) -> None:  # fmt: skip
         self._kinds, self._problem, self._sources = kinds, problem, sources
         self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
-        self._pool = Pool(kinds, problem, sources, self._in_time)
+        self._pool = GroupPool(kinds, problem, sources, self._in_time)
         self._known_bound: float | None = None
 
-    def best(self) -> Found:
+    def best(self) -> FleetSearchResult:
         """The best plan found.
 
         Raises:
@@ -98,10 +98,10 @@ class FleetSolver:
         plan = incumbent.plan
         cost, known = self._problem.cost(plan), [self._known_bound, least_cost(self._problem)]
         bounds = [each for each in known if each is not None]
-        return Found(
+        return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
-            complete=self._known_bound is not None, groups=self._pool.teams,
-            foretold=self._pool.foretold, seconds=self._clock() - self._began_s, in_time=ended,
+            complete=self._known_bound is not None, groups=self._pool.member_sets,
+            predicted=self._pool.predicted, seconds=self._clock() - self._began_s, in_time=ended,
         )  # fmt: skip
 
     def _in_time(self) -> bool:
@@ -112,31 +112,31 @@ class FleetSolver:
 
     def _one_by_one(self) -> tuple[PlacedGroup, ...]:
         """Each job alone."""
-        columns = []
+        groups = []
         for kind, job in enumerate(self._kinds.jobs):
-            column = self._pool.alone(kind)
-            if column is None:
+            group = self._pool.alone(kind)
+            if group is None:
                 raise NothingFits(
                     f"{job.name} does not fit on a GPU even alone. Use a smaller batch, or a GPU "
                     f"with more memory."
                 )
-            columns += [column] * self._problem.counts[kind]
-        return arranged(columns, self._problem)
+            groups += [group] * self._problem.counts[kind]
+        return arranged(groups, self._problem)
 
     def _steps(self, incumbent: Incumbent) -> Iterator[None]:
         """What is tried, one step after the other; between them the time is looked at."""
         yield
         improver = Improver(self._pool, self._problem, incumbent)
-        first, others = self._greedies()
-        for teams in first:
-            improver.hear(teams)
+        first, others = self._greedy_plans()
+        for member_sets in first:
+            improver.offer(member_sets)
             yield
         yield from self._improved(improver, incumbent)
         if not (yield from self._share_better(incumbent)):
             return
-        for teams in others:
-            if self._rough_cost(teams) <= self._problem.cost(incumbent.plan) * _ERR:
-                improver.hear(teams)
+        for member_sets in others:
+            if self._estimated_cost(member_sets) <= self._problem.cost(incumbent.plan) * _ERR:
+                improver.offer(member_sets)
                 yield
         yield from self._improved(improver, incumbent)
         if not self._looked_at_all(incumbent):
@@ -144,23 +144,23 @@ class FleetSolver:
         yield
         yield from self._share_better(incumbent)
 
-    def _greedies(self) -> tuple[list[list[Team]], list[list[Team]]]:
-        """Plans that anybody would think of: those that are foretold at once, and later.
+    def _greedy_plans(self) -> tuple[list[list[Members]], list[list[Members]]]:
+        """Plans that anybody would think of: those that are predicted at once, and later.
 
-        Where teams can be estimated, the one that seems best is first, and where not, all are.
+        Where groups can be estimated, the plan that seems best is first, and where not, all are.
         """
-        found = list(drafts(self._kinds, self._problem, self._pool.may))
-        if not self._pool.is_rough:
+        found = list(greedy_groups(self._kinds, self._problem, self._pool.may))
+        if not self._pool.has_estimates:
             return found, []
-        found.sort(key=self._rough_cost)
+        found.sort(key=self._estimated_cost)
         return found[:1], found[1:]
 
-    def _rough_cost(self, teams: Sequence[Team]) -> float:
-        columns = self._pool.estimated(teams)
-        return self._problem.cost(roughly_arranged(columns, self._problem))
+    def _estimated_cost(self, member_sets: Sequence[Members]) -> float:
+        groups = self._pool.estimated(member_sets)
+        return self._problem.cost(roughly_arranged(groups, self._problem))
 
     def _improved(self, improver: Improver, incumbent: Incumbent) -> Iterator[None]:
-        """Small changes, and what is foretold recombined, until neither has helped for long."""
+        """Small changes, and what is predicted recombined, until neither has helped for long."""
         stale = number = 0
         while stale < _STALE:
             gained, number = improver.round(), number + 1
@@ -171,29 +171,29 @@ class FleetSolver:
             stale = 0 if gained else stale + 1
 
     def _recombined(self, incumbent: Incumbent) -> bool:
-        """Hear of light groups among all that are foretold; whether that helps."""
+        """Hear of light groups among all that are predicted; whether that helps."""
         plans = quick_plans(self._known(incumbent), self._problem, self._left_s())
-        return any([incumbent.hear(plan) for plan in plans])
+        return any([incumbent.offer(plan) for plan in plans])
 
     def _pack(self, incumbent: Incumbent) -> None:
-        """Hear of the best plan of all that is foretold, in order and time too."""
-        columns = self._known(incumbent)
-        incumbent.hear(packed(columns, self._problem, self._left_s(), incumbent.plan).plan)
+        """Hear of the best plan of all that is predicted, in order and time too."""
+        groups = self._known(incumbent)
+        incumbent.offer(packed(groups, self._problem, self._left_s(), incumbent.plan).plan)
 
     def _known(self, incumbent: Incumbent) -> list[FleetGroup]:
-        columns = [*self._pool.columns, *(each.group for each in incumbent.plan)]
-        return list({id(each): each for each in columns}.values())
+        groups = [*self._pool.groups, *(each.group for each in incumbent.plan)]
+        return list({id(each): each for each in groups}.values())
 
     def _looked_at_all(self, incumbent: Incumbent) -> bool:
-        """Where there are few groups, foretell every one: then it is known what none can save."""
-        if self._pool.every_team(_EVERY_TEAM) is None:
+        """Where there are few groups, predict every one: then it is known what none can save."""
+        if self._pool.every_member_set(_EVERY_MEMBER_SET) is None:
             return False
-        columns = self._pool.columns
-        found = packed(columns, self._problem, self._left_s(), incumbent.plan)
-        incumbent.hear(found.plan)
+        groups = self._pool.groups
+        found = packed(groups, self._problem, self._left_s(), incumbent.plan)
+        incumbent.offer(found.plan)
         self._known_bound = found.bound
         if not found.in_time and self._in_time():
-            self._known_bound = max(found.bound, bound(columns, self._problem, self._left_s()))
+            self._known_bound = max(found.bound, bound(groups, self._problem, self._left_s()))
         return True
 
     def _share_better(self, incumbent: Incumbent) -> Generator[None, None, bool]:
@@ -204,23 +204,23 @@ class FleetSolver:
             might find less.
         """
         longest_s = self._limit_s * _THOROUGH
-        for team in _longest_first(incumbent.plan):
+        for members in _longest_first(incumbent.plan):
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
-            if better := self._sources.thorough.column(team):
-                self._pool.hear(better)
-                columns = [each.group for each in incumbent.plan]
-                incumbent.hear_columns([
-                    better if each.team == team else each for each in columns
+            if better := self._sources.thorough.group(members):
+                self._pool.offer(better)
+                groups = [each.group for each in incumbent.plan]
+                incumbent.offer_groups([
+                    better if each.members == members else each for each in groups
                 ])  # fmt: skip
             longest_s = max(longest_s, self._clock() - began_s)
             yield
         return True
 
 
-def _longest_first(plan: Sequence[PlacedGroup]) -> list[Team]:
-    """Teams of a plan that share a GPU."""
-    runs_s = {each.group.team: each.group.runs_s for each in plan}
-    shared = [team for team in runs_s if len(team) > 1]
-    return sorted(shared, key=lambda team: -runs_s[team])
+def _longest_first(plan: Sequence[PlacedGroup]) -> list[Members]:
+    """MemberRows of a plan that share a GPU."""
+    runs_s = {each.group.members: each.group.runs_s for each in plan}
+    shared = [members for members in runs_s if len(members) > 1]
+    return sorted(shared, key=lambda members: -runs_s[members])

@@ -5,8 +5,8 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-from advisor.plan.search.fleet.fleet_groups import Kinds, Team
-from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, Pool
+from advisor.plan.search.fleet.fleet_groups import Kinds, Members
+from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.search.fleet.placement import Problem
 
 # Jobs in a batch.
@@ -14,26 +14,26 @@ SIZES = (2, 3, 4, 5, 6, 8)
 # Share of the time in which a GPU works that jobs together may need of it, each alone.
 _BUSY = (1.0, 1.5, 2.0)
 
-MayShare = Callable[[Team], bool]
-"""Whether the jobs of a team may share a GPU, and fit on it."""
+MayShare = Callable[[Members], bool]
+"""Whether the jobs of a members may share a GPU, and fit on it."""
 
 
-def drafts(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[list[Team]]:
-    """Teams that make up all jobs: in batches of so many, and by best fit, each in some orders."""
+def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[list[Members]]:
+    """Groups that make up all jobs: batches of so many, and by best fit, each in some orders."""
     seen = set()
     for order in _orders(problem):
         filled = [batches(order, size, may) for size in SIZES]
         filled += [best_fit(order, busy, kinds, may) for busy in _BUSY]
-        for teams in filled:
-            mark = tuple(sorted(teams))
+        for member_sets in filled:
+            mark = tuple(sorted(member_sets))
             if mark not in seen:
                 seen.add(mark)
-                yield teams
+                yield member_sets
 
 
-def batches(order: Sequence[int], size: int, may: MayShare) -> list[Team]:
+def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
     """Jobs in this order, each in the first batch that has a place and memory for it."""
-    filled: list[Team] = []
+    filled: list[Members] = []
     open_from = 0
     for kind in order:
         for at in range(open_from, len(filled)):
@@ -48,13 +48,13 @@ def batches(order: Sequence[int], size: int, may: MayShare) -> list[Team]:
     return filled
 
 
-def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Team]:
+def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Members]:
     """Jobs in this order, each where it leaves the GPU least idle without asking too much of it."""
     busy = [job.profile.busy_share or 1.0 for job in kinds.jobs]
-    filled: list[Team] = []
+    filled: list[Members] = []
     for kind in order:
-        asked = [(sum(busy[mate] for mate in team) + busy[kind], at)
-                 for at, team in enumerate(filled) if len(team) < max(SIZES)]  # fmt: skip
+        asked = [(sum(busy[mate] for mate in members) + busy[kind], at)
+                 for at, members in enumerate(filled) if len(members) < max(SIZES)]  # fmt: skip
         for total, at in sorted(asked, reverse=True):
             larger = tuple(sorted((*filled[at], kind)))
             if total <= most_busy and may(larger):
@@ -83,49 +83,51 @@ _DUST = 1e-6
 
 
 class Change(NamedTuple):
-    """Teams of a plan, by where they stand, that become others."""
+    """MemberRows of a plan, by where they stand, that become others."""
 
     old: tuple[int, ...]
-    new: tuple[Team, ...]
+    new: tuple[Members, ...]
 
 
-def changes(teams: Sequence[Team]) -> Iterator[Change]:
+def changes(member_sets: Sequence[Members]) -> Iterator[Change]:
     """Jobs that swap places, a job that joins others, and one that goes alone."""
-    for one, other in combinations(range(len(teams)), 2):
-        yield from _swaps(teams, one, other)
-        yield from _joined(teams, one, other)
-        yield from _joined(teams, other, one)
-    for at, team in enumerate(teams):
-        for kind in set(team) if len(team) > 1 else ():
-            yield Change((at,), (_without(team, kind), (kind,)))
+    for one, other in combinations(range(len(member_sets)), 2):
+        yield from _swaps(member_sets, one, other)
+        yield from _joined(member_sets, one, other)
+        yield from _joined(member_sets, other, one)
+    for at, members in enumerate(member_sets):
+        for kind in set(members) if len(members) > 1 else ():
+            yield Change((at,), (_without(members, kind), (kind,)))
 
 
-def _swaps(teams: Sequence[Team], one: int, other: int) -> Iterator[Change]:
-    if len(teams[one]) == len(teams[other]) == 1:
+def _swaps(member_sets: Sequence[Members], one: int, other: int) -> Iterator[Change]:
+    if len(member_sets[one]) == len(member_sets[other]) == 1:
         return
-    for leaves in set(teams[one]) - set(teams[other]):
-        for comes in set(teams[other]) - set(teams[one]):
-            ours = _with(_without(teams[one], leaves), comes)
-            theirs = _with(_without(teams[other], comes), leaves)
+    for leaves in set(member_sets[one]) - set(member_sets[other]):
+        for comes in set(member_sets[other]) - set(member_sets[one]):
+            ours = _with(_without(member_sets[one], leaves), comes)
+            theirs = _with(_without(member_sets[other], comes), leaves)
             yield Change((one, other), (ours, theirs))
 
 
-def _joined(teams: Sequence[Team], source: int, target: int) -> Iterator[Change]:
-    if len(teams[target]) == MOST_TOGETHER or (len(teams[source]) == 1 and source > target):
+def _joined(member_sets: Sequence[Members], source: int, target: int) -> Iterator[Change]:
+    if len(member_sets[target]) == MOST_TOGETHER or (
+        len(member_sets[source]) == 1 and source > target
+    ):
         return
-    for kind in set(teams[source]):
-        rest = _without(teams[source], kind)
-        joined = _with(teams[target], kind)
+    for kind in set(member_sets[source]):
+        rest = _without(member_sets[source], kind)
+        joined = _with(member_sets[target], kind)
         yield Change((source, target), (rest, joined) if rest else (joined,))
 
 
-def _without(team: Team, kind: int) -> Team:
-    at = team.index(kind)
-    return (*team[:at], *team[at + 1 :])
+def _without(members: Members, kind: int) -> Members:
+    at = members.index(kind)
+    return (*members[:at], *members[at + 1 :])
 
 
-def _with(team: Team, kind: int) -> Team:
-    return tuple(sorted((*team, kind)))
+def _with(members: Members, kind: int) -> Members:
+    return tuple(sorted((*members, kind)))
 
 
 def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
@@ -135,14 +137,14 @@ def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
 
 
 def rebatched(
-    blocks: Sequence[Sequence[Team]], pool: Pool, problem: Problem, draw: Random
-) -> list[list[Team]]:
-    """Lighter teams of the jobs of each block, as far as is known of teams.
+    blocks: Sequence[Sequence[Members]], pool: GroupPool, problem: Problem, draw: Random
+) -> list[list[Members]]:
+    """Lighter member_sets of the jobs of each block, as far as is known of member_sets.
 
     Args:
-        blocks: Teams of which each block's jobs stay in it.
-        pool: Knows what teams come to.
-        problem: What makes a team light.
+        blocks: MemberRows of which each block's jobs stay in it.
+        pool: Knows what member_sets come to.
+        problem: What makes a members light.
         draw: Which changes are looked at, where there are many.
     """
     found = [list(block) for block in blocks]
@@ -152,34 +154,34 @@ def rebatched(
             break
         most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
         looked = {at: some_of(changes(found[at]), most, draw) for at in moving}
-        own = [team for at in moving for team in found[at]]
-        new = [team for some in looked.values() for change in some for team in change.new]
+        own = [members for at in moving for members in found[at]]
+        new = [members for some in looked.values() for change in some for members in change.new]
         known = pool.estimates([*own, *new])
-        weights = {team: problem.weight(column) for team, column in known.items()}
+        weights = {members: problem.weight(group) for members, group in known.items()}
         better = {at: _changed(found[at], some, weights) for at, some in looked.items()}
-        for at, teams in better.items():
-            found[at] = teams or found[at]
-        moving = [at for at, teams in better.items() if teams]
+        for at, member_sets in better.items():
+            found[at] = member_sets or found[at]
+        moving = [at for at, member_sets in better.items() if member_sets]
     return found
 
 
 def _changed(
-    teams: Sequence[Team], looked: Sequence[Change], weights: Mapping[Team, float]
-) -> list[Team] | None:
-    """`teams` after the best changes that do not touch each other; None where none is better."""
+    member_sets: Sequence[Members], looked: Sequence[Change], weights: Mapping[Members, float]
+) -> list[Members] | None:
+    """`member_sets` after the best changes that touch different ones; None where none is better."""
     gains = []
     for change in looked:
-        if all(team in weights for team in change.new):
-            before = sum(weights.get(teams[at], 0.0) for at in change.old)
-            after = sum(weights[team] for team in change.new)
+        if all(members in weights for members in change.new):
+            before = sum(weights.get(member_sets[at], 0.0) for at in change.old)
+            after = sum(weights[members] for members in change.new)
             if after < before * (1 - _DUST):
                 gains.append((before - after, change))
     touched: set[int] = set()
-    added: list[Team] = []
+    added: list[Members] = []
     for _, change in sorted(gains, key=lambda each: -each[0]):
         if touched.isdisjoint(change.old):
             touched.update(change.old)
             added += change.new
     if not touched:
         return None
-    return [team for at, team in enumerate(teams) if at not in touched] + added
+    return [members for at, members in enumerate(member_sets) if at not in touched] + added

@@ -1,11 +1,11 @@
-"""Steps from one plan of foretold groups to better ones."""
+"""Steps from one plan of predicted groups to better ones."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
 from random import Random
 
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, Team
-from advisor.plan.search.fleet.group_pool import Pool
+from advisor.plan.search.fleet.fleet_groups import FleetGroup, Members, PlacedGroup
+from advisor.plan.search.fleet.group_pool import GroupPool
 from advisor.plan.search.fleet.grouping import changes, rebatched, some_of
 from advisor.plan.search.fleet.placement import Problem, arranged, levelled, replaced
 
@@ -15,7 +15,7 @@ _WEIGHT = 0.5
 
 
 class Incumbent:
-    """Plans of foretold groups, of which the best is kept.
+    """Plans of predicted groups, of which the best is kept.
 
     Args:
         problem: What they are to be best at.
@@ -24,48 +24,48 @@ class Incumbent:
 
     def __init__(self, problem: Problem, plan: Sequence[PlacedGroup]) -> None:
         self._problem = problem
-        self.plan = self.stand = tuple(plan)
+        self.plan = self.current = tuple(plan)
 
     @property
-    def columns(self) -> list[FleetGroup]:
+    def groups(self) -> list[FleetGroup]:
         """Groups of the plan where the search stands."""
-        return [each.group for each in self.stand]
+        return [each.group for each in self.current]
 
-    def hear(self, plan: Sequence[PlacedGroup]) -> bool:
+    def offer(self, plan: Sequence[PlacedGroup]) -> bool:
         """Keep `plan` if it is the best, and stand there if it is better to; whether it is."""
         rank = self._problem.rank
-        better = self.score(plan) < self.score(self.stand)
+        better = self.score(plan) < self.score(self.current)
         best = rank(plan) < rank(self.plan)
         if best:
             self.plan = tuple(plan)
         if better or best:
-            self.stand = tuple(plan)
+            self.current = tuple(plan)
         return better or best
 
-    def hear_columns(self, columns: Sequence[FleetGroup]) -> bool:
+    def offer_groups(self, groups: Sequence[FleetGroup]) -> bool:
         """Likewise of groups, arranged well."""
-        return self.hear(arranged(columns, self._problem))
+        return self.offer(arranged(groups, self._problem))
 
-    def hear_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
+    def offer_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
         """Likewise of groups in place of some."""
         plan = self._changed(old, new)
-        return plan is not None and self.hear(plan)
+        return plan is not None and self.offer(plan)
 
     def promises(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
         """Whether that would be better, if `new` groups come to what is known of them."""
         plan = self._changed(old, new)
-        return plan is not None and self.score(plan) < self.score(self.stand)
+        return plan is not None and self.score(plan) < self.score(self.current)
 
     def score_in_place(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> float:
         """Score with `new` groups just where `old` ones were: soon said, of many."""
-        plan = replaced(self.stand, old, new, self._problem.gpus)
+        plan = replaced(self.current, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
     def _changed(
         self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
     ) -> tuple[PlacedGroup, ...] | None:
         """Likewise, or all arranged anew, whichever is better."""
-        plan = replaced(self.stand, old, new, self._problem.gpus)
+        plan = replaced(self.current, old, new, self._problem.gpus)
         if plan is None:
             return None
         here = plan if self._problem.objective.order_matters else levelled(plan, self._problem)
@@ -84,7 +84,7 @@ class Incumbent:
 
 # Groups in a block, one size after another.
 _BLOCKS = (4, 6, 3, 8, 5)
-# Changes of the whole plan that are looked at in a round, and foretold at most.
+# Changes of the whole plan that are looked at in a round, and predicted at most.
 _LOOKED_AT, _TRIED = 300, 8
 _SEED = 1
 
@@ -93,50 +93,50 @@ class Improver:
     """Batches groups of a plan anew, and lets jobs swap places; what is drawn is always the same.
 
     Args:
-        pool: Knows what teams come to.
+        pool: Knows what member_sets come to.
         problem: What plans are to be best at.
         incumbent: Hears of every plan.
     """
 
-    def __init__(self, pool: Pool, problem: Problem, incumbent: Incumbent) -> None:
+    def __init__(self, pool: GroupPool, problem: Problem, incumbent: Incumbent) -> None:
         self._pool, self._problem, self._incumbent = pool, problem, incumbent
         self._draw = Random(_SEED)
         self._rounds = 0
 
-    def hear(self, teams: Sequence[Team]) -> None:
-        """Foretell `teams` one after another, and hear of each plan that they make meanwhile.
+    def offer(self, member_sets: Sequence[Members]) -> None:
+        """Predict `member_sets` one after another, and hear of each plan that they make meanwhile.
 
-        Jobs whose team is not foretold yet run alone, as they do when the time ends there: so what
-        is found in less time is heard of in more time as well.
+        Jobs whose group is not predicted yet run alone, as they do when the time ends there: so
+        what is found in less time is found in more time as well.
         """
-        parts: list[Team] = []
-        for at, team in enumerate(teams):
-            later = [(kind,) for each in teams[at + 1 :] for kind in each]
-            for now in self._fitting(team):
-                self._hear_parts([*parts, *now, *later])
+        parts: list[Members] = []
+        for at, members in enumerate(member_sets):
+            later = [(kind,) for each in member_sets[at + 1 :] for kind in each]
+            for now in self._fitting(members):
+                self._offer_parts([*parts, *now, *later])
             parts += now
 
-    def _hear_parts(self, parts: Sequence[Team]) -> None:
+    def _offer_parts(self, parts: Sequence[Members]) -> None:
         """Hear of `parts` in the ways that seem best, and of all under MPS."""
-        best = [column for part in parts if (column := self._pool.best(part))]
-        under_mps = [self._pool.under(each.team, "mps") or each for each in best]
-        for columns in (best, under_mps):
-            self._incumbent.hear_columns(columns)
+        best = [group for part in parts if (group := self._pool.best(part))]
+        under_mps = [self._pool.under(each.members, "mps") or each for each in best]
+        for groups in (best, under_mps):
+            self._incumbent.offer_groups(groups)
 
-    def _fitting(self, team: Team) -> Iterator[list[Team]]:
-        """What `team` is known to be divided into: itself where it fits, jobs alone at first."""
+    def _fitting(self, members: Members) -> Iterator[list[Members]]:
+        """What `members` is known to be divided into: itself where it fits, jobs alone at first."""
         for ways in (["mps"], []):
-            if self._pool.foretell(team, ways):
-                yield [team]
+            if self._pool.predict(members, ways):
+                yield [members]
             elif not self._pool.in_time():
-                yield [(kind,) for kind in team]
+                yield [(kind,) for kind in members]
                 return
-        if self._pool.best(team) is None:
-            half = len(team) // 2
-            later = [(kind,) for kind in team[half:]]
-            for first in self._fitting(team[:half]):
+        if self._pool.best(members) is None:
+            half = len(members) // 2
+            later = [(kind,) for kind in members[half:]]
+            for first in self._fitting(members[:half]):
                 yield [*first, *later]
-            for second in self._fitting(team[half:]):
+            for second in self._fitting(members[half:]):
                 yield [*first, *second]
 
     def round(self) -> bool:
@@ -146,50 +146,50 @@ class Improver:
         return self._change_few() if odd else self._batch_anew(number)
 
     def _batch_anew(self, number: int) -> bool:
-        """Batch the jobs of some groups anew, block by block, and hear of what is foretold."""
-        columns = self._incumbent.columns
-        self._draw.shuffle(columns)
+        """Batch the jobs of some groups anew, block by block, and hear of what is predicted."""
+        groups = self._incumbent.groups
+        self._draw.shuffle(groups)
         size = _BLOCKS[number % len(_BLOCKS)]
-        blocks = [columns[at : at + size] for at in range(0, len(columns), size)]
-        teams = [[each.team for each in block] for block in blocks]
-        starts = [self._mixed(block) for block in teams] if number % 2 else teams
+        blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
+        member_sets = [[each.members for each in block] for block in blocks]
+        starts = [self._mixed(block) for block in member_sets] if number % 2 else member_sets
         found = rebatched(starts, self._pool, self._problem, self._draw)
-        pairs = [(block, new) for block, old, new in zip(blocks, teams, found, strict=True)
+        pairs = [(block, new) for block, old, new in zip(blocks, member_sets, found, strict=True)
                  if new != old]  # fmt: skip
         pairs.sort(key=lambda each: self._lost(*each), reverse=True)
         return any([self._adopted(block, new) for block, new in pairs])
 
-    def _mixed(self, teams: Sequence[Team]) -> list[Team]:
-        """Teams as large, of the same jobs in another order."""
-        jobs = [kind for team in teams for kind in team]
+    def _mixed(self, member_sets: Sequence[Members]) -> list[Members]:
+        """MemberRows as large, of the same jobs in another order."""
+        jobs = [kind for members in member_sets for kind in members]
         self._draw.shuffle(jobs)
-        return [tuple(sorted(jobs.pop() for _ in team)) for team in teams]
+        return [tuple(sorted(jobs.pop() for _ in members)) for members in member_sets]
 
-    def _lost(self, old: Sequence[FleetGroup], new: Sequence[Team]) -> float:
+    def _lost(self, old: Sequence[FleetGroup], new: Sequence[Members]) -> float:
         """Weight that the jobs of `old` lose as `new`, as well as is known."""
         before = sum(map(self._problem.weight, old))
         return before - sum(map(self._problem.weight, self._pool.estimated(new)))
 
     def _change_few(self) -> bool:
         """Change one or two groups of the plan, where that promises most."""
-        columns = self._incumbent.columns
-        looked = some_of(changes([each.team for each in columns]), _LOOKED_AT, self._draw)
-        known = self._pool.estimates(team for change in looked for team in change.new)
+        groups = self._incumbent.groups
+        looked = some_of(changes([each.members for each in groups]), _LOOKED_AT, self._draw)
+        known = self._pool.estimates(members for change in looked for members in change.new)
         scored = []
         for change in looked:
-            if all(team in known for team in change.new):
-                old = [columns[at] for at in change.old]
-                new = [known[team] for team in change.new]
+            if all(members in known for members in change.new):
+                old = [groups[at] for at in change.old]
+                new = [known[members] for members in change.new]
                 scored.append((self._incumbent.score_in_place(old, new), old, change.new))
         scored.sort(key=lambda each: each[0])
         return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
 
-    def _adopted(self, old: Sequence[FleetGroup], new: Sequence[Team]) -> bool:
-        """Take `new` for `old` if that is better when all is foretold; whether it is."""
-        for team in new:
-            if self._pool.best(team) is None and not (
+    def _adopted(self, old: Sequence[FleetGroup], new: Sequence[Members]) -> bool:
+        """Take `new` for `old` if that is better when all is predicted; whether it is."""
+        for members in new:
+            if self._pool.best(members) is None and not (
                 self._incumbent.promises(old, self._pool.estimated(new))
-                and self._pool.foretell(team)
+                and self._pool.predict(members)
             ):
                 return False
-        return self._incumbent.hear_change(old, self._pool.estimated(new))
+        return self._incumbent.offer_change(old, self._pool.estimated(new))

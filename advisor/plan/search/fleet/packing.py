@@ -21,11 +21,11 @@ _EFFORT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The best plan found, and how good any plan of the same columns can be at most.
+    """The best plan found, and how good any plan of the same groups can be at most.
 
     Attributes:
         cost: Of `plan`, as `Problem.cost` says.
-        bound: No plan of these columns costs less.
+        bound: No plan of these groups costs less.
         in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
     """
 
@@ -36,22 +36,22 @@ class Packing:
 
 
 def packed(
-    columns: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
+    groups: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
 ) -> Packing:
-    """The best plan of `columns` that runs each job once.
+    """The best plan of `groups` that runs each job once.
 
     Args:
-        columns: Of which a plan may take any as often as there are jobs for it.
+        groups: Of which a plan may take any as often as there are jobs for it.
         problem: What it is to be best at, on how many GPUs.
         limit_s: Seconds to search at most.
-        hint: A plan of `columns`, and the answer where nothing better is found in time.
+        hint: A plan of `groups`, and the answer where nothing better is found in time.
     """
     from ortools.sat.python import cp_model
 
     began_s = monotonic()
-    starts = [tuple(hint), *quick_plans(columns, problem, limit_s)]
+    starts = [tuple(hint), *quick_plans(groups, problem, limit_s)]
     best = min(starts, key=problem.rank)
-    search = Search(cp_model.CpModel(), columns, problem)
+    search = Search(cp_model.CpModel(), groups, problem)
     search.ask(best)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
@@ -76,21 +76,21 @@ _SHARE_EFFORT = 0.25
 _WAITING = (0.25, 0.5, 1.0)
 
 
-class Partition(NamedTuple):
+class Cover(NamedTuple):
     """Groups that make up all jobs; no others weigh less in all than `bound`."""
 
-    columns: list[FleetGroup]
+    groups: list[FleetGroup]
     bound: float
 
 
-def partition(
-    columns: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
-) -> Partition | None:
+def cover(
+    groups: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
+) -> Cover | None:
     """Groups that make up all jobs and weigh little together; None where time was too short.
 
     Args:
-        columns: Of which any may be taken as often as there are jobs for it.
-        weights: Of each of `columns`.
+        groups: Of which any may be taken as often as there are jobs for it.
+        weights: Of each of `groups`.
         problem: Whose jobs they are.
         limit_s: Seconds to search at most.
     """
@@ -98,11 +98,11 @@ def partition(
 
     model = cp_model.CpModel()
     most = max(problem.counts)
-    taken = [model.new_int_var(0, most, "") for _ in columns]
+    taken = [model.new_int_var(0, most, "") for _ in groups]
     for kind, count in enumerate(problem.counts):
         model.add(
-            sum(each.team.count(kind) * n for each, n in zip(columns, taken, strict=True)
-                if kind in each.team) == count
+            sum(each.members.count(kind) * n for each, n in zip(groups, taken, strict=True)
+                if kind in each.members) == count
         )  # fmt: skip
     part = max(map(abs, weights)) / _PARTS or 1.0
     model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
@@ -114,24 +114,24 @@ def partition(
     solver.parameters.random_seed = _SHARE_SEED
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    chosen = [each for each, n in zip(columns, taken, strict=True) for _ in range(solver.value(n))]
-    return Partition(chosen, part * solver.best_objective_bound)
+    chosen = [each for each, n in zip(groups, taken, strict=True) for _ in range(solver.value(n))]
+    return Cover(chosen, part * solver.best_objective_bound)
 
 
 def quick_plans(
-    columns: Sequence[FleetGroup], problem: Problem, limit_s: float
+    groups: Sequence[FleetGroup], problem: Problem, limit_s: float
 ) -> Iterator[tuple[PlacedGroup, ...]]:
     """Plans that may be good: of light groups.
 
     Args:
-        columns: Of which a plan may consist.
+        groups: Of which a plan may consist.
         problem: What it is to be best at.
         limit_s: Seconds that each may take to find.
     """
     for share in _WAITING if problem.objective.order_matters else (0.0,):
-        weights = [problem.weight(each, share) for each in columns]
-        if found := partition(columns, weights, problem, limit_s):
-            yield arranged(found.columns, problem)
+        weights = [problem.weight(each, share) for each in groups]
+        if found := cover(groups, weights, problem, limit_s):
+            yield arranged(found.groups, problem)
 
 
 def least_cost(problem: Problem) -> float | None:
@@ -144,11 +144,11 @@ def least_cost(problem: Problem) -> float | None:
 
 def bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
     """No plan of `groups` costs less; 0 where nothing is known, or time was too short."""
-    return problem.objective.bound(_PartitionBounds(groups, problem, limit_s))
+    return problem.objective.bound(_CoverBounds(groups, problem, limit_s))
 
 
 @dataclass(frozen=True, slots=True)
-class _PartitionBounds:
+class _CoverBounds:
     """Bounds by the lightest groups that make up all jobs; see `GroupBounds`."""
 
     groups: Sequence[FleetGroup]
@@ -156,7 +156,7 @@ class _PartitionBounds:
     limit_s: float
 
     def least_sum(self, weights: Sequence[float]) -> float:
-        found = partition(self.groups, weights, self.fleet, self.limit_s)
+        found = cover(self.groups, weights, self.fleet, self.limit_s)
         return 0.0 if found is None else max(0.0, found.bound)
 
     def mean_completion_s(self) -> float:
@@ -172,23 +172,23 @@ class _PartitionBounds:
             return 0.0
         weights = []
         for each in self.groups:
-            ordered = sorted(shares_s[kind] for kind in each.team)
+            ordered = sorted(shares_s[kind] for kind in each.members)
             within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
             weights.append(sum(each.ends_s) - within_s)
-        found = partition(self.groups, weights, self.fleet, self.limit_s)
+        found = cover(self.groups, weights, self.fleet, self.limit_s)
         if found is None:
             return 0.0
         return (_waits_s(shares_s, self.fleet) + found.bound) / sum(self.fleet.counts)
 
 
-def _shares_s(columns: Sequence[FleetGroup], problem: Problem) -> list[float] | None:
+def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | None:
     """The largest shares in all, of a job of each kind, shape (kinds,)."""
     import numpy as np
     from scipy.optimize import linprog
 
     kinds = range(len(problem.counts))
-    members = np.array([[each.team.count(kind) for kind in kinds] for each in columns])
-    takes_s = np.array([each.runs_s for each in columns])
+    members = np.array([[each.members.count(kind) for kind in kinds] for each in groups])
+    takes_s = np.array([each.runs_s for each in groups])
     found = linprog(-np.array(problem.counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
     return [float(each) for each in found.x] if found.success else None
 

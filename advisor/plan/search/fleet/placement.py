@@ -45,9 +45,9 @@ class Problem(FleetJobs):
 _DUST = 1e-9
 
 
-def arranged(columns: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """The best plan of these `columns` that is soon found."""
-    best = roughly_arranged(columns, problem)
+def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+    """The best plan of these `groups` that is soon found."""
+    best = roughly_arranged(groups, problem)
     return (
         best
         if problem.objective.order_matters
@@ -55,23 +55,23 @@ def arranged(columns: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGro
     )
 
 
-def roughly_arranged(columns: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """Likewise, sooner: dealt out to the GPUs in the best of some orders."""
-    plans = (dealt(order, problem.gpus) for order in _orders(columns, problem))
+    plans = (dealt(order, problem.gpus) for order in _orders(groups, problem))
     return min(plans, key=problem.rank)
 
 
-def _orders(columns: Sequence[FleetGroup], problem: Problem) -> Iterator[list[FleetGroup]]:
-    def due_s(column: FleetGroup) -> float:
-        return min(problem.deadlines_s[kind] or inf for kind in column.team)
+def _orders(groups: Sequence[FleetGroup], problem: Problem) -> Iterator[list[FleetGroup]]:
+    def due_s(group: FleetGroup) -> float:
+        return min(problem.deadlines_s[kind] or inf for kind in group.members)
 
-    yield sorted(columns, key=lambda each: -each.runs_s)
+    yield sorted(groups, key=lambda each: -each.runs_s)
     if not problem.objective.order_matters:
         return
-    yield sorted(columns, key=lambda each: each.runs_s / len(each.team))
-    yield sorted(columns, key=lambda each: min(problem.alone_s[kind] for kind in each.team))
+    yield sorted(groups, key=lambda each: each.runs_s / len(each.members))
+    yield sorted(groups, key=lambda each: min(problem.alone_s[kind] for kind in each.members))
     if problem.objective.uses_deadlines:
-        yield sorted(columns, key=lambda each: (due_s(each), each.runs_s))
+        yield sorted(groups, key=lambda each: (due_s(each), each.runs_s))
 
 
 def replaced(
@@ -82,33 +82,33 @@ def replaced(
     Those that are more go to the GPU that has least to do; None where `plan` lacks an old one.
     """
     left, places = list(plan), []
-    for column in sorted(old, key=lambda each: -each.runs_s):
-        found = next((each for each in left if each.group is column), None)
+    for group in sorted(old, key=lambda each: -each.runs_s):
+        found = next((each for each in left if each.group is group), None)
         if found is None:
             return None
         left.remove(found)
         places.append(found)
     coming = sorted(new, key=lambda each: -each.runs_s)
-    left += [PlacedGroup(column, each.gpu, each.start_s)
-             for column, each in zip(coming, places, strict=False)]  # fmt: skip
+    left += [PlacedGroup(group, each.gpu, each.start_s)
+             for group, each in zip(coming, places, strict=False)]  # fmt: skip
     queues: list[list[FleetGroup]] = [[] for _ in range(gpus)]
     for placed in sorted(left, key=lambda each: each.start_s):
         queues[placed.gpu].append(placed.group)
-    for column in coming[len(places) :]:
-        min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(column)
+    for group in coming[len(places) :]:
+        min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(group)
     return queued(queues)
 
 
 def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """`plan` with groups moved from the GPU that ends last, or swapped, until none ends sooner."""
-    columns = [each.group for each in plan]
-    runs_s = np.array([each.runs_s for each in columns])
+    groups = [each.group for each in plan]
+    runs_s = np.array([each.runs_s for each in groups])
     where = np.array([each.gpu for each in plan])
     while _less_long(runs_s, where, problem.gpus):
         pass
     longest_first = np.argsort(-runs_s, kind="stable")
     return queued([
-        [columns[at] for at in longest_first if where[at] == gpu] for gpu in range(problem.gpus)
+        [groups[at] for at in longest_first if where[at] == gpu] for gpu in range(problem.gpus)
     ])  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from advisor.plan.many_jobs import spread
+from advisor.plan.many_jobs import plan_fleet
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -49,4 +49,4 @@ class Counting:
 
 def planned(jobs, terms, predictor=None):
     predictor = predictor or StandIn()
-    return spread(jobs, NO_MIG, predictor, terms, Counting(predictor))
+    return plan_fleet(jobs, NO_MIG, predictor, terms, Counting(predictor))

@@ -19,21 +19,23 @@ AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "dead
 
 @st.composite
 def puzzles(draw):
-    """A problem of up to four jobs, and columns of which each plan of it consists."""
+    """A problem of up to four jobs, and groups of which each plan of it consists."""
     counts = draw(st.sampled_from([(1,), (1, 1), (2, 1), (1, 1, 1), (2, 2), (4,), (1, 1, 2)]))
     seconds = st.integers(500, 10_000).map(float)  # long beside what setting a GPU up takes
     alone_s = tuple(draw(seconds) for _ in counts)
-    columns = [column((kind,), Serial(), [alone], 2 * alone) for kind, alone in enumerate(alone_s)]
-    teams = [
-        team
+    groups = [group((kind,), Serial(), [alone], 2 * alone) for kind, alone in enumerate(alone_s)]
+    member_sets = [
+        members
         for size in (2, 3)
-        for team in combinations_with_replacement(range(len(counts)), size)
-        if all(needed <= counts[kind] for kind, needed in Counter(team).items())
+        for members in combinations_with_replacement(range(len(counts)), size)
+        if all(needed <= counts[kind] for kind, needed in Counter(members).items())
     ]
-    for team in draw(st.lists(st.sampled_from(teams), unique=True, max_size=3)) if teams else ():
-        ends_s = [alone_s[kind] * draw(st.floats(1, 2)) for kind in team]
+    for members in (
+        draw(st.lists(st.sampled_from(member_sets), unique=True, max_size=3)) if member_sets else ()
+    ):
+        ends_s = [alone_s[kind] * draw(st.floats(1, 2)) for kind in members]
         sharing = draw(st.sampled_from([Naive(), Mps()]))
-        columns.append(column(team, sharing, ends_s, draw(seconds) * len(team)))
+        groups.append(group(members, sharing, ends_s, draw(seconds) * len(members)))
     deadlines_s = tuple(draw(st.none() | seconds) for _ in counts)
     problem = Problem(
         objective=OBJECTIVES[draw(st.sampled_from(AIMS))],
@@ -41,34 +43,38 @@ def puzzles(draw):
         alone_s=alone_s, least_s=alone_s, deadlines_s=deadlines_s,
         idle_power_w=draw(st.floats(1, 100)),
     )  # fmt: skip
-    return problem, columns
+    return problem, groups
 
 
-def column(team, sharing, ends_s, energy_j=100.0):
+def group(members, sharing, ends_s, energy_j=100.0):
     return FleetGroup(
-        team=tuple(team), sharing=sharing, ends_s=tuple(ends_s), energy_j=energy_j, foretold=True
+        members=tuple(members),
+        sharing=sharing,
+        ends_s=tuple(ends_s),
+        energy_j=energy_j,
+        predicted=True,
     )
 
 
-def solved(problem, columns, limit_s=0.5):
-    alone = [columns[kind] for kind, count in enumerate(problem.counts) for _ in range(count)]
-    return packed(columns, problem, limit_s, dealt(alone, problem.gpus))
+def solved(problem, groups, limit_s=0.5):
+    alone = [groups[kind] for kind, count in enumerate(problem.counts) for _ in range(count)]
+    return packed(groups, problem, limit_s, dealt(alone, problem.gpus))
 
 
 @given(puzzles())
 def test_no_plan_is_better_than_the_one_found(puzzle):
-    problem, columns = puzzle
-    found = solved(problem, columns)
-    least = least_cost(columns, problem)
+    problem, groups = puzzle
+    found = solved(problem, groups)
+    least = least_cost(groups, problem)
     assert found.cost == pytest.approx(least, rel=1e-3)
     assert found.bound <= least * (1 + 1e-9)
 
 
 @given(puzzles(), st.sampled_from([1e-3, 0.5]))
 def test_each_job_runs_once_and_no_gpu_more_is_taken_than_given(puzzle, limit_s):
-    problem, columns = puzzle
-    plan = solved(problem, columns, limit_s).plan
-    ran = Counter(kind for each in plan for kind in each.group.team)
+    problem, groups = puzzle
+    plan = solved(problem, groups, limit_s).plan
+    ran = Counter(kind for each in plan for kind in each.group.members)
     assert ran == Counter(dict(enumerate(problem.counts)))
     for gpu in {each.gpu for each in plan}:
         assert gpu in range(problem.gpus)
@@ -80,9 +86,9 @@ def test_each_job_runs_once_and_no_gpu_more_is_taken_than_given(puzzle, limit_s)
 
 def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
     jobs = 20
-    columns = [column((kind,), Serial(), [10.0 + kind]) for kind in range(jobs)]
-    columns += [
-        column((one, other), Naive(), [14.0 + one + other] * 2)
+    groups = [group((kind,), Serial(), [10.0 + kind]) for kind in range(jobs)]
+    groups += [
+        group((one, other), Naive(), [14.0 + one + other] * 2)
         for one in range(jobs) for other in range(one)
     ]  # fmt: skip
     problem = Problem(
@@ -91,13 +97,13 @@ def test_where_time_runs_out_at_once_jobs_run_one_by_one_and_the_gap_is_said():
         least_s=tuple(10.0 + kind for kind in range(jobs)), deadlines_s=(None,) * jobs,
         idle_power_w=None,
     )  # fmt: skip
-    found = solved(problem, columns, limit_s=1e-3)
+    found = solved(problem, groups, limit_s=1e-3)
     assert not found.in_time
     assert found.bound < found.cost
-    assert found.cost <= problem.cost(dealt(columns[:jobs], 3))
+    assert found.cost <= problem.cost(dealt(groups[:jobs], 3))
 
 
 @given(puzzles())
 def test_no_plan_falls_below_the_bound_that_looks_at_none(puzzle):
-    problem, columns = puzzle
-    assert bound(columns, problem, 1.0) <= least_cost(columns, problem) * (1 + 1e-9)
+    problem, groups = puzzle
+    assert bound(groups, problem, 1.0) <= least_cost(groups, problem) * (1 + 1e-9)
