@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from advisor.plan.copies_search import Copies
     from advisor.plan.fleet_plan import FleetPlan, FleetTerms
     from advisor.prediction.mix_prediction import Level
-    from advisor.prediction.replayed_kernels import Ran
+    from advisor.prediction.replayed_kernels import ReplayedKernel
     from advisor.timeline.outcome import Simulation
     from advisor.timeline.simulate import Fleet
     from advisor.workload.arrivals import Arrival
@@ -178,7 +178,7 @@ class Advisor(Sources):
         distinct = list({id(each.job): each.job for each in arrivals}.values())
         return OverTime(simulated(arrivals, paces, fleet), self.machine.standing(distinct))
 
-    def first_kernels(self, found: "Simulation") -> "tuple[Ran, ...]":
+    def first_kernels(self, found: "Simulation") -> "tuple[ReplayedKernel, ...]":
         """What the jobs that start first run, kernel by kernel, as replay has it.
 
         Raises:

@@ -87,10 +87,10 @@ class Sources:
     def uncalibrated(self) -> "Predictor":
         """What answers for mixes on a host as fast as those of the profiles, without a cap."""
         from advisor.prediction.cache import once_a_mix
-        from advisor.prediction.physics import rehearse
+        from advisor.prediction.physics import replay_mix
         from advisor.prediction.predictor import Predictor
 
-        return Predictor(self.card, self.model, play=once_a_mix(rehearse))
+        return Predictor(self.card, self.model, play=once_a_mix(replay_mix))
 
     @cached_property
     def predictor(self) -> Predicts:

@@ -21,7 +21,7 @@ import numpy as np
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.cores import allowed_cores
 from advisor.plan.search.limit_search import kept
-from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.surrogate_answers import quick
@@ -84,7 +84,7 @@ def main(job_sets: int) -> None:
     model = load_model(model_path(GPU.key))
     taught, unseen = halves(list(load_profiles(GPU.key).values()))
     began = perf_counter()
-    model = distilled(model, taught, GPU, processes=len(allowed_cores()))
+    model = with_surrogate(model, taught, GPU, processes=len(allowed_cores()))
     print(f"distilled in {perf_counter() - began:.1f} s")
     random, rows, counts = Random(SEED), [], []
     for number in range(job_sets):

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from advisor.prediction.power_cap import CapLaw, columns_of
+from advisor.prediction.power_cap import PowerCapLaw, columns_of
 from advisor.prediction.trace import Floats
 
 What = Literal["time", "power"]
@@ -68,20 +68,20 @@ def read(path: Path) -> Capped:
     )
 
 
-def fit(data: Capped, what: What) -> CapLaw:
+def fit(data: Capped, what: What) -> PowerCapLaw:
     """The law that does best on networks and GPUs that were left out."""
     tried = [_left_out(data, what, *shape) for shape in product(_OFFSETS, _SOFTNESSES)]
     best = min(range(len(tried)), key=lambda each: float(np.abs(tried[each]).mean()))
     offset, softness = list(product(_OFFSETS, _SOFTNESSES))[best]
     first, second = _coefficients(data, what, offset, softness, np.ones(len(data.gpu), bool))
     low, high = np.quantile(tried[best], (0.05, 0.95))
-    return CapLaw(
+    return PowerCapLaw(
         first=round(first, 4), second=round(second, 4), offset=offset, softness=softness,
         low=round(float(low), 3), high=round(float(high), 3),
     )  # fmt: skip
 
 
-def errors(data: Capped, law: CapLaw, what: What, by: Literal["network", "gpu"]) -> Floats:
+def errors(data: Capped, law: PowerCapLaw, what: What, by: Literal["network", "gpu"]) -> Floats:
     """Relative errors with `by` left out, one after another, in the law's shape."""
     log_errors = _folds(data, what, law.offset, law.softness, np.array(getattr(data, by)))
     return np.asarray(np.expm1(-log_errors))

@@ -11,9 +11,9 @@ error.
 import numpy as np
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import LESSONS, crowds_of, draw
+from advisor.prediction.fit.surrogate_fit import LESSONS, batch_of, draw
 from advisor.prediction.model_file import Model, load_model
-from advisor.prediction.physics import train_together
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.residual import Mix, by_replay
 from advisor.prediction.surrogate import COLUMNS, columns
 from advisor.prediction.surrogate_features import summaries
@@ -36,9 +36,9 @@ def lessons(profiles: list[Profile], model: Model, mode: str) -> tuple[Floats, F
              if each.sharing.mode == mode and len(each.jobs) > 1]  # fmt: skip
     mixes = [Mix(tuple(profiles[job] for job in each.jobs), each.sharing,
                  tuple(range(len(each.jobs)))) for each in drawn]  # fmt: skip
-    found = by_replay(mixes, GPU, model, train_together)
+    found = by_replay(mixes, GPU, model, replay_mix)
     assert found is not None, "all have traces"
-    crowds = crowds_of(drawn)
+    crowds = batch_of(drawn)
     there = crowds.jobs >= 0
     steps_s = np.concatenate([middle for _, middle, _ in found])
     return columns(seen, crowds)[there], np.log(steps_s / seen.step_s[crowds.jobs[there]])

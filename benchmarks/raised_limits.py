@@ -15,7 +15,7 @@ import numpy as np
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import Model, load_model
-from advisor.prediction.physics import train_together
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
@@ -37,7 +37,7 @@ def slowed(profiles: Sequence[Profile], limits: Floats, job: int, model: Model) 
     steps = []
     for each in (limits, lower):
         sharing = Mps(tuple(map(float, each)))
-        replayed = train_together(profiles, sharing, GPU, model.physics)
+        replayed = replay_mix(profiles, sharing, GPU, model.physics)
         assert replayed is not None, "the profiles that come with advisor have traces"
         steps.append((step_intervals(profiles, sharing, GPU, model)[job].p50, replayed[job]))
     raised, lower_s = np.array(steps)

@@ -26,7 +26,7 @@ from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.proposals import Solver
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import train_together
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
@@ -69,7 +69,7 @@ def searched(jobs: Sequence[Job], question: Question) -> None:
 
 def anew(predictor: Predictor) -> Predictor:
     """As each answer has it: it replays no mix twice, and remembers none of other answers."""
-    return replace(predictor, play=once_a_mix(train_together))
+    return replace(predictor, play=once_a_mix(replay_mix))
 
 
 def main() -> None:

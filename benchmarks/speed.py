@@ -20,7 +20,7 @@ from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.surrogate_features import LIMIT_GRID
-from advisor.prediction.trace import script
+from advisor.prediction.trace import replay_trace
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import load_profile, model_path, profile_paths
 
@@ -67,7 +67,7 @@ def main() -> None:
         ),
     }
     physics = model.physics
-    scripts = [script(each, gpu(GPU).sms, physics.packing) for each in profiles]
+    scripts = [replay_trace(each, gpu(GPU).sms, physics.packing) for each in profiles]
     whole = [1.0] * len(scripts)
     calls = {
         "replay": {

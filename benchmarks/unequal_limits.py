@@ -23,7 +23,7 @@ from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import train_together
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mps
@@ -51,7 +51,7 @@ def main(job_sets: int) -> None:
         every = [Mps(tuple(map(float, each))) for each in product(LIMIT_GRID, repeat=jobs)]
         missed = []
         for _ in range(job_sets):
-            predictor = CachingPredictor(replace(plain, play=once_a_mix(train_together)))
+            predictor = CachingPredictor(replace(plain, play=once_a_mix(replay_mix)))
             mixes = Mixes([Job(each) for each in random.sample(profiles, jobs)], predictor)
             for objective, level in product(OBJECTIVES, LEVELS):
                 found = best_limits(mixes, objective, level).sharings

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.prediction.fit.observation import Playback, Rows, Shared, shared_runs
+from advisor.prediction.fit.observation import ObservedRun, ReplayCache, Rows, shared_runs
 from advisor.prediction.fit.regression import errors_on_unseen
 from advisor.prediction.job_features import TRAITS
 from advisor.prediction.mix_features import FEATURES
@@ -71,7 +71,7 @@ class Ablated:
 
 def ablations(
     profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
-    playback: Playback,
+    playback: ReplayCache,
 ) -> tuple[Ablated, ...]:  # fmt: skip
     """The error with all parts, and without each, beside what each takes to measure.
 
@@ -107,9 +107,9 @@ def _without(columns: Sequence[str]) -> tuple[str, ...]:
 class _Bench:
     """Where every variant is tried on the same runs."""
 
-    shared: Sequence[Shared]
+    shared: Sequence[ObservedRun]
     scored: set[str]
-    playback: Playback
+    playback: ReplayCache
     model: Model
 
     def mape(self, columns: Sequence[str], physics: Physics) -> dict[str, float]:
@@ -125,7 +125,9 @@ class _Bench:
         return found
 
 
-def _errors(rows: Rows, runs: Sequence[Shared], columns: Sequence[str], kernel: Kernel) -> Floats:
+def _errors(
+    rows: Rows, runs: Sequence[ObservedRun], columns: Sequence[str], kernel: Kernel
+) -> Floats:
     """Log of measured over predicted step of each row, its family unseen."""
     if not columns:
         return np.log(rows.measured_s / np.maximum(rows.replayed_s, rows.alone_s))

@@ -10,8 +10,8 @@ from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.residual import Play
-from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.residual import ReplayFunction
+from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -73,7 +73,7 @@ class Unseen:
         play: Replays: different models ask for the same ones.
     """
 
-    def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: Play) -> None:
+    def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: ReplayFunction) -> None:
         self._predictors = {
             name: Predictor(gpu, model, play=play) for name, model in models.items()
         }
@@ -87,7 +87,7 @@ class Unseen:
         jobs = tuple(answers[family].jobs[at] for at, family in enumerate(families))
         return replace(answers[families[0]], jobs=jobs)
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None:  # noqa: ARG002 - of the protocol
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:  # noqa: ARG002 - of the protocol
         """Has no rough answers."""
         return None
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Rows, Shared, shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_plain, plain_rows
+from advisor.prediction.fit.observation import ObservedRun, Rows, shared_runs
+from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.utilisation_model import Plain, seen_by_driver
+from advisor.prediction.utilisation_model import UtilisationModel, seen_by_driver
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.coverage import coverage_of
 from advisor.validate.folds import Held, compared_by
@@ -70,16 +70,16 @@ def seen_by_driver_alone(
     return compared_by(held, scored)
 
 
-def _taught(usable: Sequence[Shared], gpu: Gpu) -> dict[Mode, tuple[Rows, list[Shared]]]:
+def _taught(usable: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, tuple[Rows, list[ObservedRun]]]:
     """What bare profiles say of the runs of each mode, and these runs."""
     modes = {mode: [each for each in usable if each.mode == mode] for mode in SHARED_MODES}
     return {mode: (rows, chosen) for mode, chosen in modes.items()
-            if (rows := plain_rows(chosen, gpu)) is not None}  # fmt: skip
+            if (rows := utilisation_rows(chosen, gpu)) is not None}  # fmt: skip
 
 
-def _without(family: str, rows: Rows, runs: Sequence[Shared]) -> Plain | None:
+def _without(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> UtilisationModel | None:
     kept = np.array([family not in runs[int(index)].families for index in rows.of_run])
-    return fit_plain(rows.chosen(kept), runs) if kept.any() else None
+    return fit_utilisation(rows.chosen(kept), runs) if kept.any() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import Playback
-from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
 from advisor.validate.evaluate import Evaluation, evaluate
 from advisor.validate.predicted_and_measured import RunComparison
@@ -61,9 +61,9 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     profiles, runs = measured(folder)
     others = of_other_sets(runs)
     advice = [run for run in of_pace(runs) if run.purpose == "validation"]
-    playback = Playback(gpu)
+    playback = ReplayCache(gpu)
     model = fit(profiles, others, gpu, playback)
-    model = distilled(model, list(profiles.values()), gpu, processes=processes)
+    model = with_surrogate(model, list(profiles.values()), gpu, processes=processes)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
     power = PowerData(
         profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,

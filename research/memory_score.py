@@ -15,7 +15,7 @@ from advisor.prediction.fit.memory_fit import (
     memory_sigma,
     trials,
 )
-from advisor.prediction.fit.observation import Shared, shared_runs
+from advisor.prediction.fit.observation import ObservedRun, shared_runs
 from advisor.prediction.memory import Need, needs
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -109,8 +109,8 @@ class _Process:
 
 def _scored_processes(
     profiles: Mapping[str, Profile],
-    shared: Sequence[Shared],
-    drawn: Sequence[Shared],
+    shared: Sequence[ObservedRun],
+    drawn: Sequence[ObservedRun],
     gpu: Gpu,
 ) -> Iterator[_Process]:
     for family in sorted({family for each in drawn for family in each.families}):

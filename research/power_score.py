@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Playback, Shared, shared_runs
+from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_runs
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, gract, smact
@@ -71,7 +71,7 @@ class PowerData:
     repeats: Sequence[tuple[Run, Run]]
     gpu: Gpu
     physics: Physics
-    playback: Playback
+    playback: ReplayCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def power_scores(data: PowerData) -> tuple[PowerRow, ...]:
     )
 
 
-def _folds(data: PowerData, usable: Sequence[Shared]) -> Iterator[tuple[Power, Shared]]:
+def _folds(data: PowerData, usable: Sequence[ObservedRun]) -> Iterator[tuple[Power, ObservedRun]]:
     """Every scored run once for each of its families, with the laws that never saw that one."""
     alone = [(data.profiles[run.tenants[0].workload.name], run) for run in data.runs
              if run.ok and len(run.tenants) == 1
@@ -116,7 +116,7 @@ def _folds(data: PowerData, usable: Sequence[Shared]) -> Iterator[tuple[Power, S
                 yield power, each
 
 
-def _misses(data: PowerData, power: Power, shared: Shared) -> Iterator[_Miss]:
+def _misses(data: PowerData, power: Power, shared: ObservedRun) -> Iterator[_Miss]:
     comparison = next(each for each in data.scored if each.run.id == shared.run.id)
     predicted_s = np.array([job.predicted_s.p50 for job in comparison.jobs])
     paces: dict[Pace, Floats] = {"measured": shared.measured_s, "predicted": predicted_s}
@@ -127,7 +127,7 @@ def _misses(data: PowerData, power: Power, shared: Shared) -> Iterator[_Miss]:
 
 
 def _miss(
-    gpu: Gpu, power: Power, shared: Shared, pace: Pace, speeds: Sequence[float]
+    gpu: Gpu, power: Power, shared: ObservedRun, pace: Pace, speeds: Sequence[float]
 ) -> _Miss | None:
     apart = shared.sharing.keeps_sms_apart
     law = power.law(shared.mode, len(shared.profiles), apart)

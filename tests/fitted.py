@@ -39,10 +39,10 @@ def fit(profiles, runs, gpu):
     return _once(given, lambda: fit_model.fit(profiles, runs, gpu))
 
 
-def distilled(model, profiles, gpu, lessons):
-    """As `advisor.prediction.fit.surrogate_fit.distilled`, made once."""
+def with_surrogate(model, profiles, gpu, lessons):
+    """As `advisor.prediction.fit.surrogate_fit.with_surrogate`, made once."""
     given = ("distilled", gpu.key, model_text(model), *_profiles(profiles), str(lessons))
-    return _once(given, lambda: surrogate_fit.distilled(model, profiles, gpu, lessons=lessons))
+    return _once(given, lambda: surrogate_fit.with_surrogate(model, profiles, gpu, lessons=lessons))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,7 +28,7 @@ def fit(
     from advisor.hardware.catalogue import gpu as known
     from advisor.measure.process.cores import allowed_cores
     from advisor.prediction.fit.fit_model import fit as fitted
-    from advisor.prediction.fit.surrogate_fit import distilled
+    from advisor.prediction.fit.surrogate_fit import with_surrogate
     from advisor.prediction.model_file import model_text
     from advisor.workload.data_folders import user_folder
     from advisor.workload.writing import writable, write_whole
@@ -41,7 +41,7 @@ def fit(
         tell(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
         model = fitted(alone, shipped + own, card)
         tell(1, 2, "teaching quick answers")
-        model = distilled(model, list(alone.values()), card, processes=len(allowed_cores()))
+        model = with_surrogate(model, list(alone.values()), card, processes=len(allowed_cores()))
         tell(2, 2, "fitted")
     write_whole(path, model_text(model))
     show_text(

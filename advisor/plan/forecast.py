@@ -9,7 +9,7 @@ from advisor.plan.recommendation import Forecast, Predicts
 from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction
 from advisor.prediction.phase_sums import in_phases
 from advisor.prediction.power_cap import capped, check_cap
-from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
 from advisor.sharing.traversal import check_count, groups, restricted, without_phases
 from advisor.timeline.event_loop import History, PlacedJobs
@@ -39,7 +39,7 @@ class Mixes:
         return [[at for at, other in enumerate(kinds) if other == kind]
                 for kind in dict.fromkeys(kinds)]  # fmt: skip
 
-    def quick(self) -> Quick | None:
+    def quick(self) -> SurrogatePredictor | None:
         """Rough answers about all jobs together; None where the predictor has none."""
         return self._predictor.quick([job.profile for job in self.jobs])
 
@@ -94,7 +94,7 @@ class CachingPredictor:
         jobs = dict(zip(order, found.jobs, strict=True))
         return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         return self._predictor.quick(profiles)
 
     def _asked(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
@@ -135,7 +135,7 @@ class CappedPredictor:
             powers = [_power_w(mix)] * len(profiles)
         return capped(mix, powers, self.cap_w, self.gpu)
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Rough answers without the cap: which limits are good hardly depends on it."""
         return self.predictor.quick(profiles)
 

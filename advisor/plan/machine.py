@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.plan.admission import Running
 from advisor.plan.recommendation import Calibrated, Predicts, Standing
-from advisor.prediction.calibrated import on_machine, slowdown_of
+from advisor.prediction.calibrated import calibrated_predictor, slowdown_of
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.workload.calibration import Calibration
@@ -37,7 +37,7 @@ class Machine:
 
     def predictor(self, plain: Predictor) -> Predicts:
         """`plain`, for this machine."""
-        return plain if self.calibration is None else on_machine(plain, self.calibration)
+        return plain if self.calibration is None else calibrated_predictor(plain, self.calibration)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """What advice for `jobs` stands on here."""

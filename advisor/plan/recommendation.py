@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives import ObjectiveName
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
-from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -22,7 +22,7 @@ class Predicts(Protocol):
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None: ...
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from advisor.prediction.host_scaling import on_host
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement
 from advisor.workload.calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
-class OnMachine:
+class CalibratedPredictor:
     """Predicts as `predictor` does, for the host that `calibration` was measured on.
 
     A profile that knows how fast its host was is taken to this one, with as many cores busy as
@@ -29,7 +29,7 @@ class OnMachine:
         here = [_here(profile, self.calibration, busy) for profile in profiles]
         return self.predictor.predict(here, sharing)
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """As `advisor.prediction.predictor.Predictor.quick`, with all of the jobs at work."""
         here = [_here(profile, self.calibration, len(profiles)) for profile in profiles]
         return self.predictor.quick(here)
@@ -50,11 +50,11 @@ def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float 
     return calibration.host_check_s(busy) / profile.host_check_s
 
 
-def on_machine(predictor: Predictor, calibration: Calibration) -> OnMachine:
+def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
     """`predictor`, with what was measured of hosts and contexts in place of what was fitted."""
     if calibration.contexts is not None:
         predictor = _with_contexts(predictor, calibration.contexts)
-    return OnMachine(predictor, calibration)
+    return CalibratedPredictor(predictor, calibration)
 
 
 def _with_contexts(predictor: Predictor, sizes: Contexts) -> Predictor:

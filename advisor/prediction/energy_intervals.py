@@ -6,12 +6,12 @@ from math import exp, hypot, log
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_prediction import Interval, JobPrediction
-from advisor.prediction.power import Law, Power
+from advisor.prediction.power import Power, PowerLaw
 from advisor.workload.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PowerAndEnergy:
     """What a mix draws.
 
     Attributes:
@@ -24,35 +24,35 @@ class Drawn:
     energy_step_j: tuple[Interval | None, ...]
 
 
-def drawn_together(
-    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, law: Law
-) -> Drawn:
+def power_together(
+    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, law: PowerLaw
+) -> PowerAndEnergy:
     """What jobs draw that run at once, each step taking as long as `steps` say."""
     pace = [min(1.0, p.step_s / step.p50) for p, step in zip(profiles, steps, strict=True)]
     shares = power.shares_w(profiles, pace, gpu, law)
     if shares is None:
-        return Drawn(None, (None,) * len(profiles))
+        return PowerAndEnergy(None, (None,) * len(profiles))
     energies = tuple(
         _energy(_around(float(watts), law), step) for watts, step in zip(shares, steps, strict=True)
     )
-    return Drawn(_around(float(shares.sum()), law), energies)
+    return PowerAndEnergy(_around(float(shares.sum()), law), energies)
 
 
-def drawn_in_turn(
+def power_in_turn(
     profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power
-) -> Drawn:
+) -> PowerAndEnergy:
     """What jobs draw that run one after another, each for the same time."""
     alone = [
-        drawn_together([profile], [step], gpu, power, power.alone)
+        power_together([profile], [step], gpu, power, power.alone)
         for profile, step in zip(profiles, steps, strict=True)
     ]
     known = [each.power_w for each in alone if each.power_w is not None]
     if len(known) < len(alone):
-        return Drawn(None, (None,) * len(alone))
+        return PowerAndEnergy(None, (None,) * len(alone))
     mean = Interval(
         *(sum(levels) / len(known) for levels in zip(*map(_levels, known), strict=True))
     )
-    return Drawn(mean, tuple(each.energy_step_j[0] for each in alone))
+    return PowerAndEnergy(mean, tuple(each.energy_step_j[0] for each in alone))
 
 
 def with_energy(
@@ -70,7 +70,7 @@ def with_energy(
     )
 
 
-def _around(watts: float, law: Law) -> Interval:
+def _around(watts: float, law: PowerLaw) -> Interval:
     return Interval(watts * exp(law.low), watts, watts * exp(law.high))
 
 

@@ -18,9 +18,9 @@ from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.cache import once_a_mix, once_a_profile
 from advisor.prediction.capacity import MPS_CAPACITY, NAIVE_CAPACITY, contended
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.physics import Physics, alike
+from advisor.prediction.physics import Physics, mean_of_copies
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
-from advisor.prediction.trace import Floats, Script, on_part, script
+from advisor.prediction.trace import Floats, ReplayTrace, on_part, replay_trace
 from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
 from advisor.sharing.traversal import instance_sets, of_one_group, relocated
 from advisor.workload.profile import Profile
@@ -71,7 +71,7 @@ def _steps_in_partition(
     physics: Physics,
 ) -> Floats:
     """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
-    wholes = [script(each, gpu.sms, physics.packing) for each in tenants]
+    wholes = [replay_trace(each, gpu.sms, physics.packing) for each in tenants]
     known = [whole for whole in wholes if whole is not None]
     if len(known) < len(wholes):
         return _by_capacity(tenants, sharing, partition)
@@ -83,19 +83,19 @@ def _steps_in_partition(
     there_s = _replayed(scripts, sharing, partition.sms, physics)
     solo_s = np.array([each.step_s for each in tenants])
     slowdowns = np.maximum(1.0, there_s / np.array(alone_s))
-    return alike(solo_s * slowdowns, tenants, sharing.limits)
+    return mean_of_copies(solo_s * slowdowns, tenants, sharing.limits)
 
 
 @once_a_profile
 def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
     """Seconds of a step on the whole GPU as replay has it; the profile has a trace."""
-    whole = script(profile, gpu.sms, packing)
+    whole = replay_trace(profile, gpu.sms, packing)
     assert whole is not None, "only what has traces is replayed"
     return float(replay_mps([whole], [1.0], [1.0], 0.0, Effort())[0])
 
 
 def _replayed(
-    scripts: Sequence[Script], sharing: Serial | Naive | Mps, sms: int, physics: Physics
+    scripts: Sequence[ReplayTrace], sharing: Serial | Naive | Mps, sms: int, physics: Physics
 ) -> Floats:
     """Steps of `scripts` against each other on a partition of `sms`, which they are scaled to."""
     if len(scripts) > 1 and not sharing.under_mps:

@@ -11,9 +11,9 @@ from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
-from advisor.prediction.physics import rehearse
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.replay import Effort
-from advisor.prediction.residual import Mix, Play, by_replay, corrected
+from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.sharing.traversal import instance_sets, together
@@ -29,7 +29,7 @@ def step_intervals(
     sharing: Arrangement,
     gpu: Gpu,
     model: Model,
-    play: Play = rehearse,
+    play: ReplayFunction = replay_mix,
 ) -> list[Interval]:
     """Seconds of a step of each job, in the jobs' order; `play` replays.
 
@@ -45,7 +45,7 @@ def step_intervals(
 
 
 def _intervals(
-    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: Play
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     for instances in instance_sets(sharing):
         return on_instances(profiles, instances, gpu, model.physics)
@@ -59,7 +59,11 @@ def _intervals(
 
 
 def alone_s(
-    profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play = rehearse
+    profile: Profile,
+    sharing: Naive | Mps,
+    gpu: Gpu,
+    model: Model,
+    play: ReplayFunction = replay_mix,
 ) -> float:
     """Seconds of a step of a job whose mates have left: as replayed, for nobody disturbs it."""
     if sharing.limits:
@@ -74,7 +78,7 @@ def alone_s(
 
 
 def _shared(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: Play
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     if len(set(sharing.limits)) > 1:
         steps = under_unequal_limits(profiles, sharing.limits, gpu, model, play)

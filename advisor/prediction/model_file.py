@@ -14,9 +14,9 @@ from advisor.prediction.memory import Context, Edge
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power
-from advisor.prediction.surrogate import Distilled
+from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.trace import Floats
-from advisor.prediction.utilisation_model import Plain
+from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
 from advisor.workload.data_folders import shown
 from advisor.workload.files import read_bytes
@@ -158,7 +158,7 @@ class Correction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
+class SoloSpread:
     """How far a step alone lies from its profile on another day: 90 % of runs are nearer.
 
     Attributes:
@@ -220,13 +220,13 @@ class Model:
     data: Data
     physics: Physics
     corrections: dict[Mode, Correction]
-    capacity: dict[Mode, Plain]
-    alone: Alone
+    capacity: dict[Mode, UtilisationModel]
+    alone: SoloSpread
     context: Context
     memory_sigma: float
     power: Power
     memory_edges: dict[Mode, Edge] = field(default_factory=dict)
-    distilled: Distilled | None = None
+    distilled: SurrogateModel | None = None
     schema: int = 1
 
 

@@ -17,8 +17,8 @@ from advisor.prediction.cache import once_a_profile
 from advisor.prediction.model_file import Model
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import Effort
-from advisor.prediction.residual import Mix, Play, by_replay
-from advisor.prediction.surrogate import Crowds
+from advisor.prediction.residual import Mix, ReplayFunction, by_replay
+from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
@@ -79,7 +79,11 @@ class _Job:
 
 
 def under_unequal_limits(
-    profiles: Sequence[Profile], limits: Sequence[float], gpu: Gpu, model: Model, play: Play
+    profiles: Sequence[Profile],
+    limits: Sequence[float],
+    gpu: Gpu,
+    model: Model,
+    play: ReplayFunction,
 ) -> Floats | None:
     """Seconds of a step of each job: lower end, middle and upper end of 90 %, shape (3, jobs).
 
@@ -105,7 +109,7 @@ def under_unequal_limits(
 
 
 def alone_under_limit(
-    profile: Profile, limit: float, gpu: Gpu, physics: Physics, play: Play
+    profile: Profile, limit: float, gpu: Gpu, physics: Physics, play: ReplayFunction
 ) -> float | None:
     """Seconds of a step of a job that is left alone under `limit`, in per cent.
 
@@ -117,7 +121,7 @@ def alone_under_limit(
 
 
 @once_a_profile
-def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: Play) -> Floats | None:
+def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -> Floats | None:
     """Log of the fastest step at `_ALONE` and below, shape (limits,)."""
     found = [play([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
     known = [each[0] for each in found if each is not None]
@@ -152,7 +156,7 @@ def _curves(
     vectors = np.array([job.at(limit) for job, some in zip(jobs, asked, strict=True)
                         for limit in some])  # fmt: skip
     everyone = np.broadcast_to(np.arange(len(profiles)), vectors.shape)
-    steps_s = model.distilled.steps(seen, Crowds(everyone, vectors), "mps-limits")
+    steps_s = model.distilled.steps(seen, MixBatch(everyone, vectors), "mps-limits")
     ends = np.cumsum([len(some) for some in asked])[:-1]
     parts = np.split(np.log(steps_s), ends)
     return [part[:, job.place] for part, job in zip(parts, jobs, strict=True)]

@@ -91,7 +91,7 @@ _Done = TypeVar("_Done")
 
 
 @contextmanager
-def done_apart(
+def in_processes(
     work: Callable[[_Part], _Done],
     parts: Iterable[_Part],
     processes: int,

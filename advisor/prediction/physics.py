@@ -15,7 +15,7 @@ from advisor.prediction.replay import (
     replay_mps,
     replay_naive,
 )
-from advisor.prediction.trace import Floats, script
+from advisor.prediction.trace import Floats, replay_trace
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import together
 from advisor.workload.plausible import check
@@ -32,7 +32,7 @@ class Physics:
     """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
 
     Attributes:
-        packing: How far blocks of different jobs share an SM, 0..1; see `script.demand`.
+        packing: How far blocks of different jobs share an SM, 0..1; see `replay_trace.demand`.
         slicing: How naive sharing slices time.
         ceded: Share of the SMs that a running kernel cedes, under MPS, to those that became
             ready after it, 0..1: blocks of theirs start where blocks of its own end.
@@ -63,7 +63,7 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
 
     Bandwidth is not limited, so kernels that move data slow less than those that compute.
     """
-    played = script(profile, gpu.sms, packing)
+    played = replay_trace(profile, gpu.sms, packing)
     if profile.mps is None or played is None:
         return 1.0
     found = []
@@ -80,7 +80,7 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
     return float(np.mean(found)) if found else 1.0
 
 
-def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
+def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
     profiles: Sequence[Profile],
     sharing: Naive | Mps,
     gpu: Gpu,
@@ -98,7 +98,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
         None if a profile has no kernel trace.
     """
     effort = effort or Effort()
-    scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
+    scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
     played = [each for each in scripts if each is not None]
     if len(played) < len(scripts):
         return None
@@ -111,7 +111,7 @@ def rehearse(  # noqa: PLR0913 - a mix, and how far to replay it
         if sharing.limits:
             powers = [_exponent(each, gpu, physics) for each in profiles]
         shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
-    return alike(np.maximum(shared, alone_s), profiles, sharing.limits)
+    return mean_of_copies(np.maximum(shared, alone_s), profiles, sharing.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +138,20 @@ def _doubts(physics: Physics) -> tuple[Physics, Physics]:
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
 
 
-def ways(
+def replay_variants(
     sharing: Naive | Mps,
     physics: Physics,
     effort: Effort = Effort(),  # noqa: B008 - frozen
 ) -> list[tuple[Physics, Effort]]:
-    """What `doubted` is told of: a replay by `physics` as it is, then those with it moved."""
-    if not sharing.under_mps:  # no doubt bears on taking turns
+    """The replays that `combined_variants` takes: as fitted, then with each constant moved."""
+    if not sharing.under_mps:  # time slicing has no such constants
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
     return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
 
 
-def doubted(replays: Sequence[Floats | None]) -> Replayed | None:
-    """A mix replayed in all of its `ways`, in their order; None as the first is."""
+def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
+    """A mix replayed in all of its `replay_variants`, in their order; None as the first is."""
     steps_s, *moved = replays
     if steps_s is None:
         return None
@@ -159,7 +159,7 @@ def doubted(replays: Sequence[Floats | None]) -> Replayed | None:
     return Replayed(steps_s, ceding_s, packing_s)
 
 
-def alike(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
+def mean_of_copies(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
     """Copies of a job, which replay starts at different points of a step, get their mean."""
     kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
@@ -173,12 +173,12 @@ def _exponent(profile: Profile, gpu: Gpu, physics: Physics) -> float:
 def replayed_steps(
     profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, physics: Physics
 ) -> tuple[float, ...] | None:
-    """`rehearse` for any sharing: serial is each job alone.
+    """`replay_mix` for any sharing: serial is each job alone.
 
     None for MIG, for phases and without traces.
     """
     if sharing.mode == "serial":
         return tuple(profile.step_s for profile in profiles)
     shared = together(sharing)
-    steps = None if shared is None else rehearse(profiles, shared, gpu, physics)
+    steps = None if shared is None else replay_mix(profiles, shared, gpu, physics)
     return None if steps is None else tuple(map(float, steps))

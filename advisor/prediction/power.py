@@ -27,7 +27,7 @@ _MOST_FACTOR = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Law:
+class PowerLaw:
     """How power and activity add up in one mode of sharing; the plain sum where nothing is known.
 
     Attributes:
@@ -67,7 +67,7 @@ class Law:
 
 
 # Of a job that nobody shares the GPU with: what its profile says, from one day to the next.
-_ALONE = Law(low=-0.1, high=0.1)
+_ALONE = PowerLaw(low=-0.1, high=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +83,13 @@ class Power:
     __pydantic_config__ = STRICT
 
     awake_w: float
-    laws: dict[Mode, Law] = field(default_factory=dict)
-    alone: Law = _ALONE
+    laws: dict[Mode, PowerLaw] = field(default_factory=dict)
+    alone: PowerLaw = _ALONE
 
     def __post_init__(self) -> None:
         check(self, ("awake_w",))
 
-    def law(self, mode: Mode, jobs: int, apart: bool = False) -> Law:
+    def law(self, mode: Mode, jobs: int, apart: bool = False) -> PowerLaw:
         """What holds for so many jobs at once; the plain sum for a mode without one.
 
         Args:
@@ -99,11 +99,11 @@ class Power:
         """
         if jobs == 1:
             return self.alone
-        law = self.laws.get(mode, Law())
+        law = self.laws.get(mode, PowerLaw())
         return replace(law, smact=law.smact_apart) if apart else law
 
     def added_w(
-        self, profiles: Sequence[Profile], speeds: Sequence[float] | Floats, law: Law
+        self, profiles: Sequence[Profile], speeds: Sequence[float] | Floats, law: PowerLaw
     ) -> Floats:
         """Watts that each job adds to the awake GPU, shape (..., jobs); NaN where not known.
 
@@ -119,7 +119,7 @@ class Power:
         return np.asarray(own * (law.waiting + working * np.asarray(speeds)))
 
     def shares_w(
-        self, profiles: Sequence[Profile], speeds: Sequence[float], gpu: Gpu, law: Law
+        self, profiles: Sequence[Profile], speeds: Sequence[float], gpu: Gpu, law: PowerLaw
     ) -> Floats | None:
         """Watts of each job by the rule above, shape (jobs,); their sum is the whole GPU's power.
 
@@ -139,7 +139,7 @@ def is_half(profile: Profile) -> bool:
     return profile.workload.precision in ("amp", "fp16")
 
 
-def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: Law) -> float | None:
+def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -> float | None:
     """Share of time in which the GPU's engine is active, 0..1 (GRACT); None without counters.
 
     Args:
@@ -151,7 +151,7 @@ def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: Law) -> flo
     return None if summed is None else min(1.0, max(law.gract_least, law.gract * summed))
 
 
-def smact(profiles: Sequence[Profile], speeds: Sequence[float], law: Law) -> float | None:
+def smact(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -> float | None:
     """Mean share of SMs with work, 0..1 (SMACT); None without GPM counters."""
     summed = summed_share(profiles, speeds, "sm_active")
     return None if summed is None else min(1.0, law.smact * summed)

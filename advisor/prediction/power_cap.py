@@ -27,7 +27,7 @@ CAP_NOTE = "not measured on this GPU: translated from V100 and A40"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapLaw:
+class PowerCapLaw:
     """Log of a ratio as ``first * h + second * h**2``, less the same at the GPU's limit.
 
     h is how far power lies above the cap, log(power / cap) less `offset`, as a soft maximum with
@@ -67,10 +67,10 @@ def columns_of(
 
 
 # As `benchmarks/fit_power_cap.py` prints them: time goes up, power goes down.
-TIME = CapLaw(
+TIME = PowerCapLaw(
     first=0.3986, second=1.2046, offset=0.1, softness=0.2, low=-0.225, high=0.304
 )  # fmt: skip
-POWER = CapLaw(
+POWER = PowerCapLaw(
     first=-0.9256, second=0.0, offset=-0.1, softness=0.05, low=-0.131, high=0.065
 )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _mean(ratios: Sequence[Interval], weights: Sequence[float]) -> Interval:
     return Interval(*(fmean(level, weights) for level in zip(*levels, strict=True)))
 
 
-def _ratio(law: CapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
+def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
     """Capped over uncapped; no cap at all has no error."""
     if cap_w >= limit_w:
         return Interval(1.0, 1.0, 1.0)

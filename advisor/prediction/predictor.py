@@ -6,7 +6,12 @@ from math import prod
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
-from advisor.prediction.energy_intervals import Drawn, drawn_in_turn, drawn_together, with_energy
+from advisor.prediction.energy_intervals import (
+    PowerAndEnergy,
+    power_in_turn,
+    power_together,
+    with_energy,
+)
 from advisor.prediction.memory import (
     MPS_SERVER_MIB,
     Need,
@@ -20,10 +25,10 @@ from advisor.prediction.mig_instances import as_whole_gpu, placed
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.model_file import Model
-from advisor.prediction.physics import rehearse
-from advisor.prediction.power import Law
-from advisor.prediction.residual import Play
-from advisor.prediction.surrogate_answers import Quick, quick
+from advisor.prediction.physics import replay_mix
+from advisor.prediction.power import PowerLaw
+from advisor.prediction.residual import ReplayFunction
+from advisor.prediction.surrogate_answers import SurrogatePredictor, quick
 from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import check_count
@@ -42,7 +47,7 @@ class Predictor:
     gpu: Gpu
     model: Model
     mps_server_mib: float = MPS_SERVER_MIB
-    play: Play = rehearse
+    play: ReplayFunction = replay_mix
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """What each job and the GPU do under `sharing`, while all jobs run.
@@ -82,7 +87,7 @@ class Predictor:
             wide_because=why_wide(profiles, sharing),
         )
 
-    def quick(self, profiles: Sequence[Profile]) -> Quick | None:
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Rough answers for searching; None without a distilled predictor, traces or counters."""
         return quick(profiles, self.gpu, self.model)
 
@@ -120,15 +125,15 @@ class Predictor:
             oom_probability=risk,
         )
 
-    def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> Law:
+    def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
         """How power and activity add up; jobs in turn are each alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
         return self.model.power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement
-    ) -> Drawn:
+    ) -> PowerAndEnergy:
         if sharing.mode == "serial":
-            return drawn_in_turn(profiles, steps, self.gpu, self.model.power)
+            return power_in_turn(profiles, steps, self.gpu, self.model.power)
         law = self._law(profiles, sharing)
-        return drawn_together(profiles, steps, self.gpu, self.model.power, law)
+        return power_together(profiles, steps, self.gpu, self.model.power, law)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.prediction.trace import Floats, Script
+from advisor.prediction.trace import Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.workload.spec import STRICT
 
@@ -67,7 +67,7 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return engine.mps, engine.naive
 
 
-def _columns(scripts: Sequence[Script]) -> tuple[Any, Floats, Floats]:
+def _columns(scripts: Sequence[ReplayTrace]) -> tuple[Any, Floats, Floats]:
     """Where each script's kernels begin, the kernels end to end, and the scripts' paces."""
     starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
     kernels = [np.stack([each.launch_s, each.duration_s, each.demand]) for each in scripts]
@@ -75,7 +75,7 @@ def _columns(scripts: Sequence[Script]) -> tuple[Any, Floats, Floats]:
     return starts, np.concatenate(kernels, axis=1), np.ascontiguousarray(paces.T)
 
 
-def _horizon_s(scripts: Sequence[Script], effort: Effort) -> float:
+def _horizon_s(scripts: Sequence[ReplayTrace], effort: Effort) -> float:
     alone = [max(each.host_s, float(each.duration_s.sum())) for each in scripts]
     return effort.steps * max(alone) * len(scripts)
 
@@ -88,7 +88,7 @@ UNLOGGED = np.zeros((0, 4))
 
 
 def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it goes
-    scripts: Sequence[Script],
+    scripts: Sequence[ReplayTrace],
     limits: Sequence[float],
     exponents: Sequence[float],
     ceded: float,
@@ -119,7 +119,7 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
 
 
 def replay_naive(
-    scripts: Sequence[Script], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
+    scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
     """Seconds of a step of each tenant under time slicing, shape (tenants,); `log` as above."""
     _, naive = _compiled()

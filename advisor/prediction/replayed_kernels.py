@@ -7,9 +7,9 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.physics import Physics, rehearse
+from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import Effort
-from advisor.prediction.trace import script
+from advisor.prediction.trace import replay_trace
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import together
 from advisor.workload.named_workloads import how_to_measure
@@ -20,7 +20,7 @@ _KERNELS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ReplayedKernel:
     """A kernel or copy that ran without being interrupted; under time slices, a part of one.
 
     Attributes:
@@ -37,7 +37,7 @@ class Ran:
 
 def recorded(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
-) -> tuple[Ran, ...]:
+) -> tuple[ReplayedKernel, ...]:
     """What runs first when `profiles` share `gpu`, by replay alone, in the order of the ends.
 
     Raises:
@@ -47,21 +47,21 @@ def recorded(
     if shared is None:
         raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
     log = np.full((_KERNELS, 4), -1.0)
-    if rehearse(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
+    if replay_mix(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
         bare = sorted({each.name for each in profiles if each.trace is None})
         raise InvalidInput(
             f"no kernel trace of {', '.join(bare)}. Measure it anew: {how_to_measure(bare)}."
         )
     kinds = [_kinds(each, gpu, physics) for each in profiles]
     return tuple(
-        Ran(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
+        ReplayedKernel(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
         for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
     )
 
 
 def _kinds(profile: Profile, gpu: Gpu, physics: Physics) -> list[str]:
     """The class of each kernel of the job's script."""
-    trace, played = profile.trace, script(profile, gpu.sms, physics.packing)
+    trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
     assert isinstance(trace, KernelTrace)
     assert played is not None
     in_trace, in_script = len(trace.class_of), len(played.duration_s)

@@ -9,7 +9,13 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_features import features
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import at_once, one_thread
-from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
+from advisor.prediction.physics import (
+    Physics,
+    Replayed,
+    combined_variants,
+    replay_mix,
+    replay_variants,
+)
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
@@ -18,8 +24,8 @@ from advisor.workload.profile import Profile
 # Which of several is best shows in a small part of a replay; see `benchmarks/distilled_regret.py`.
 _TO_CHOOSE = Effort(events=4_000)
 
-# `rehearsal.rehearse`, or what remembers its answers.
-Play = Callable[[Sequence[Profile], Naive | Mps, Gpu, Physics, Effort], Floats | None]
+# `physics.replay_mix`, or what remembers its answers.
+ReplayFunction = Callable[[Sequence[Profile], Naive | Mps, Gpu, Physics, Effort], Floats | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class Mix:
 
 
 def by_replay(
-    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: Play = rehearse
+    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
     """Seconds of a step of the jobs asked about: lower end, middle and upper end of 90 %.
 
@@ -68,14 +74,16 @@ def by_replay(
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 
 
-def _replays(mixes: Sequence[Mix], gpu: Gpu, physics: Physics, play: Play) -> list[Replayed] | None:
+def _replays(
+    mixes: Sequence[Mix], gpu: Gpu, physics: Physics, play: ReplayFunction
+) -> list[Replayed] | None:
     """Each mix with its doubts, all of them at once."""
-    parts = [(mix, ways(mix.sharing, physics, mix.effort)) for mix in mixes]
+    parts = [(mix, replay_variants(mix.sharing, physics, mix.effort)) for mix in mixes]
     steps = iter(at_once(
         lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
         [(mix, way) for mix, some in parts for way in some],
     ))  # fmt: skip
-    found = [doubted([next(steps) for _ in some]) for _, some in parts]
+    found = [combined_variants([next(steps) for _ in some]) for _, some in parts]
     replays = [each for each in found if each is not None]
     return replays if len(replays) == len(found) else None
 
@@ -94,7 +102,7 @@ def brief_steps(
         model: With a correction of limits.
     """
     replays = at_once(
-        lambda each: rehearse(profiles, each, gpu, model.physics, _TO_CHOOSE), sharings
+        lambda each: replay_mix(profiles, each, gpu, model.physics, _TO_CHOOSE), sharings
     )
     correction, found = model.corrections["mps-limits"], []
     alone_s = np.array([each.step_s for each in profiles])

@@ -45,7 +45,7 @@ _Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class Crowds:
+class MixBatch:
     """Mixes of some of the jobs, one a row; rows with fewer jobs have empty places.
 
     Attributes:
@@ -56,9 +56,9 @@ class Crowds:
     jobs: _Indices
     limits: Floats
 
-    def rows(self, chosen: slice) -> "Crowds":
+    def rows(self, chosen: slice) -> "MixBatch":
         """Some of the mixes."""
-        return Crowds(self.jobs[chosen], self.limits[chosen])
+        return MixBatch(self.jobs[chosen], self.limits[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def likeness(rows: Floats, points: Floats) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distilled:
+class SurrogateModel:
     """A surrogate for each mode that runs taught.
 
     Attributes:
@@ -144,7 +144,7 @@ class Distilled:
 
     surrogates: dict[Mode, Surrogate]
 
-    def steps(self, jobs: Summaries, crowds: Crowds, mode: Mode) -> Floats:
+    def steps(self, jobs: Summaries, crowds: MixBatch, mode: Mode) -> Floats:
         """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
 
         No job is faster than alone, and none slows when its limit is raised and its mates keep
@@ -163,19 +163,19 @@ class Distilled:
         return steps
 
 
-def columns(jobs: Summaries, crowds: Crowds) -> Floats:
+def columns(jobs: Summaries, crowds: MixBatch) -> Floats:
     """What a surrogate sees of each job, shape (mixes, places, columns)."""
     limited = _at_limits(jobs, crowds)
     others = _unlimited_columns(jobs, crowds, limited)
     return np.concatenate([others, limited], axis=2)
 
 
-def _parts(crowds: Crowds) -> Iterator[Crowds]:
+def _parts(crowds: MixBatch) -> Iterator[MixBatch]:
     for start in range(0, len(crowds.jobs), _AT_ONCE):
         yield crowds.rows(slice(start, start + _AT_ONCE))
 
 
-def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: Crowds, limited: bool) -> Floats:
+def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: MixBatch, limited: bool) -> Floats:
     """Log slowdown of each job that is there, shape (jobs there,)."""
     at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
     others = _unlimited_columns(jobs, crowds, at_limits)[there]
@@ -195,7 +195,7 @@ def _falling(curves: Floats) -> Floats:
     return np.asarray((least + most) / 2)
 
 
-def _at_limits(jobs: Summaries, crowds: Crowds) -> Floats:
+def _at_limits(jobs: Summaries, crowds: MixBatch) -> Floats:
     """`LIMITED` of each job at its limit, shape (mixes, places, columns)."""
     below, part = _places(crowds.limits)
     low, high = (jobs.limited[crowds.jobs, at] for at in (below, below + 1))
@@ -210,7 +210,7 @@ def _places(limits: Floats) -> tuple[_Indices, Floats]:
     return below, at - below
 
 
-def _unlimited_columns(jobs: Summaries, crowds: Crowds, limited: Floats) -> Floats:
+def _unlimited_columns(jobs: Summaries, crowds: MixBatch, limited: Floats) -> Floats:
     """`FIXED` and `MATES` of each job: all that its own limit does not change."""
     fixed = jobs.fixed[crowds.jobs]
     return np.concatenate([fixed, _mates(fixed, limited, crowds.jobs >= 0)], axis=2)

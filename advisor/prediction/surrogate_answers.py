@@ -19,9 +19,9 @@ from advisor.prediction.memory import (
 )
 from advisor.prediction.mig_instances import dram_share
 from advisor.prediction.model_file import Model
-from advisor.prediction.power import Law
+from advisor.prediction.power import PowerLaw
 from advisor.prediction.residual import brief_steps
-from advisor.prediction.surrogate import Crowds, Distilled
+from advisor.prediction.surrogate import MixBatch, SurrogateModel
 from advisor.prediction.surrogate_features import (
     FIXED,
     LIMIT_GRID,
@@ -30,7 +30,7 @@ from advisor.prediction.surrogate_features import (
     joined,
     summaries,
 )
-from advisor.prediction.trace import Floats, on_part, script
+from advisor.prediction.trace import Floats, on_part, replay_trace
 from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
 
@@ -91,7 +91,7 @@ class SurrogateAnswers:
             found |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
         return [found[at] for at in range(len(asked))]
 
-    def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, Crowds]:
+    def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
         """All sets as crowds of jobs that differ from partition to partition."""
         partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in asked))
         jobs = [self._summaries(each) for each in partitions]
@@ -100,7 +100,7 @@ class SurrogateAnswers:
             np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in asked
         ]
         limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in asked]
-        return joined(jobs), Crowds(np.concatenate(places), np.concatenate(limits))
+        return joined(jobs), MixBatch(np.concatenate(places), np.concatenate(limits))
 
     def fits(
         self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float
@@ -135,7 +135,9 @@ class SurrogateAnswers:
             tenancy: Where and how.
             steps_s: Of a job of each profile, likewise.
         """
-        law = Law() if tenancy.partition else self.model.power.laws.get(tenancy.mode, Law())
+        law = (
+            PowerLaw() if tenancy.partition else self.model.power.laws.get(tenancy.mode, PowerLaw())
+        )
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
         return self.model.power.added_w(self.profiles, speeds, law)
 
@@ -158,7 +160,7 @@ def _in_partition(
     """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
-        whole = script(profile, gpu.sms, packing)
+        whole = replay_trace(profile, gpu.sms, packing)
         assert whole is not None, "rough answers are of profiles that have traces"
         there = on_part(whole, partition.sm_share, partition.bandwidth_share, dram_share(profile))
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
@@ -175,14 +177,14 @@ def _in_partition(
 
 
 @dataclass(frozen=True, slots=True)
-class Quick:
+class SurrogatePredictor:
     """The distilled predictor, asked about one set of jobs.
 
     Attributes:
         rough: Asked about parts of the set, and in parts of the GPU.
     """
 
-    distilled: Distilled
+    distilled: SurrogateModel
     jobs: Summaries
     rough: SurrogateAnswers
 
@@ -228,7 +230,7 @@ class Quick:
         """
         everyone = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
         jobs = everyone if running is None else np.where(running, everyone, -1)
-        return self.distilled.steps(self.jobs, Crowds(jobs, limits), mode)
+        return self.distilled.steps(self.jobs, MixBatch(jobs, limits), mode)
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
         """As `steps` of sharings with limits, by a short replay: nearer to what is predicted."""
@@ -236,7 +238,7 @@ class Quick:
         return brief_steps(rough.profiles, sharings, rough.gpu, rough.model)
 
 
-def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
+def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor | None:
     """Rough answers for `profiles`; None without a distilled predictor, traces or counters."""
     if model.distilled is None:
         return None
@@ -244,7 +246,7 @@ def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> Quick | None:
     return (
         None
         if jobs is None
-        else Quick(
+        else SurrogatePredictor(
             model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model, MPS_SERVER_MIB)
         )
     )

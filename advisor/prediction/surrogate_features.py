@@ -9,7 +9,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.physics import Physics, limit_exponent
-from advisor.prediction.trace import Floats, Script, script
+from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
 from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 
@@ -62,7 +62,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
     """What is seen of `profiles`; None if one has no kernel trace or no counters."""
-    scripts = [script(each, gpu.sms, physics.packing) for each in profiles]
+    scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
     pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
              if played is not None and profile.counters is not None]  # fmt: skip
     if len(pairs) < len(scripts):
@@ -74,7 +74,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
     )
 
 
-def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Floats:
+def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
     """`LIMITED` at each limit, shape (limits, columns)."""
     exponent = physics.bandwidth * limit_exponent(profile, gpu, physics.packing)
     exponent += 1 - physics.bandwidth
@@ -89,7 +89,7 @@ def _limited(profile: Profile, played: Script, gpu: Gpu, physics: Physics) -> Fl
     return np.array(rows)
 
 
-def fixed_of(profile: Profile, played: Script) -> Floats:
+def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
     seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
     busy = profile.busy_share or 1.0
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0

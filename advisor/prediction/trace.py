@@ -23,7 +23,7 @@ _STREAMS = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class ReplayTrace:
     """One tenant's step, again and again.
 
     Attributes:
@@ -60,7 +60,7 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
 
 
 @once_a_profile
-def script(profile: Profile, sms: int, packing: float) -> Script | None:
+def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
     """`profile` ready to be replayed, so that alone it takes the step time measured alone.
 
     Where the host is the slower side, its launches are stretched over the measured step; where
@@ -83,7 +83,7 @@ def script(profile: Profile, sms: int, packing: float) -> Script | None:
     host_bound = profile.host_s >= busy_s
     stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
     host_s = profile.host_s * stretch
-    return Script(
+    return ReplayTrace(
         launch_s=np.minimum(launch_s * stretch, host_s),
         duration_s=duration_s * min(1.0, step_s / busy_s),
         demand=demanded,
@@ -131,8 +131,8 @@ def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
 
 
 def on_part(
-    whole: Script, share_of_sms: float, share_of_bandwidth: float, dram_share: float
-) -> Script:
+    whole: ReplayTrace, share_of_sms: float, share_of_bandwidth: float, dram_share: float
+) -> ReplayTrace:
     """`whole` on a part of the GPU that nobody else touches, such as a MIG instance.
 
     A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at

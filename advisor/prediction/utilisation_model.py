@@ -40,7 +40,7 @@ _FURTHEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plain:
+class UtilisationModel:
     """What the capacity model misses in one mode, and how far the answer is off then.
 
     Attributes:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.report import units
-from advisor.timeline.outcome import Lived, Simulation, Usage
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
 # More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
 _MOST_JOBS, _MOST_GPUS = 24, 16
@@ -64,7 +64,7 @@ def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
     return Lane(f"{short:{_NAME}}|{drawn}| {said}".rstrip(), style)
 
 
-def _bar(lived: Lived, column_s: float) -> str:
+def _bar(lived: SimulatedJob, column_s: float) -> str:
     """What the job does in the middle of each column."""
     middles = ((column + 0.5) * column_s for column in range(_COLUMNS))
     return "".join(

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.prediction.replayed_kernels import Ran
-from advisor.timeline.outcome import Lived, Simulation, Usage
+from advisor.prediction.replayed_kernels import ReplayedKernel
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 from advisor.timeline.passes import parts
 
 # Beyond so many epochs in all, a trace shows jobs as wholes.
@@ -19,7 +19,7 @@ _Event = dict[str, Any]
 _WAITING = 0  # the process of jobs that wait; GPU n is process n + 1
 
 
-def trace_text(simulation: Simulation, kernels: Sequence[Ran] = ()) -> str:
+def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -> str:
     """The trace as JSON.
 
     Args:
@@ -72,7 +72,7 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
             yield _slice(lived, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
 
 
-def _slice(lived: Lived, name: str, category: str, start_s: float, end_s: float) -> _Event:
+def _slice(lived: SimulatedJob, name: str, category: str, start_s: float, end_s: float) -> _Event:
     length_us = 1e6 * (end_s - start_s)
     return {
         "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
@@ -80,7 +80,7 @@ def _slice(lived: Lived, name: str, category: str, start_s: float, end_s: float)
     }  # fmt: skip
 
 
-def _waits(number: int, lived: Lived) -> Iterator[_Event]:
+def _waits(number: int, lived: SimulatedJob) -> Iterator[_Event]:
     """Many wait at once, so these are a track each."""
     for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
         yield {
@@ -89,7 +89,7 @@ def _waits(number: int, lived: Lived) -> Iterator[_Event]:
         }  # fmt: skip
 
 
-def _kernels(simulation: Simulation, kernels: Sequence[Ran]) -> Iterator[_Event]:
+def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Iterator[_Event]:
     if not kernels:
         return
     process, first = simulation.gpus + 1, simulation.first

@@ -11,7 +11,7 @@ from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
 from advisor.report.headline import calibrated_note
 from advisor.report.lanes import lanes
-from advisor.timeline.outcome import Lived, Simulation
+from advisor.timeline.outcome import SimulatedJob, Simulation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -108,7 +108,7 @@ def simulation_document(found: OverTime) -> dict[str, Any]:
     }
 
 
-def _job(lived: Lived) -> dict[str, Any]:
+def _job(lived: SimulatedJob) -> dict[str, Any]:
     return {
         "job": lived.job.name,
         "epochs": lived.job.epochs,

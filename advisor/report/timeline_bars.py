@@ -7,7 +7,7 @@ from typing import Literal
 from advisor.hardware.catalogue import Gpu
 from advisor.report import units
 from advisor.report.gpu_drawing import row_names
-from advisor.timeline.outcome import Lived, Simulation, Usage
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
 _MIB_PER_GIB = 1024.0
 
@@ -94,7 +94,7 @@ def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
     )
 
 
-def _runs(row: str, lived: Lived, size_s: float) -> Span:
+def _runs(row: str, lived: SimulatedJob, size_s: float) -> Span:
     return Span(
         row=row, job=lived.job.name, kind="runs",
         start=lived.start_s / size_s, end=lived.end_s.p50 / size_s,
@@ -103,7 +103,7 @@ def _runs(row: str, lived: Lived, size_s: float) -> Span:
     )  # fmt: skip
 
 
-def _waits(row: str, lived: Lived, size_s: float) -> Span:
+def _waits(row: str, lived: SimulatedJob, size_s: float) -> Span:
     return Span(
         row=row, job=lived.job.name, kind="waits",
         start=lived.arrival_s / size_s, end=lived.start_s / size_s,

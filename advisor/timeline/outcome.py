@@ -16,7 +16,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lived:
+class SimulatedJob:
     """One job's time.
 
     Attributes:
@@ -91,7 +91,7 @@ class Simulation:
     sharing: Sharing
     gpus: int
     policy: Policy
-    jobs: tuple[Lived, ...]
+    jobs: tuple[SimulatedJob, ...]
     usage: tuple[Usage, ...]
     makespan_s: Interval
     energy_j: Interval | None

@@ -11,7 +11,7 @@ from advisor.prediction.mix_prediction import LEVELS, Level
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import check_count, running_together
 from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
-from advisor.timeline.outcome import Lived, Simulation, Usage, around, energy_j, idle_power_w
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, around, energy_j, idle_power_w
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy, queue_of
 from advisor.timeline.waiting_jobs import from_the_start
@@ -147,11 +147,11 @@ def _alone_s(arrivals: Sequence[Arrival], tasks: Sequence[Task]) -> list[float]:
     ]
 
 
-def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[Lived, ...]:
+def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[SimulatedJob, ...]:
     middle = histories[LEVELS.index("p50")]
     seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
     return tuple(
-        Lived(
+        SimulatedJob(
             job=arrival.job,
             arrival_s=arrival.arrival_s,
             gpu=seats[at][0],

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Playback
+from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.folds import Folds, Tell, compared_by, held_out
 from advisor.validate.predicted_and_measured import RunComparison
@@ -72,7 +72,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
     runs: Sequence[Run],
     gpu: Gpu,
     processes: int = 1,
-    playback: Playback | None = None,
+    playback: ReplayCache | None = None,
     tell: Tell | None = None,
 ) -> Evaluation:
     """Score each family's jobs with a model that was fitted without that family.
@@ -91,7 +91,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
     held, models = held_out(
-        Folds(profiles, runs, wanted, gpu, playback or Playback(gpu)), processes, tell
+        Folds(profiles, runs, wanted, gpu, playback or ReplayCache(gpu)), processes, tell
     )
     found = evaluation_of(
         chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import Playback
-from advisor.prediction.fit.surrogate_fit import distilled_without
+from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.surrogate_fit import with_surrogate_without
 from advisor.prediction.model_file import Model
-from advisor.prediction.parallel import done_apart, fitting_in_one_thread
+from advisor.prediction.parallel import fitting_in_one_thread, in_processes
 from advisor.prediction.predictor import Predictor
 from advisor.validate.baselines import baselines
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
@@ -46,7 +46,7 @@ class Folds:
     runs: Sequence[Run]
     wanted: Sequence[Run]
     gpu: Gpu
-    playback: Playback
+    playback: ReplayCache
 
     def without(self, family: str) -> tuple[Held, Models]:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
@@ -70,7 +70,7 @@ class Folds:
         runs = [run for run in self.runs if family not in families_of([run])]
         everyone, replays = list(self.profiles.values()), self.playback
         model = fit(seen, runs, self.gpu, replays)
-        return distilled_without(family, model, everyone, self.gpu, replays.play)
+        return with_surrogate_without(family, model, everyone, self.gpu, replays.play)
 
 
 def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tuple[Held, Models]:
@@ -84,7 +84,7 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tupl
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
         return _merged(_told(map(folds.without, families), len(families), tell))
-    with done_apart(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
+    with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
         return _merged(_told(parts, len(families), tell))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.cli import main
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.model_file import model_text
 from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
@@ -86,5 +86,5 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def few_lessons(monkeypatch):
     """`advisor fit` teaches its quick answers on few mixes; how good they are others test."""
-    brief = partial(distilled, lessons=60)
-    monkeypatch.setattr("advisor.prediction.fit.surrogate_fit.distilled", brief)
+    brief = partial(with_surrogate, lessons=60)
+    monkeypatch.setattr("advisor.prediction.fit.surrogate_fit.with_surrogate", brief)

@@ -18,9 +18,9 @@ from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import rehearse
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Group, Mps, Phases, Serial
@@ -60,8 +60,8 @@ def predictor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
     model = load_model(folder / "models" / f"{shelf.GPU}.json")
-    model = distilled(model, PROFILES, gpu(shelf.GPU), lessons=250)
-    return CachingPredictor(Predictor(A30, model, play=once_a_mix(rehearse)))
+    model = with_surrogate(model, PROFILES, gpu(shelf.GPU), lessons=250)
+    return CachingPredictor(Predictor(A30, model, play=once_a_mix(replay_mix)))
 
 
 def whole(own, jobs):

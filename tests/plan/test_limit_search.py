@@ -15,7 +15,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import shelf, synthetic
-from tests.fitted import distilled
+from tests.fitted import with_surrogate
 from tests.plan.stand_in import StandIn
 
 H200 = gpu(shelf.GPU)
@@ -27,7 +27,7 @@ def predictor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
     model = load_model(folder / "models" / f"{shelf.GPU}.json")
-    return Predictor(H200, distilled(model, [job.profile for job in JOBS], H200, lessons=250))
+    return Predictor(H200, with_surrogate(model, [job.profile for job in JOBS], H200, lessons=250))
 
 
 def throughput(predictor, jobs, sharing):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.calibrated import on_machine
+from advisor.prediction.calibrated import calibrated_predictor
 from advisor.prediction.host_scaling import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial
@@ -32,31 +32,31 @@ def plain():
 
 
 def test_a_host_bound_job_takes_as_much_longer_as_its_host_check(plain):
-    there = on_machine(plain, calibration(2e-3, contexts=None))
+    there = calibrated_predictor(plain, calibration(2e-3, contexts=None))
     before, after = (each.predict([HOST_BOUND], Serial()).jobs[0] for each in (plain, there))
     assert after.step_s.p50 == pytest.approx(2 * before.step_s.p50, rel=0.01)
 
 
 def test_a_gpu_bound_job_does_not_care_for_its_host(plain):
-    there = on_machine(plain, calibration(2e-3, contexts=None))
+    there = calibrated_predictor(plain, calibration(2e-3, contexts=None))
     before, after = (each.predict([GPU_BOUND], Serial()).jobs[0] for each in (plain, there))
     assert after.step_s.p50 == pytest.approx(before.step_s.p50)
 
 
 def test_jobs_that_share_are_predicted_with_as_many_cores_busy(plain):
-    there = on_machine(plain, calibration(contexts=None))
+    there = calibrated_predictor(plain, calibration(contexts=None))
     eight = [HOST_BOUND] * 8
     slowed = plain.predict([on_host(HOST_BOUND, 1.1)] * 8, Naive())
     assert there.predict(eight, Naive()).jobs == pytest.approx(slowed.jobs)
 
 
 def test_a_profile_that_does_not_know_its_host_stays_as_it_is(plain):
-    there = on_machine(plain, calibration(5e-3, contexts=None))
+    there = calibrated_predictor(plain, calibration(5e-3, contexts=None))
     assert there.predict([UNKNOWN] * 2, Mps()) == plain.predict([UNKNOWN] * 2, Mps())
 
 
 def test_a_job_taken_to_this_host_is_not_taken_there_twice(plain):
-    there = on_machine(plain, calibration(2e-3, contexts=None))
+    there = calibrated_predictor(plain, calibration(2e-3, contexts=None))
     moved = on_host(HOST_BOUND, 2.0)
     assert (
         there.predict([moved], Serial()).jobs[0].step_s
@@ -65,7 +65,7 @@ def test_a_job_taken_to_this_host_is_not_taken_there_twice(plain):
 
 
 def test_driver_server_and_contexts_of_this_machine_replace_those_of_the_model(plain):
-    there = on_machine(plain, calibration())
+    there = calibrated_predictor(plain, calibration())
     pair = [UNKNOWN, UNKNOWN]
     whole_mib = gpu("h200-141gb").memory_mib
     assert there.predict(pair, Naive()).memory_capacity_mib == whole_mib - 700
@@ -75,6 +75,6 @@ def test_driver_server_and_contexts_of_this_machine_replace_those_of_the_model(p
     silent = calibration(
         contexts=replace(calibration().contexts, plain_mib=None, mps_mib=None, mps_server_mib=None)
     )
-    kept = on_machine(plain, silent).predictor
+    kept = calibrated_predictor(plain, silent).predictor
     assert kept.model == plain.model
     assert kept.mps_server_mib == plain.mps_server_mib

@@ -8,9 +8,9 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import Playback, shared_runs
+from advisor.prediction.fit.observation import ReplayCache, shared_runs
 from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.physics import rehearse
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import seen_by_driver
 from advisor.sharing import Mps, Naive, parse_sharing
@@ -50,7 +50,7 @@ def runs(physics):
         degree = random.choice((2, 3))
         chosen = [PROFILES[name] for name in random.sample(NAMES, degree)]
         sharing = ("naive", "mps", "mps=" + ",".join(["43"] * degree))[number % 3]
-        steps = TRUTH * rehearse(chosen, parse_sharing(sharing), H200, physics)
+        steps = TRUTH * replay_mix(chosen, parse_sharing(sharing), H200, physics)
         run = synthetic.run(chosen, sharing, run_id=f"r{number}")
         tenants = tuple(
             replace(tenant, windows=(Window(step, 1.0),) * 3)
@@ -103,7 +103,7 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
     from sklearn.preprocessing import StandardScaler
 
     naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = Playback(H200).rows(naive, model.physics)
+    rows = ReplayCache(H200).rows(naive, model.physics)
     ours = model.corrections["naive"]
     kernel = _as_scikit_learn_has_it(ours.kernel)
     theirs = make_pipeline(
@@ -118,7 +118,7 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
 
 def test_what_is_unlike_anything_seen_gets_a_wider_answer_and_replay_as_it_is(model, runs):
     naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = Playback(H200).rows(naive, model.physics)
+    rows = ReplayCache(H200).rows(naive, model.physics)
     ours = model.corrections["naive"]
     strange = rows.x[:1] + 100 * np.array(ours.scale)
     assert ours.spread(strange)[0] > ours.spread(rows.x).max()

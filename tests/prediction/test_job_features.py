@@ -9,7 +9,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
 from advisor.prediction.mix_features import FEATURES, features
 from advisor.prediction.physics import Replayed
-from advisor.prediction.trace import script
+from advisor.prediction.trace import replay_trace
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 
@@ -64,7 +64,7 @@ def test_kernels_of_two_streams_that_ran_side_by_side_are_replayed_as_one_after_
     kernels = 2 * len(JOB.trace.duration_us)
     twice = synthetic.trace(kernels, 2 * JOB.gpu_s, JOB.host_s, blocks=40)
     side_by_side = replace(JOB, trace=twice)  # they add up to twice the time in which any ran
-    played = script(side_by_side, H200.sms, 0.0)
+    played = replay_trace(side_by_side, H200.sms, 0.0)
     assert len(played.duration_s) == pytest.approx(kernels / 2, abs=1)
     assert played.duration_s.sum() == pytest.approx(JOB.gpu_s, rel=0.02)
     assert played.demand == pytest.approx(2 * 40 / H200.sms, rel=0.02)
@@ -74,7 +74,7 @@ def test_kernels_of_known_streams_are_taken_together_where_their_streams_differ(
     kernels = 2 * len(JOB.trace.duration_us)
     twice = synthetic.trace(kernels, 2 * JOB.gpu_s, JOB.host_s, blocks=40)
     apart = replace(twice, stream_of=(0, 0, 1, 1) * (kernels // 4))
-    played = script(replace(JOB, trace=apart), H200.sms, 0.0)
+    played = replay_trace(replace(JOB, trace=apart), H200.sms, 0.0)
     # 0 | 0 1 | 1 0 | 0 1 | 1 0 ...: but for the first and the last, two at a time.
     assert len(played.duration_s) == kernels / 2 + 1
     assert played.duration_s.sum() == pytest.approx(JOB.gpu_s, rel=0.02)

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import distilled
+from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.sharing import Mps
@@ -23,11 +23,11 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
     fitted = load_model(folder / "models" / f"{shelf.GPU}.json")
-    return distilled(fitted, PROFILES, H200, lessons=250)
+    return with_surrogate(fitted, PROFILES, H200, lessons=250)
 
 
 @pytest.fixture(scope="module")
-def undistilled(model):
+def without_surrogate(model):
     return replace(model, distilled=None)
 
 
@@ -67,10 +67,10 @@ def test_nor_where_all_limits_were_the_same_or_come_to_be(model, degree, same, r
 
 
 @given(limits=st.lists(LIMITS, min_size=3, max_size=3), raised=LIMITS)
-def test_nor_without_a_distilled_predictor(undistilled, limits, raised):
+def test_nor_without_a_distilled_predictor(without_surrogate, limits, raised):
     own, *mates = limits
     low, high = sorted((own, raised))
-    assert never_slows(undistilled, PROFILES, [low, *mates], 0, high)
+    assert never_slows(without_surrogate, PROFILES, [low, *mates], 0, high)
 
 
 @given(profile=st.sampled_from(PROFILES), limit=LIMITS, raised=LIMITS)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction import power
-from advisor.prediction.energy_intervals import drawn_in_turn, drawn_together, with_energy
+from advisor.prediction.energy_intervals import power_in_turn, power_together, with_energy
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.power import Law, Power
+from advisor.prediction.power import Power, PowerLaw
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import load_profiles, load_runs
@@ -22,7 +22,7 @@ H200 = gpu("h200-141gb")
 AWAKE_W = 116.0
 shares = st.floats(0, 1)
 laws = st.builds(
-    Law, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2),
+    PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2),
     gract=st.floats(0, 2), gract_least=shares, smact=st.floats(0, 2), smact_apart=st.floats(0, 2),
 )  # fmt: skip
 jobs = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
@@ -65,7 +65,7 @@ def test_activity_stays_between_none_and_all(drawn, law):
 def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowdown):
     profiles = mix(drawn)
     steps = [Interval(*[each.step_s * slowdown] * 3) for each in profiles]
-    whole = drawn_together(profiles, steps, H200, Power(awake_w=AWAKE_W), law)
+    whole = power_together(profiles, steps, H200, Power(awake_w=AWAKE_W), law)
     a_second = sum(
         joules.p50 / step.p50 for joules, step in zip(whole.energy_step_j, steps, strict=True)
     )
@@ -75,7 +75,7 @@ def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowd
 def test_jobs_in_turn_pay_for_their_own_power_alone():
     profiles = mix([(200, 1), (600, 1)])
     steps = [Interval(*[each.step_s] * 3) for each in profiles]
-    whole = drawn_in_turn(profiles, steps, H200, Power(awake_w=AWAKE_W))
+    whole = power_in_turn(profiles, steps, H200, Power(awake_w=AWAKE_W))
     assert whole.power_w.p50 == pytest.approx(400)
     assert [e.p50 for e in whole.energy_step_j] == pytest.approx(
         [200 * steps[0].p50, 600 * steps[1].p50]
@@ -85,17 +85,17 @@ def test_jobs_in_turn_pay_for_their_own_power_alone():
 def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
     dark = [replace(synthetic.profile(), power_w=None), synthetic.profile()]
     steps = [Interval(1, 1, 1)] * 2
-    whole = drawn_together(dark, steps, H200, Power(awake_w=AWAKE_W), Law())
+    whole = power_together(dark, steps, H200, Power(awake_w=AWAKE_W), PowerLaw())
     assert whole.power_w is None
     assert whole.energy_step_j == (None, None)
-    assert drawn_in_turn(dark, steps, H200, Power(awake_w=AWAKE_W)).power_w is None
+    assert power_in_turn(dark, steps, H200, Power(awake_w=AWAKE_W)).power_w is None
 
 
 def test_a_law_that_would_let_power_fall_with_pace_is_refused():
     with pytest.raises(InvalidInput, match="at least 0"):
-        Law(working=-0.1)
+        PowerLaw(working=-0.1)
     with pytest.raises(InvalidInput, match="hold its middle"):
-        Law(low=0.1, high=0.2)
+        PowerLaw(low=0.1, high=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_a_job_without_a_known_pass_has_no_energy_of_an_epoch(real):
 
 
 def test_where_limits_keep_jobs_apart_another_law_of_activity_holds():
-    power = Power(awake_w=AWAKE_W, laws={"mps-limits": Law(smact=0.9, smact_apart=0.8)})
+    power = Power(awake_w=AWAKE_W, laws={"mps-limits": PowerLaw(smact=0.9, smact_apart=0.8)})
     assert Mps((40, 60)).keeps_sms_apart
     assert not Mps((60, 60)).keeps_sms_apart
     assert not Mps().keeps_sms_apart, "without limits each may have every SM"

@@ -6,7 +6,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
-from advisor.prediction.trace import Script, demand
+from advisor.prediction.trace import ReplayTrace, demand
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive
 
@@ -18,7 +18,7 @@ EAGER = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=0.0)
 def script(duration, demand, host=0, launch=None):
     """A tenant whose times are given in ticks of a microsecond."""
     launch = launch or [0] * len(duration)
-    return Script(
+    return ReplayTrace(
         launch_s=np.array(launch, dtype=float) * TICK_S,
         duration_s=np.array(duration, dtype=float) * TICK_S,
         demand=np.array(demand, dtype=float),
@@ -157,7 +157,7 @@ def test_a_replay_goes_the_same_way_whatever_the_last_digit_of_a_power(packing, 
     trace = replace(played.trace, resident_blocks=(3,) * len(played.trace.blocks))
     one, other = (demand(trace, 132, each) for each in (packing, np.nextafter(packing, 1)))
     assert (one == other).all()
-    jobs = [Script(launch_s=np.zeros(3), duration_s=np.full(3, 1e-4), demand=np.full(3, share),
+    jobs = [ReplayTrace(launch_s=np.zeros(3), duration_s=np.full(3, 1e-4), demand=np.full(3, share),
                    host_s=1e-4, gap_s=0.0, lead_s=1e-3) for share in (1.0, 0.7)]  # fmt: skip
     powers = exponent, np.nextafter(exponent, 1)
     steps = [

@@ -8,10 +8,16 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import _NOISE, _SURE, distilled, draw, learnt
+from advisor.prediction.fit.surrogate_fit import (
+    _NOISE,
+    _SURE,
+    draw,
+    fitted_surrogate,
+    with_surrogate,
+)
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.surrogate import Crowds, columns
+from advisor.prediction.surrogate import MixBatch, columns
 from advisor.prediction.surrogate_answers import quick
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.sharing import SHARED_MODES, Mps, Naive
@@ -30,7 +36,7 @@ def plain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(plain):
-    return distilled(plain, PROFILES, H200, lessons=250)
+    return with_surrogate(plain, PROFILES, H200, lessons=250)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,7 @@ def jobs(model):
 
 def crowds(rows, limits=None):
     rows = np.array(rows)
-    return Crowds(rows, np.full(rows.shape, 100.0) if limits is None else np.array(limits))
+    return MixBatch(rows, np.full(rows.shape, 100.0) if limits is None else np.array(limits))
 
 
 def test_it_answers_about_what_the_predictor_answers(model):
@@ -62,7 +68,7 @@ def test_its_surrogate_is_the_penalised_least_squares_of_scikit_learns_kernel(jo
     asked = crowds([[0, 1, 2], [1, 1, 0], [2, 2, 2], [0, 2, 1]])
     x = columns(jobs, asked).reshape(12, -1)
     y = np.sin(np.arange(12.0)) + 2
-    surrogate = learnt(x, y, "mps")
+    surrogate = fitted_surrogate(x, y, "mps")
     points, scaled = np.array(surrogate.points), x / np.array(surrogate.scale)
     penalties = [np.sqrt(_NOISE) * np.linalg.cholesky(kernel(points, points)).T,
                  np.sqrt(_SURE) * np.eye(len(points))]  # fmt: skip
@@ -79,7 +85,7 @@ def test_what_is_learnt_hardly_moves_with_a_rounding_error(jobs):
     x = columns(jobs, asked).reshape(4 * len(asked.jobs), -1)
     y = np.log1p(x.sum(axis=1) ** 2) / 9
     random = np.random.default_rng(3)
-    learnt_of = [learnt(each, y, "mps-limits")
+    learnt_of = [fitted_surrogate(each, y, "mps-limits")
                  for each in (x, x * (1 + 1e-15 * random.normal(size=x.shape)))]  # fmt: skip
     one, other = (np.array(each.weights) for each in learnt_of)
     assert np.abs(one - other).max() <= 1e-6 * np.abs(one).max()
@@ -151,12 +157,12 @@ def test_a_model_that_was_not_distilled_gives_no_rough_answer(plain):
 
 def test_nothing_is_distilled_from_profiles_without_traces(plain):
     bare = [replace(each, trace=None) for each in PROFILES]
-    assert distilled(plain, bare, H200) is plain
+    assert with_surrogate(plain, bare, H200) is plain
 
 
-def test_only_modes_that_runs_taught_are_distilled(plain):
+def test_only_modes_that_runs_taught_are_with_surrogate(plain):
     taught = replace(plain, corrections={"naive": plain.corrections["naive"]})
-    assert set(distilled(taught, PROFILES, H200, lessons=20).distilled.surrogates) == {"naive"}
+    assert set(with_surrogate(taught, PROFILES, H200, lessons=20).distilled.surrogates) == {"naive"}
 
 
 def test_the_same_mixes_are_drawn_each_time():
@@ -164,7 +170,7 @@ def test_the_same_mixes_are_drawn_each_time():
     assert {len(lesson.jobs) for lesson in draw(200, 9, SHARED_MODES)} == set(range(1, 9))
 
 
-def test_a_file_keeps_what_was_distilled(model, tmp_path):
+def test_a_file_keeps_what_was_with_surrogate(model, tmp_path):
     path = tmp_path / "model.json"
     path.write_text(model_text(model))
     assert load_model(path).distilled == model.distilled

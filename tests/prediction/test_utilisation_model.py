@@ -13,10 +13,10 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_plain, plain_rows
+from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.utilisation_model import Plain, columns, seen_by_driver
+from advisor.prediction.utilisation_model import UtilisationModel, columns, seen_by_driver
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic
@@ -122,7 +122,7 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
     random = np.random.default_rng(5)
     noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))))
     naive = [each for each in noisy if each.mode == "naive"]
-    plain = fit_plain(plain_rows(naive, H200), naive)
+    plain = fit_utilisation(utilisation_rows(naive, H200), naive)
     inside = []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
@@ -164,7 +164,7 @@ def test_raising_its_own_limit_never_slows_a_job(contrary, names, limits, raised
 
 def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
     silent = {name: replace(p, counters=None, gpu_s=None) for name, p in PROFILES.items()}
-    assert plain_rows(shared_runs(silent, _runs()[:6]), H200) is None
+    assert utilisation_rows(shared_runs(silent, _runs()[:6]), H200) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_malformed_answer_without_traces_is_refused(model, tmp_path, change, s
 
 
 def test_where_nothing_was_learnt_the_capacity_model_stands_as_it_is(model):
-    untaught = replace(model, capacity={"naive": Plain(low=-0.1, high=0.1)})
+    untaught = replace(model, capacity={"naive": UtilisationModel(low=-0.1, high=0.1)})
     mix = Predictor(H200, untaught).predict(_bare(), Naive())
     said = capacity_steps(_bare(), Naive())
     assert [job.step_s.p50 for job in mix.jobs] == pytest.approx(said)

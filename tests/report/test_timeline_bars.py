@@ -8,7 +8,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.timeline_bars import timeline
 from advisor.sharing import Serial
-from advisor.timeline.outcome import Lived, Simulation, Usage
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 from advisor.workload.job import Job
 from tests import synthetic
 
@@ -24,8 +24,8 @@ def after(minutes):
 IN_TURN = Simulation(
     gpu=H200.key, sharing=Serial(), gpus=1, policy="first-come",
     jobs=(
-        Lived(job=JOB, arrival_s=0, gpu=0, place=0, start_s=0, end_s=after(10)),
-        Lived(job=JOB, arrival_s=0, gpu=0, place=0, start_s=600, end_s=after(30)),
+        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=0, end_s=after(10)),
+        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=600, end_s=after(30)),
     ),
     usage=(
         Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), memory_mib=2048,

@@ -6,7 +6,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.physics import rehearse
+from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive
 from advisor.validate.selection import of_pace
@@ -172,7 +172,7 @@ def test_a_job_is_predicted_by_the_model_that_never_saw_its_family():
     h200, mates = gpu("h200-141gb"), list(MANY.values())[:2]
     models = {name: fit(MANY, campaign(name), h200) for name in ("resnet", "cait")}
     pair = [mates[0], MANY["cait_xxs24_224-cifar10-bs32"]]
-    unseen = Unseen(h200, models, rehearse)
+    unseen = Unseen(h200, models, replay_mix)
     said = unseen.predict(pair, Naive())
     for at, family in enumerate(("resnet", "cait")):
         alone = Predictor(h200, models[family]).predict(pair, Naive())

@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.observation import Playback
+from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
@@ -18,7 +18,7 @@ PHYSICS = Physics(
     ceded=0.05,
     bandwidth=0.5,
 )
-PLAYBACK = Playback(H200)  # what replay says of a run is the same in every test
+PLAYBACK = ReplayCache(H200)  # what replay says of a run is the same in every test
 
 
 def compared(run, profiles, off):

@@ -31,7 +31,7 @@ from advisor.plan.search.limit_tuning import (
     worth_trying,
 )
 from advisor.prediction.mix_prediction import Level
-from advisor.prediction.surrogate_answers import Quick
+from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
@@ -126,7 +126,7 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
 @dataclass(frozen=True, slots=True)
 class _LimitSearch:
     mixes: Mixes
-    quick: Quick
+    quick: SurrogatePredictor
     objective: Objective
 
     @property
@@ -202,7 +202,7 @@ class _LimitSearch:
         Args:
             vectors: Shape (vectors, jobs).
             together_s: Steps while all jobs run, likewise, where they are known better.
-            rough_s: Likewise, as `Quick.limited` answers; None: it is asked.
+            rough_s: Likewise, as `SurrogatePredictor.limited` answers; None: it is asked.
         """
         rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
         steps_s = rough_s if together_s is None else together_s
@@ -229,7 +229,7 @@ class _LimitSearch:
         return array_ends_s(np.broadcast_to(work, vectors.shape), steps_s)
 
     def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
-        """As `Quick.limited`; vectors that differ for jobs that have ended are looked at once."""
+        """As `SurrogatePredictor.limited`, once for vectors that differ only for ended jobs."""
         rows = np.where(running, vectors, 0.0)
         kept, which = distinct(rows)
         return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]

@@ -19,12 +19,12 @@ from advisor.prediction.fit.memory_fit import (
     memory_sigma,
     trials,
 )
-from advisor.prediction.fit.observation import Playback, Shared, shared_runs
+from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_runs
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.regression import fit_correction
-from advisor.prediction.fit.utilisation_fit import fit_plain, plain_rows
+from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
 from advisor.prediction.host_scaling import on_like_core
-from advisor.prediction.model_file import Alone, Data, Model, is_gpu_bound
+from advisor.prediction.model_file import Data, Model, SoloSpread, is_gpu_bound
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import SHARED_MODES, Mode
@@ -54,7 +54,7 @@ def fit(
     profiles: Mapping[str, Profile],
     runs: Sequence[Run],
     gpu: Gpu,
-    playback: Playback | None = None,
+    playback: ReplayCache | None = None,
 ) -> Model:
     """The model that `runs` on `gpu` support.
 
@@ -74,7 +74,7 @@ def fit(
         )
     usable = shared_runs(profiles, runs)
     modes = _modes(usable, gpu)
-    playback = playback or Playback(gpu)
+    playback = playback or ReplayCache(gpu)
     physics = _physics(modes, playback)
     context = fit_context(profiles, usable, gpu)
     held = [log_memory(shared, context, gpu) for shared in usable]
@@ -84,8 +84,8 @@ def fit(
         physics=physics,
         corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
                      for mode, chosen in modes.items()},
-        capacity={mode: fit_plain(rows, chosen) for mode, chosen in modes.items()
-                  if (rows := plain_rows(chosen, gpu)) is not None},
+        capacity={mode: fit_utilisation(rows, chosen) for mode, chosen in modes.items()
+                  if (rows := utilisation_rows(chosen, gpu)) is not None},
         alone=_alone(profiles, runs),
         context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
@@ -94,7 +94,7 @@ def fit(
     )  # fmt: skip
 
 
-def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[Mode, list[Shared]]:
+def _modes(usable: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, list[ObservedRun]]:
     """The runs of each mode that has enough of them."""
     modes = {mode: [each for each in usable if each.mode == mode]
              for mode in SHARED_MODES}  # fmt: skip
@@ -107,7 +107,7 @@ def _modes(usable: Sequence[Shared], gpu: Gpu) -> dict[Mode, list[Shared]]:
     return enough
 
 
-def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:
+def _data(profiles: Mapping[str, Profile], usable: Sequence[ObservedRun]) -> Data:
     used = {profile.name for shared in usable for profile in shared.profiles}
     lines = sorted(run_line(shared.run) for shared in usable)
     return Data(
@@ -117,7 +117,7 @@ def _data(profiles: Mapping[str, Profile], usable: Sequence[Shared]) -> Data:
     )
 
 
-def _physics(modes: Mapping[Mode, Sequence[Shared]], playback: Playback) -> Physics:
+def _physics(modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache) -> Physics:
     """The constants under which replay alone comes closest, mode by mode."""
     physics = _START
     slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
@@ -135,13 +135,13 @@ def _physics(modes: Mapping[Mode, Sequence[Shared]], playback: Playback) -> Phys
     return physics
 
 
-def _some(runs: Sequence[Shared]) -> list[Shared]:
+def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
     """About `_TELLING_RUNS` of `runs`, mostly the same ones whatever family is left out."""
     parts = max(1, len(runs) // _TELLING_RUNS)
     return [shared for shared in runs if crc32(shared.run.id.encode()) % parts == 0]
 
 
-def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
+def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> SoloSpread:
     """From solo runs of profiled workloads; 5 % and 10 % where there are too few.
 
     Only those on a core like the profile's, since profiles are taken where plans will run.
@@ -150,7 +150,7 @@ def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Alone:
     pairs = [each for each in solo if on_like_core(*each)]
     far = [(is_gpu_bound(p), abs(float(np.log(tenant.step_s / p.step_s)))) for p, tenant in pairs]
     busy, idle = ([each for bound, each in far if bound is kind] for kind in (True, False))
-    return Alone(
+    return SoloSpread(
         gpu_bound=float(np.quantile(busy, 0.9)) if len(busy) >= _FEWEST_RUNS else 0.05,
         host_bound=float(np.quantile(idle, 0.9)) if len(idle) >= _FEWEST_RUNS else 0.10,
     )

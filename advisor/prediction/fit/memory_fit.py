@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Shared
+from advisor.prediction.fit.observation import ObservedRun
 from advisor.prediction.memory import (
     MPS_SERVER_MIB,
     Z95,
@@ -26,7 +26,9 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
 
-def fit_context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: Gpu) -> Context:
+def fit_context(
+    profiles: Mapping[str, Profile], usable: Sequence[ObservedRun], gpu: Gpu
+) -> Context:
     """The usual context, and what each SM that a limit takes away saves of it."""
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
@@ -42,7 +44,7 @@ def fit_context(profiles: Mapping[str, Profile], usable: Sequence[Shared], gpu: 
     )
 
 
-def log_memory(shared: Shared, context: Context, gpu: Gpu) -> Floats:
+def log_memory(shared: ObservedRun, context: Context, gpu: Gpu) -> Floats:
     """Log of measured over predicted memory of each tenant, where the driver said."""
     return np.array([
         np.log(tenant.memory.device_mib / need(

@@ -11,7 +11,13 @@ from advisor.prediction.host_scaling import on_like_core, profiles_on_host
 from advisor.prediction.mix_features import features
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.parallel import at_once
-from advisor.prediction.physics import Physics, Replayed, doubted, rehearse, ways
+from advisor.prediction.physics import (
+    Physics,
+    Replayed,
+    combined_variants,
+    replay_mix,
+    replay_variants,
+)
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive, parse_sharing
@@ -26,7 +32,7 @@ _TO_COMPARE = Effort(events=20_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class ObservedRun:
     """A run that fitting can use: at least two tenants, all of which ran and have profiles.
 
     Attributes:
@@ -57,18 +63,18 @@ class Shared:
         return np.array([profile.step_s for profile in self.profiles])
 
 
-def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[Shared, ...]:
+def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[ObservedRun, ...]:
     """The runs among `runs` that fitting can use, in their order."""
     return tuple(shared for run in runs if (shared := _shared(profiles, run)))
 
 
-def _shared(profiles: Mapping[str, Profile], run: Run) -> Shared | None:
+def _shared(profiles: Mapping[str, Profile], run: Run) -> ObservedRun | None:
     names = [tenant.workload.name for tenant in run.tenants]
     shared = together(parse_sharing(run.sharing))
     usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
     if not usable or shared is None:
         return None
-    return Shared(
+    return ObservedRun(
         run=run,
         sharing=shared,
         profiles=profiles_on_host(run, profiles),
@@ -106,7 +112,7 @@ class Rows:
         return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
 
 
-class Playback:
+class ReplayCache:
     """Replays runs, each under the constants that bear on it once, however often it is asked.
 
     Evaluation fits again and again on parts of the same runs; replaying is what takes time.
@@ -118,7 +124,7 @@ class Playback:
 
     def replayed_s(
         self,
-        shared: Shared,
+        shared: ObservedRun,
         physics: Physics,
         effort: Effort = Effort(),  # noqa: B008 - frozen
     ) -> Floats | None:
@@ -133,7 +139,7 @@ class Playback:
         physics: Physics,
         effort: Effort,
     ) -> Floats | None:
-        """As `rehearsal.rehearse`, on the GPU of all runs."""
+        """As `physics.replay_mix`, on the GPU of all runs."""
         assert gpu == self._gpu, "replays of one GPU are remembered"
         jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
         return self._once(jobs, profiles, sharing, physics, effort)
@@ -148,14 +154,16 @@ class Playback:
     ) -> Floats | None:
         key = (what, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
-            self._replayed[key] = rehearse(profiles, sharing, self._gpu, physics, effort)
+            self._replayed[key] = replay_mix(profiles, sharing, self._gpu, physics, effort)
         return self._replayed[key]
 
-    def replayed(self, shared: Shared, physics: Physics) -> Replayed | None:
-        """Replayed in all of its `rehearsal.ways`."""
-        return doubted([self.replayed_s(shared, *way) for way in ways(shared.sharing, physics)])
+    def replayed(self, shared: ObservedRun, physics: Physics) -> Replayed | None:
+        """Replayed in all of its `physics.replay_variants`."""
+        return combined_variants(
+            [self.replayed_s(shared, *way) for way in replay_variants(shared.sharing, physics)]
+        )
 
-    def error(self, runs: Sequence[Shared], physics: Physics) -> float:
+    def error(self, runs: Sequence[ObservedRun], physics: Physics) -> float:
         """Mean absolute log error of replay alone over jobs of `runs` that tell of sharing."""
         replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
         logs = [
@@ -165,11 +173,11 @@ class Playback:
         ]
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
-    def rows(self, runs: Sequence[Shared], physics: Physics) -> Rows:
+    def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
         """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
         # Of all runs at once: of one, a long replay keeps a single core busy.
         at_once(lambda way: self.replayed_s(*way), [
-            (shared, *way) for shared in runs for way in ways(shared.sharing, physics)
+            (shared, *way) for shared in runs for way in replay_variants(shared.sharing, physics)
         ])  # fmt: skip
         played = [(index, shared, replayed) for index, shared in enumerate(runs)
                   if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip

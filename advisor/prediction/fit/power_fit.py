@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Playback, Shared
+from advisor.prediction.fit.observation import ObservedRun, ReplayCache
 from advisor.prediction.physics import Physics
-from advisor.prediction.power import Law, Power, is_half, summed_share
+from advisor.prediction.power import Power, PowerLaw, is_half, summed_share
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
@@ -43,8 +43,8 @@ class _Row:
 
 
 def fit_power(
-    usable: Sequence[Shared], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
-    physics: Physics, playback: Playback,
+    usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
+    physics: Physics, playback: ReplayCache,
 ) -> Power:  # fmt: skip
     """The power laws that shared runs support.
 
@@ -63,7 +63,7 @@ def fit_power(
     return replace(known, alone=_alone(known.alone, alone))
 
 
-def _row(shared: Shared, physics: Physics, playback: Playback) -> _Row | None:
+def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row | None:
     power_w = shared.run.power_w
     if power_w is None or any(each.power_w is None for each in shared.profiles):
         return None
@@ -106,7 +106,7 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
     return float(np.concatenate(errors).mean())
 
 
-def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
+def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
     """The law of one mode; None if too few runs are known.
 
     Its bounds come from families that it was not fitted on, at speeds that replay says. They lie
@@ -129,7 +129,7 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> Law | None:
     )  # fmt: skip
 
 
-def _fitted(rows: Sequence[_Row], awake_w: float) -> Law:
+def _fitted(rows: Sequence[_Row], awake_w: float) -> PowerLaw:
     """The shares that explain the runs' power, none below 0, each run's relative error alike.
 
     None of them is below 0, so that a job that gets faster never makes the GPU draw less.
@@ -137,7 +137,7 @@ def _fitted(rows: Sequence[_Row], awake_w: float) -> Law:
     from scipy.optimize import nnls
 
     if not rows:
-        return Law()
+        return PowerLaw()
     parts = np.array([_parts(row, awake_w) for row in rows])
     measured = np.array([row.power_w for row in rows])
     x, y = parts / measured[:, None], (measured - awake_w) / measured
@@ -145,7 +145,7 @@ def _fitted(rows: Sequence[_Row], awake_w: float) -> Law:
     towards = pull * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
     plain = pull * np.array([0.0, 1.0, 0.0])
     (waiting, working, half), _ = nnls(np.concatenate([x, towards]), np.concatenate([y, plain]))
-    return Law(waiting=float(waiting), working=float(working), working_half=float(half))
+    return PowerLaw(waiting=float(waiting), working=float(working), working_half=float(half))
 
 
 def _parts(row: _Row, awake_w: float) -> Floats:
@@ -156,7 +156,7 @@ def _parts(row: _Row, awake_w: float) -> Floats:
     return np.array([own.sum(), paced[~half].sum(), paced[half].sum()])
 
 
-def _log_errors(rows: Sequence[_Row], law: Law, awake_w: float, gpu: Gpu) -> Floats:
+def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
     """Log of measured over predicted power, shape (runs,)."""
     power = Power(awake_w=awake_w)
     predicted = [power.shares_w(row.profiles, list(row.speeds), gpu, law) for row in rows]
@@ -184,7 +184,7 @@ def _factor(rows: Sequence[_Row], counter: str, otherwise: float) -> float:
     return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else otherwise
 
 
-def _alone(law: Law, alone: Iterable[tuple[Profile, Run]]) -> Law:
+def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
     """`law` with the bounds that runs of one tenant support."""
     logs = [
         float(np.log(run.power_w / profile.power_w))

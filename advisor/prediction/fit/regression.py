@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.prediction.fit.observation import Bools, Rows, Shared
+from advisor.prediction.fit.observation import Bools, ObservedRun, Rows
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.model_file import Correction, Kernel, ResidualBounds
 from advisor.prediction.parallel import fitting_in_one_thread
@@ -31,7 +31,7 @@ _SEED = 2028
 _FEWEST_ROWS = 20
 
 
-def fit_correction(rows: Rows, runs: Sequence[Shared]) -> Correction:
+def fit_correction(rows: Rows, runs: Sequence[ObservedRun]) -> Correction:
     """The Gaussian process that does best on families it has not seen.
 
     Its interval comes from its errors on those, so it holds for new families as far as they
@@ -117,7 +117,7 @@ def _rounded(points: Floats) -> Floats:
 _Block = tuple[NDArray[np.intp], Bools]
 
 
-def blocks_of(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
+def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
     """For each family the rows of all runs that have it, and which of these are its own."""
     families, of_run = np.array(rows.family), rows.of_run.astype(int)
     for family in sorted(set(rows.family)):
@@ -128,7 +128,7 @@ def blocks_of(rows: Rows, runs: Sequence[Shared]) -> Iterator[_Block]:
         yield left_out, own[left_out]
 
 
-def errors_on_unseen(rows: Rows, runs: Sequence[Shared], kernel: Kernel) -> Floats:
+def errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> Floats:
     """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
     with fitting_in_one_thread():
         return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]

@@ -10,14 +10,14 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_pace import alone_s
 from advisor.prediction.model_file import Model
-from advisor.prediction.parallel import done_apart, fitting_in_one_thread
-from advisor.prediction.physics import rehearse
-from advisor.prediction.residual import Mix, Play, by_replay
+from advisor.prediction.parallel import fitting_in_one_thread, in_processes
+from advisor.prediction.physics import replay_mix
+from advisor.prediction.residual import Mix, ReplayFunction, by_replay
 from advisor.prediction.surrogate import (
     COLUMNS,
-    Crowds,
-    Distilled,
+    MixBatch,
     Surrogate,
+    SurrogateModel,
     columns,
     likeness,
 )
@@ -51,14 +51,14 @@ _SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class DrawnMix:
     """A mix to ask about: which of the profiles, and how they share."""
 
     jobs: tuple[int, ...]
     sharing: Naive | Mps
 
 
-def distilled(
+def with_surrogate(
     model: Model,
     profiles: Sequence[Profile],
     gpu: Gpu,
@@ -81,14 +81,14 @@ def distilled(
     if len(usable) < 2 or not model.corrections:
         return model
     drawn = draw(lessons, len(usable), sorted(model.corrections))
-    answers = _asked(drawn, partial(_answers, usable, gpu, model, rehearse), processes)
+    answers = _asked(drawn, partial(_answers, usable, gpu, model, replay_mix), processes)
     return _taught(model, usable, gpu, drawn, answers)
 
 
-def distilled_without(
-    family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: Play
+def with_surrogate_without(
+    family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: ReplayFunction
 ) -> Model:
-    """As `distilled`, of what predictions take from it, and of no mix with a job of `family`.
+    """As `with_surrogate`, of what predictions take from it, and of no mix with a job of `family`.
 
     Args:
         family: Left out.
@@ -113,7 +113,7 @@ def _taught(
     model: Model,
     usable: Sequence[Profile],
     gpu: Gpu,
-    drawn: Sequence[Lesson],
+    drawn: Sequence[DrawnMix],
     answers: Sequence[Floats],
 ) -> Model:
     """`model` with a surrogate for each mode that it answered about."""
@@ -123,37 +123,37 @@ def _taught(
     for mode in sorted({lesson.sharing.mode for lesson in drawn}):
         told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
                 if lesson.sharing.mode == mode]  # fmt: skip
-        crowds = crowds_of([lesson for lesson, _ in told])
+        crowds = batch_of([lesson for lesson, _ in told])
         there = crowds.jobs >= 0
         steps_s = np.concatenate([steps_s for _, steps_s in told])
         y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
-        surrogates[mode] = learnt(columns(jobs, crowds)[there], y, mode)
-    return replace(model, distilled=Distilled(surrogates=surrogates))
+        surrogates[mode] = fitted_surrogate(columns(jobs, crowds)[there], y, mode)
+    return replace(model, distilled=SurrogateModel(surrogates=surrogates))
 
 
-def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[Lesson]:
+def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
     """Mixes of 1 to 8 of so many `profiles`; the same ones each time."""
     random = Random(_SEED)
     return [_drawn(random, profiles, modes) for _ in range(lessons)]
 
 
-def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> Lesson:
+def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> DrawnMix:
     degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
     jobs = random.sample(range(profiles), min(degree, profiles))
     if len(jobs) < degree or random.random() < _COPIES:
         jobs = [random.choice(jobs) for _ in range(degree)]
     mode = random.choices(modes, [_MODES[each] for each in modes])[0]
     if mode == "naive":
-        return Lesson(tuple(jobs), Naive())
+        return DrawnMix(tuple(jobs), Naive())
     if mode == "mps":
-        return Lesson(tuple(jobs), Mps())
+        return DrawnMix(tuple(jobs), Mps())
     limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
     if random.random() < _EQUAL:
         limits = limits[:1] * degree
-    return Lesson(tuple(jobs), Mps(tuple(limits)))
+    return DrawnMix(tuple(jobs), Mps(tuple(limits)))
 
 
-def crowds_of(lessons: Sequence[Lesson]) -> Crowds:
+def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
     """`lessons` as arrays, with places for the largest."""
     places = max(len(lesson.jobs) for lesson in lessons)
     jobs = np.full((len(lessons), places), -1, dtype=np.intp)
@@ -162,10 +162,10 @@ def crowds_of(lessons: Sequence[Lesson]) -> Crowds:
         jobs[row, : len(lesson.jobs)] = lesson.jobs
         if lesson.sharing.limits:
             limits[row, : len(lesson.jobs)] = lesson.sharing.limits
-    return Crowds(jobs, limits)
+    return MixBatch(jobs, limits)
 
 
-def learnt(x: Floats, y: Floats, mode: Mode) -> Surrogate:
+def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     """The surrogate of `mode` through `y`, shape (rows,), at `x`, shape (rows, columns).
 
     In closed form, so that every machine learns the same.
@@ -205,20 +205,24 @@ def _spread(rows: Floats) -> Floats:
 
 
 def _asked(
-    lessons: Sequence[Lesson], ask: Callable[[Sequence[Lesson]], list[Floats]], processes: int
+    lessons: Sequence[DrawnMix], ask: Callable[[Sequence[DrawnMix]], list[Floats]], processes: int
 ) -> list[Floats]:
     if processes == 1 or len(lessons) < _WORTH_SPREADING:
         return ask(lessons)
     parts = [lessons[first::processes] for first in range(processes)]
     answers: list[Floats] = [np.zeros(0)] * len(lessons)
-    with done_apart(ask, parts, processes) as told:
+    with in_processes(ask, parts, processes) as told:
         for first, part in enumerate(told):
             answers[first::processes] = part
     return answers
 
 
 def _answers(
-    profiles: Sequence[Profile], gpu: Gpu, model: Model, play: Play, lessons: Sequence[Lesson]
+    profiles: Sequence[Profile],
+    gpu: Gpu,
+    model: Model,
+    play: ReplayFunction,
+    lessons: Sequence[DrawnMix],
 ) -> list[Floats]:
     """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
     mixed = [tuple(profiles[job] for job in lesson.jobs) for lesson in lessons]

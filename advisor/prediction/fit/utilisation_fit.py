@@ -6,12 +6,18 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.fit.observation import Bools, Rows, Shared
+from advisor.prediction.fit.observation import Bools, ObservedRun, Rows
 from advisor.prediction.fit.regression import blocks_of, bounds_of
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
-from advisor.prediction.utilisation_model import COLUMNS, Plain, columns, drawn, seen_by_driver
+from advisor.prediction.utilisation_model import (
+    COLUMNS,
+    UtilisationModel,
+    columns,
+    drawn,
+    seen_by_driver,
+)
 
 # Strength of the ridge, in rows. Ten times as much moves errors by about a point.
 _RIDGE = 3.0
@@ -19,13 +25,13 @@ _RIDGE = 3.0
 _OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
 
 
-def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
+def fit_utilisation(rows: Rows, runs: Sequence[ObservedRun]) -> UtilisationModel:
     """What the capacity model misses in one mode.
 
     Its interval is that of errors on families left out, by the rule of `regression.bounds_of`.
 
     Args:
-        rows: By `plain_rows`, some or all of them.
+        rows: By `utilisation_rows`, some or all of them.
         runs: As they were given to it.
     """
     everything = np.ones(len(rows.family), dtype=bool)
@@ -33,7 +39,7 @@ def fit_plain(rows: Rows, runs: Sequence[Shared]) -> Plain:
     return _ridge(rows, everything, bounds.low, bounds.high)
 
 
-def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
+def utilisation_rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
     """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None if there are none.
 
     What the capacity model says stands where that of replay does otherwise.
@@ -57,7 +63,7 @@ def plain_rows(runs: Sequence[Shared], gpu: Gpu) -> Rows | None:
     return rows.chosen(np.concatenate([shared.telling for _, shared, _, _ in known]))
 
 
-def _errors_on_unseen(rows: Rows, runs: Sequence[Shared]) -> Floats:
+def _errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun]) -> Floats:
     """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
     log_errors = np.zeros(len(rows.family))
     for left_out, own in blocks_of(rows, runs):
@@ -70,10 +76,10 @@ def _errors_on_unseen(rows: Rows, runs: Sequence[Shared]) -> Floats:
     return log_errors
 
 
-def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plain:
+def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> UtilisationModel:
     """The straight line through the rows `kept`; without any, the capacity model as it is."""
     if not kept.any():
-        return Plain(low=low, high=high)
+        return UtilisationModel(low=low, high=high)
     x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
     count = np.maximum(np.isfinite(x).sum(axis=0), 1)
     mean = np.nansum(x, axis=0) / count
@@ -81,7 +87,7 @@ def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Plai
     scale[scale < 1e-12] = 1.0
     away, constant = drawn((x - mean) / scale), float(y.mean())
     weights = _weights(away, y - constant, scale)
-    return Plain(
+    return UtilisationModel(
         low=low,
         high=high,
         constant=constant,

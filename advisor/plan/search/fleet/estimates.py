@@ -15,8 +15,8 @@ from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, ru
 from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members
 from advisor.plan.search.one_gpu_search import BestCandidate
 from advisor.prediction.mix_prediction import Level
-from advisor.prediction.surrogate import Crowds
-from advisor.prediction.surrogate_answers import Quick, SurrogateAnswers, Tenancy
+from advisor.prediction.surrogate import MixBatch
+from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
 from advisor.timeline.array_event_loop import array_ends_s
@@ -84,7 +84,7 @@ class EstimatedGroups:
     def __init__(
         self,
         kinds: Kinds,
-        quick: Quick,
+        quick: SurrogatePredictor,
         gpu: Gpu,
         conditions: Conditions,
         objective: FleetObjective,
@@ -164,7 +164,7 @@ class EstimatedGroups:
 
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
         limits = np.full(member_sets.shape, 100.0)
-        return self._quick.distilled.steps(self._quick.jobs, Crowds(member_sets, limits), mode)
+        return self._quick.distilled.steps(self._quick.jobs, MixBatch(member_sets, limits), mode)
 
 
 @dataclass(frozen=True, slots=True)
