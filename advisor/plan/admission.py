@@ -36,7 +36,7 @@ class Running:
 
     Attributes:
         sharing: How: naive, mps with or without limits, or MIG instances.
-        free_mib: Memory that is free there now; None: nobody looked.
+        free_mib: Memory that is free there now; None: not known.
 
     Raises:
         InvalidInput: These jobs cannot run so.
@@ -153,18 +153,18 @@ def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], lis
     larger: set[tuple[int, ...]] = {(name,) for name in there}
     while larger:
         allowed = []
-        for team in sorted(larger):
-            answer = table.best([offered[name] for name in team])
+        for group in sorted(larger):
+            answer = table.best([offered[name] for name in group])
             if isinstance(answer, Addition):
-                allowed.append(team)
+                allowed.append(group)
                 found.append(answer)
-            elif len(team) == 1:
-                left_out.append(LeftOut(offered[team[0]].name, answer))
-        sets = {tuple(sorted((*team, name))) for team in allowed for name in there}
+            elif len(group) == 1:
+                left_out.append(LeftOut(offered[group[0]].name, answer))
+        sets = {tuple(sorted((*group, name))) for group in allowed for name in there}
         larger = {
-            team for team in sets
-            if Counter(team) <= there
-            and all((*team[:at], *team[at + 1 :]) in allowed for at in range(len(team)))
+            group for group in sets
+            if Counter(group) <= there
+            and all((*group[:at], *group[at + 1 :]) in allowed for at in range(len(group)))
         }  # fmt: skip
     return found, left_out
 
@@ -225,7 +225,7 @@ class _Table:
         return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
 
 
-# Per cent of the SMs that a job may be given that is added under MPS, beside no limit.
+# Per cent of the SMs that a job may be given that is added under MPS, besides no limit.
 ADDED_LIMITS = (14.0, 28.0, 43.0, 57.0)
 # Jobs that are added on MIG instances of their own at most.
 MOST_INSTANCES = 3

@@ -51,7 +51,7 @@ class Binding:
     Attributes:
         host_shares: Share of each job's step, at its predicted pace, that its host path takes,
             0..1, shape (jobs,); None where it was not measured.
-        gpu_shares: Likewise, in which the GPU works for it.
+        gpu_shares: The same of the GPU's work for it.
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Of the GPU's resources, the fullest first; those not measured are missing.
         memory: Share of the memory that the jobs hold.

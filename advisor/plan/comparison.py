@@ -46,7 +46,8 @@ class JobChange:
         number: From 1, in the order in which the jobs were asked for.
         step_s: While all jobs of its set run.
         ends_s: Until it ends, waiting included; None where a job's length is not known.
-        energy_step_j: Its part of the GPU's, by a rule; None where power was not measured.
+        energy_step_j: Its part of the GPU's, as `advisor.prediction.power` shares it out; None:
+            power was not measured.
         oom_probability: Chance that it runs out of memory, 0..1.
         limits: What holds it back; None: nothing that is full.
     """

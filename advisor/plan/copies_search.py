@@ -75,7 +75,7 @@ def copies_that_pay(
         gpu: Theirs.
         predictor: That answers for it.
         conditions: What machine and user allow.
-        level: What counts of a step beside other copies: its median, or ``"p95"``, the upper end.
+        level: What counts of a step with other copies: its median, or ``"p95"``, the upper end.
 
     Raises:
         NothingFits: Not even one does.

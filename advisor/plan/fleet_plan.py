@@ -107,7 +107,7 @@ class FleetPlan:
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
-        """Until each job ends, in the order asked for; None likewise."""
+        """Until each job ends, in the order asked for; None where a length is not known."""
         ends_s: dict[int, Interval] = {}
         for each in self.on:
             if each.forecast.ends_s is None:

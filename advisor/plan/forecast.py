@@ -40,7 +40,7 @@ class Mixes:
                 for kind in dict.fromkeys(kinds)]  # fmt: skip
 
     def quick(self) -> SurrogatePredictor | None:
-        """Rough answers about all jobs together; None where the predictor has none."""
+        """The surrogate model's answers about all jobs together; None where there is none."""
         return self._predictor.quick([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
@@ -79,7 +79,7 @@ class CachingPredictor:
 
     def __init__(self, predictor: Predicts) -> None:
         self._predictor = predictor
-        # Where each stands by its id; it is held, so that no other takes its id.
+        # The position of each by its id; it is held, so that no other takes its id.
         self._profiles: dict[int, tuple[int, Profile]] = {}
         self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
 
@@ -136,7 +136,7 @@ class CappedPredictor:
         return capped(mix, powers, self.cap_w, self.gpu)
 
     def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Rough answers without the cap: which limits are good hardly depends on it."""
+        """Estimates without the cap: which limits are good hardly depends on it."""
         return self.predictor.quick(profiles)
 
 
@@ -166,7 +166,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
         makespan_interval_s=makespan_s,
         energy_j=energy_j(
             histories,
-            lambda seats: mixes.part(sharing, _running(seats)).power_w,
+            lambda placed: mixes.part(sharing, _running(placed)).power_w,
             idle_power_w([job.profile for job in mixes.jobs]),
         ),
         speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
@@ -191,8 +191,8 @@ def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
         return None
 
     def history(level: Level) -> History:
-        def pace(seats: PlacedJobs) -> Sequence[float]:
-            answers = mixes.part(sharing, _running(seats)).jobs
+        def pace(placed: PlacedJobs) -> Sequence[float]:
+            answers = mixes.part(sharing, _running(placed)).jobs
             return [1 / answer.step_s.at(level) for answer in answers]
 
         return from_the_start(sharing, work, pace)
@@ -200,5 +200,5 @@ def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
     return [history(level) for level in LEVELS]
 
 
-def _running(seats: PlacedJobs) -> tuple[int, ...]:
-    return tuple(seat.job for seat in seats)
+def _running(placed: PlacedJobs) -> tuple[int, ...]:
+    return tuple(each.job for each in placed)

@@ -28,7 +28,7 @@ class Machine:
     Attributes:
         file: Of `calibration`; None where there is none.
         calibration: None: predictions are for a host as fast as those of the profiles.
-        present: What it has now; None where nobody knows.
+        present: What it has now; None: not known.
     """
 
     file: Path | None
@@ -40,7 +40,7 @@ class Machine:
         return plain if self.calibration is None else calibrated_predictor(plain, self.calibration)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
-        """What advice for `jobs` stands on here."""
+        """What a recommendation for `jobs` is made with here."""
         profiles = [job.profile for job in jobs]
         calibrated = None
         if self.calibration is not None:

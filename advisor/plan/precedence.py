@@ -137,8 +137,8 @@ def _steps(left: Sequence[Priced], question: Question, *, estimated: bool) -> li
 
 def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
     """By which of `steps` the plan that they led to comes before another."""
-    dearer = _cost(following, question) > _cost(one, question)
-    if dearer and _late(one, question) == _late(following, question):
+    costs_more = _cost(following, question) > _cost(one, question)
+    if costs_more and _late(one, question) == _late(following, question):
         return "cost"
     simpler = simplicity(one.forecast) < simplicity(following.forecast)
     last: Precedence = "simplicity" if simpler else "cost"

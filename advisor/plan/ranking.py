@@ -26,12 +26,12 @@ from advisor.workload.job import Job
 
 @dataclass(frozen=True, slots=True)
 class ForecastCandidates:
-    """What was looked at beside serial.
+    """What was considered besides serial.
 
     Attributes:
         forecasts: Of what the jobs and the machine allow.
         left_out: What they do not, and what was not looked at.
-        passed_over: How many more were compared roughly, and were worse.
+        passed_over: How many more were estimated, and were worse.
         asked: As of `Proposed`.
     """
 

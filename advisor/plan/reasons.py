@@ -93,7 +93,7 @@ def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
 
     Args:
         jobs: How many.
-        passed_over: Limits that were compared roughly, and not predicted.
+        passed_over: Limits that were estimated, and not predicted.
         asked: Whether the predictor itself was asked about every set of the jobs; None: about none.
     """
     found = []
@@ -168,7 +168,7 @@ Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "e
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another plan beside the best.
+    """Another plan than the best.
 
     Attributes:
         behind: How much more it costs than the best, as a share; below 0: it costs less, and the
@@ -191,7 +191,7 @@ class Verdict:
             equals the best within our error.
         binding: What holds the jobs back under the best plan.
         runner_up: The next plan; None: there is no other.
-        host_bound: Jobs whose host path is worth mending, whatever else binds.
+        host_bound: Jobs whose host path should be made faster, even where something else binds.
     """
 
     answers: tuple[Answer, ...]

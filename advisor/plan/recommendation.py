@@ -27,7 +27,7 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Which calibration advice stands on.
+    """Which calibration a recommendation is made with.
 
     Attributes:
         file: Where it lies.
@@ -41,7 +41,7 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What advice stands on beside profiles and model.
+    """What a recommendation is made with, besides profiles and model.
 
     Attributes:
         calibrated: None where the machine was not calibrated.
@@ -61,11 +61,11 @@ class Forecast:
         makespan_interval_s: Until the last job ends, all started at once (serial: in turn);
             the errors of all jobs are taken to go the same way. None where a job's length is
             not known.
-        energy_j: Of the whole GPU until then; None likewise, or where power was not measured.
+        energy_j: Of the whole GPU until then; None where a length or the power is not known.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         ends_s: Until each job ends, in the jobs' order; None without makespans.
-        deadlines_s: Of each job, likewise; None where it has none.
-        batches: Examples a step of each job, likewise; empty: as it was asked for.
+        deadlines_s: Of each job, in the same order; None where it has none.
+        batches: Examples a step of each job, in the same order; empty: as it was asked for.
         standing: Of a plan, its recommendation says it.
     """
 
@@ -140,7 +140,7 @@ class Recommendation:
         serial: One after the other: what every gain is measured against; also among `plans`.
         plans: Of limits and of MIG layouts the best few only.
         considered: Sharings that were predicted or left out, in all.
-        searched: What was predicted to find the plans, and what was compared roughly; None: there
+        searched: What was predicted to find the plans, and what was estimated; None: there
             was nothing to search.
         variants: Profiles of the same work with another loader or execution, where there are any.
         refused_variants: Why files that bear the names of such profiles hold none.

@@ -81,7 +81,7 @@ class DataParallelOffMig:
 
 @dataclass(frozen=True, slots=True)
 class NoRootNoMig:
-    """Without root nobody switches MIG on; instances are made by root, or by whom it allows to."""
+    """Without root MIG cannot be switched on; root makes instances, or allows others to."""
 
     def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:  # noqa: ARG002
         if sharing.instances:
@@ -122,7 +122,7 @@ class MpsClients:
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
     """Clients that an MPS server on `gpu` has at most.
 
-    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; the fewer where nobody says.
+    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; 48 if it is not known.
 
     Args:
         gpu: The GPU.
@@ -206,7 +206,7 @@ class Conditions:
 
 
 UNCONDITIONAL = Conditions()
-"""Where nobody says anything."""
+"""The default: everything is allowed."""
 
 
 def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from heapq import heapreplace
 from math import fsum
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
 from advisor.plan.objectives.objective import (
     LENGTHS_MISSING,
@@ -18,7 +17,6 @@ from advisor.plan.objectives.objective import (
     GroupScores,
     Sums,
     Turn,
-    Unit,
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
@@ -31,10 +29,10 @@ from advisor.prediction.trace import Floats
 class Makespan(FleetObjective):
     """Seconds until the last job ends."""
 
-    name: ClassVar[ObjectiveName] = "makespan"
-    unit: ClassVar[Unit] = "s"
-    choice: ClassVar[str] = "all done soonest"
-    measure: ClassVar[str] = "until all are done"
+    name = "makespan"
+    unit = "s"
+    choice = "all done soonest"
+    measure = "until all are done"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.makespan_interval_s
@@ -55,12 +53,12 @@ class Makespan(FleetObjective):
 class MeanCompletion(FleetObjective):
     """Seconds until a job ends, on average."""
 
-    name: ClassVar[ObjectiveName] = "mean-completion"
-    unit: ClassVar[Unit] = "s"
-    choice: ClassVar[str] = "each done soon"
-    measure: ClassVar[str] = "until a job ends, on average"
-    per_job: ClassVar[bool] = True
-    order_matters: ClassVar[bool] = True
+    name = "mean-completion"
+    unit = "s"
+    choice = "each done soon"
+    measure = "until a job ends, on average"
+    per_job = True
+    order_matters = True
 
     def cost(self, forecast: Forecast) -> Interval | None:
         if forecast.ends_s is None:
@@ -107,17 +105,17 @@ class Deadlines(FleetObjective):
     Plans for several GPUs cost the number of jobs that are late.
     """
 
-    name: ClassVar[ObjectiveName] = "deadlines"
-    unit: ClassVar[Unit] = "ratio"
-    choice: ClassVar[str] = "deadlines kept"
-    measure: ClassVar[str] = "share of the time until a deadline"
-    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (
+    name = "deadlines"
+    unit = "ratio"
+    choice = "deadlines kept"
+    measure = "share of the time until a deadline"
+    instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),
     )
-    uses_deadlines: ClassVar[bool] = True
-    order_matters: ClassVar[bool] = True
-    within_group: ClassVar[ObjectiveName | None] = "mean-completion"
+    uses_deadlines = True
+    order_matters = True
+    within_group = "mean-completion"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         if forecast.ends_s is None:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import fsum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from advisor.plan.objectives.objective import (
     Objective,
     Sums,
     Turn,
-    Unit,
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
@@ -42,11 +41,11 @@ _WITHOUT_LENGTHS: tuple[tuple[ObjectiveName, str], ...] = (
 class Energy(FleetObjective):
     """Joules of the GPU until the last job ends; of several GPUs, the idle ones too."""
 
-    name: ClassVar[ObjectiveName] = "energy"
-    unit: ClassVar[Unit] = "J"
-    choice: ClassVar[str] = "least energy"
-    measure: ClassVar[str] = "energy until all are done"
-    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_LENGTHS
+    name = "energy"
+    unit = "J"
+    choice = "least energy"
+    measure = "energy until all are done"
+    instead = _WITHOUT_LENGTHS
 
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.energy_j
@@ -91,8 +90,8 @@ class Energy(FleetObjective):
 class _StepEnergy(Objective):
     """Joules of so many steps of each job while all run, together."""
 
-    unit: ClassVar[Unit] = "J"
-    of_steps: ClassVar[bool] = True
+    unit = "J"
+    of_steps = True
 
     @abstractmethod
     def _of_job(self, job: JobPrediction) -> Interval | None:
@@ -128,10 +127,10 @@ class _StepEnergy(Objective):
 class EpochEnergy(_StepEnergy):
     """Joules of one epoch of each job while all run, together."""
 
-    name: ClassVar[ObjectiveName] = "energy-epoch"
-    choice: ClassVar[str] = "least energy per epoch"
-    measure: ClassVar[str] = "energy of an epoch of each job"
-    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_LENGTHS
+    name = "energy-epoch"
+    choice = "least energy per epoch"
+    measure = "energy of an epoch of each job"
+    instead = _WITHOUT_LENGTHS
 
     def _of_job(self, job: JobPrediction) -> Interval | None:
         return job.energy_epoch_j
@@ -143,10 +142,10 @@ class EpochEnergy(_StepEnergy):
 class ExampleEnergy(_StepEnergy):
     """Joules of one example of each job while all run, together."""
 
-    name: ClassVar[ObjectiveName] = "energy-example"
-    choice: ClassVar[str] = "least energy per example"
-    measure: ClassVar[str] = "energy of an example of each job"
-    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = _WITHOUT_POWER
+    name = "energy-example"
+    choice = "least energy per example"
+    measure = "energy of an example of each job"
+    instead = _WITHOUT_POWER
 
     def _of_job(self, job: JobPrediction) -> Interval | None:
         return job.energy_example_j

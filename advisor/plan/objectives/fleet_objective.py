@@ -56,7 +56,7 @@ class PackingModel(Protocol):
     def joules(self) -> Any: ...
 
     def slowdown(self, wanted: float) -> float:
-        """The slowdown that a value of `worst_slowdown` stands for, at least."""
+        """The least slowdown that a value of `worst_slowdown` means."""
 
 
 class FleetObjective(Objective):

@@ -1,4 +1,4 @@
-"""What an objective answers to the searches on one GPU, and to whoever shows a plan."""
+"""What an objective answers to the searches on one GPU, and to reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class GroupScores:
         jobs: How many.
         time_s: Until the last ends.
         cost: As `Objective.of_group` counts it.
-        worst: Likewise.
+        worst: The largest of what counts by its largest, as `of_group` says.
         due: Until the last job of each kind that has a deadline ends, and its deadline.
     """
 
@@ -124,7 +124,7 @@ class Objective(ABC):
 
         Args:
             slowdowns: Of each job while all run, shape (vectors, jobs).
-            ends_s: Computes when each job ends, likewise.
+            ends_s: Computes when each job ends, same shape.
             deadlines_s: Of each job, shape (jobs,); infinite where it has none.
         """
         return np.asarray(ends_s().max(axis=1))

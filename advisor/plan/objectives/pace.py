@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.completion import soonest_s
 from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
 from advisor.plan.objectives.objective import (
@@ -14,7 +13,6 @@ from advisor.plan.objectives.objective import (
     Awake,
     EndsOf,
     Sums,
-    Unit,
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
@@ -30,12 +28,12 @@ from advisor.timeline.outcome import around
 class Throughput(FleetObjective):
     """Time to do what serial does in a unit of time."""
 
-    name: ClassVar[ObjectiveName] = "throughput"
-    unit: ClassVar[Unit] = "ratio"
-    choice: ClassVar[str] = "most work per hour"
-    measure: ClassVar[str] = "time for what serial does in one unit of it"
-    per_job: ClassVar[bool] = True
-    in_seconds: ClassVar[bool] = False
+    name = "throughput"
+    unit = "ratio"
+    choice = "most work per hour"
+    measure = "time for what serial does in one unit of it"
+    per_job = True
+    in_seconds = False
 
     def cost(self, forecast: Forecast) -> Interval | None:
         # In turn, each job has its whole speed for its part of the time.
@@ -69,13 +67,13 @@ class Fairness(FleetObjective):
     Plans for several GPUs cost the worst end of a job over the time that it takes alone.
     """
 
-    name: ClassVar[ObjectiveName] = "fairness"
-    unit: ClassVar[Unit] = "ratio"
-    choice: ClassVar[str] = "nobody left behind"
-    measure: ClassVar[str] = "the worst slowdown, over serial's"
-    per_job: ClassVar[bool] = True
-    order_matters: ClassVar[bool] = True
-    within_group: ClassVar[ObjectiveName | None] = "mean-completion"
+    name = "fairness"
+    unit = "ratio"
+    choice = "nobody left behind"
+    measure = "the worst slowdown, over serial's"
+    per_job = True
+    order_matters = True
+    within_group = "mean-completion"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         # In phases a job whose mates are faster has less of its group's time: it may fare worse.

@@ -25,7 +25,7 @@ def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
 
 
 def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
-    """What `forecast` costs by an objective that all plans beside it are ranked by.
+    """What `forecast` costs by an objective by which all plans are ranked.
 
     Raises:
         ValueError: It cannot be computed, so nothing was ranked by it.

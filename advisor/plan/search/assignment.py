@@ -47,7 +47,7 @@ class JobNumbers:
         return Hybrid(tuple(self._places(assignment)))
 
     def group(self, choice: Choice) -> Group:
-        """A set on the whole GPU; a job alone shares it with nobody."""
+        """A set on the whole GPU; a job alone does not share it."""
         jobs = self.jobs(choice.chosen)
         return Group(jobs, choice.option.of(len(jobs)) if len(jobs) > 1 else Serial())
 

@@ -64,7 +64,7 @@ class Space:
     Args:
         jobs: Any of which may be asked about.
         question: What is asked.
-        ask: Whether to ask the predictor itself wherever that is affordable, and not roughly.
+        ask: Whether to ask the predictor itself where that is affordable, not its surrogate model.
 
     Attributes:
         exact: Whether costs are what the predictor says, as far as partitions do not couple; else
@@ -122,7 +122,7 @@ class Space:
         return _each_once(self.hybrids(self.jobs_in(state)).in_order(state))
 
     def one_job_each(self, state: int) -> Iterator[Assignment]:
-        """Likewise, of those in which each job has a MIG instance of its own."""
+        """As `on_instances`, of those in which each job has a MIG instance of its own."""
         every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
         whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
         scores = {

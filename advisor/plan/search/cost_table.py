@@ -85,7 +85,7 @@ class PredictorSource:
         return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
     def _added_w(self, mix: MixPrediction) -> list[float]:
-        """By each job's share of the energy; evenly where nobody says whose it is."""
+        """By each job's share of the energy; evenly where it is not known whose it is."""
         jobs = len(mix.jobs)
         return [self._own_w(job, mix) - self.awake_w / jobs for job in mix.jobs]
 
@@ -115,7 +115,7 @@ class Outcomes:
         option: The option.
         allowed: Whether memory and rules let the set be, shape (sets,).
         slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where absent.
-        ends_s: Until a job of each variant ends, likewise; 0 where absent, NaN where unknown.
+        ends_s: Until a job of each variant ends, same shape; 0 where absent, NaN where unknown.
         added_j: Joules beyond those of an awake GPU until the last ends, shape (sets,).
         step_j: Joules of a step of each variant beyond those, shape (sets, variants).
         steps_s: As of `Answers`.
@@ -204,12 +204,12 @@ class SurrogateSource:
         margin: Share of each memory that jobs must leave free.
     """
 
-    rough: SurrogateAnswers
+    surrogate: SurrogateAnswers
     margin: float
 
     @property
     def awake_w(self) -> float:
-        return self.rough.model.power.awake_w
+        return self.surrogate.model.power.awake_w
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
         """As of every source; all are looked at together, for sets may be few."""
@@ -217,14 +217,14 @@ class SurrogateSource:
         fits = [self._fit(each, sets) for each in tenancies]
         # With a set that fits, every part of it does.
         crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
-        answered = self.rough.steps(crowds)
+        answered = self.surrogate.steps(crowds)
         return [
             self._answers(tenancy, sets, fit, steps_s)
             for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
         ]
 
     def _fit(self, tenancy: Tenancy, sets: Sets) -> NDArray[np.bool_]:
-        fits = self.rough.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
+        fits = self.surrogate.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
         fits[0] = True
         return fits
 
@@ -238,11 +238,11 @@ class SurrogateSource:
         return Answers(
             steps_s=steps_s,
             fits=fits,
-            added_w=np.where(sets.counts > 0, self.rough.added_w(tenancy, steps_s), 0.0),
+            added_w=np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0),
         )
 
     def _tenancy(self, option: Option) -> Tenancy:
-        gpu, partition = self.rough.gpu, option.partition
+        gpu, partition = self.surrogate.gpu, option.partition
         if partition.profile is None:
             return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
         instance = profile_of(gpu, partition.profile)
@@ -256,6 +256,6 @@ class SurrogateSource:
 
 
 def surrogate_source(predictor: Predicts, margin: float, sets: Sets) -> SurrogateSource | None:
-    """A rough source for `sets`; None where the predictor has no rough answers."""
+    """The source of estimates for `sets`; None where the predictor has no surrogate model."""
     quick = predictor.quick([job.profile for job in sets.variants])
     return None if quick is None else SurrogateSource(quick.rough, margin)

@@ -27,7 +27,7 @@ class Sets:
 
     Attributes:
         variants: One job of each kind at each of its batch sizes, shape (variants,).
-        kind_of: Number of the kind of each, likewise.
+        kind_of: Number of the kind of each, shape (variants,).
         positions: Where the jobs of each kind stand among all, from 0, shape (kinds,).
         counts: Jobs of each variant in each set, shape (sets, variants); the first set is empty.
         batches_fixed: Whether there were too many batch sizes to try them.
@@ -113,7 +113,7 @@ class Sets:
 
     @cached_property
     def places(self) -> Indices:
-        """Variant in each place of each set, shape (sets, most jobs); -1 where nobody is."""
+        """Variant in each place of each set, shape (sets, most jobs); -1 where it is empty."""
         rows = np.full((len(self.counts), max(1, int(self.sizes.max()))), -1, dtype=np.intp)
         for own, tenants in zip(rows, self.tenants, strict=True):
             own[: len(tenants)] = tenants

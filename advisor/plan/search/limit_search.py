@@ -1,9 +1,9 @@
-"""Thousands of limit vectors compared roughly, and the best of them predicted.
+"""The best MPS limits: thousands of vectors are estimated, and the best of them predicted.
 
-The distilled predictor says how they fare. Of up to `MOST_ASKED` jobs the most promising ones are
+The surrogate model says how they fare. Of up to `MOST_ASKED` jobs the most promising ones are
 predicted one after another, and each answer corrects what is said of the others. Of more jobs, what
-the distilled predictor says best of is replayed for a short time, beside a few vectors that are
-always tried; what that says best of is predicted. Without a distilled predictor, traces or counters
+the surrogate model says best of is replayed for a short time, with a few vectors that are
+always tried; what that says best of is predicted. Without a surrogate model, traces or counters
 only the few are tried.
 """
 
@@ -50,17 +50,17 @@ GRIDS = (
 )
 # Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
 _REFINED = 16
-# So many of the best by the distilled predictor are replayed for a short time with all jobs
+# So many of the best by the surrogate model are replayed for a short time with all jobs
 # running, and so many of the best by that are predicted, from the first step to the last.
 REPLAYED, _FORECAST = 16, 3
-# Likewise, where all jobs are copies of one: these hardly gain by limits that differ.
+# The same where all jobs are copies of one: these hardly gain by limits that differ.
 _OF_COPIES = 4, 2
-# But those that are predicted beside the best take no more than so many replays while all jobs run:
+# But those that are predicted besides the best take no more than so many replays of all jobs:
 # up to three for each job that differs in name or limit, or one where all limits are the same.
 _MOST_REPLAYS = 21
 
-# Of few jobs so many of the best by the distilled predictor are looked at, so many of these are
-# predicted while all run, beside limits that are the same for all, and so many of them from the
+# Of few jobs so many of the best by the surrogate model are looked at, so many of these are
+# predicted while all run, besides limits that are the same for all, and so many of them from the
 # first step to the last: see `benchmarks/unequal_limits.py`.
 _PROMISING, _TRIED, _OF_FEW = 500, 8, 5
 
@@ -103,8 +103,8 @@ def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") ->
 def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
     """The first of `ordered`, and others that can be predicted in the time that there is.
 
-    The best that is the same for all comes next, since a short replay tells it less well from
-    limits that differ than from others like it.
+    The best that is the same for all comes next, since a short replay tells equal limits apart
+    better than it tells them from unequal ones.
 
     Args:
         ordered: Limits for each job, the best first.
@@ -201,8 +201,8 @@ class _LimitSearch:
 
         Args:
             vectors: Shape (vectors, jobs).
-            together_s: Steps while all jobs run, likewise, where they are known better.
-            rough_s: Likewise, as `SurrogatePredictor.limited` answers; None: it is asked.
+            together_s: Seconds of a step while all jobs run, same shape, where known better.
+            rough_s: The same as `SurrogatePredictor.limited` answers; None: it is asked.
         """
         rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
         steps_s = rough_s if together_s is None else together_s

@@ -18,8 +18,8 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.workload.profile import Profile
 
-# Per cent, the same for every job: the compute slices of MIG, k/7. Those that leave SMs to
-# nobody are passed over.
+# Per cent, the same for every job: the compute slices of MIG, k/7. Those that leave SMs
+# unused are passed over.
 EQUAL_GRID = (14, 28, 43, 57, 71, 86)
 
 # Unequal limits follow what each job asks of the SMs alone; together they give out this much.
@@ -27,7 +27,7 @@ PROPORTIONAL_SUMS = (100, 150, 200)
 _SMALLEST, _LARGEST = 5, 100
 
 
-# Limits that come to less than this together leave SMs to nobody.
+# Limits that come to less than this together leave SMs unused.
 _LEAST_SUM = 90
 
 
@@ -76,7 +76,7 @@ def promising(
 
     Args:
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).
-        rough_s: Seconds of a step of each job, likewise.
+        rough_s: Estimated seconds of a step of each job, same shape.
         predicted_s: The same of the vector at a position, as it is predicted.
         cost: Of every vector, shape (vectors,), from seconds of a step of each job.
         tries: Positions that are tried whatever is said of them, at least one, and how many more.

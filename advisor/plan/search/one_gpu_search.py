@@ -18,9 +18,9 @@ from advisor.workload.job import Job
 
 __all__ = ["BestCandidate", "OneGpuSolver", "Question"]
 
-# Plans on MIG instances, and in phases, that are forecast at most: where costs are rough, and where
-# they are a lower bound, so that the search ends before.
-ROUGHLY_FORECAST, MOST_FORECAST = 4, 1000
+# Plans on MIG instances, and in phases, that are forecast at most: where costs are estimates, and
+# where they are lower bounds, so that the search ends before.
+ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class OneGpuSolver:
         if len(jobs) > 1:
             solver = Solver(jobs, self.question)
             exact = solver.space.exact
-            most = MOST_FORECAST if exact else ROUGHLY_FORECAST
+            most = MOST_FORECAST if exact else ESTIMATED_FORECAST
             search.offer(solver.whole(everyone), exact=exact)
             search.offer(islice(solver.on_instances(everyone), most), exact=exact)
             search.offer(solver.in_phases(everyone, most), exact=exact)

@@ -39,7 +39,7 @@ class PartitionKind:
     slices: int | None = None
 
     def shared(self, jobs: int, sharing: Naive | Mps) -> Arrangement:
-        """So many jobs in it under `sharing`, and nothing beside it."""
+        """So many jobs in it under `sharing`, and nothing else on the GPU."""
         if self.profile is None:
             return sharing
         numbers = tuple(range(1, jobs + 1))
@@ -153,7 +153,7 @@ class SetScores:
 
     Attributes:
         most: Of which a plan counts the largest, shape (sets,).
-        total: Of which it counts the sum, likewise.
+        total: Of which it counts the sum, shape (sets,).
     """
 
     most: Floats
@@ -196,9 +196,9 @@ class Bounds:
 
     def _worked_out(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
         if not partitions:
-            nobody = np.full(self.sets.states, np.inf)
-            nobody[0] = 0.0
-            return nobody, nobody
+            empty = np.full(self.sets.states, np.inf)
+            empty[0] = 0.0
+            return empty, empty
         most, total = self.least(partitions[1:])
         own_most, own_total = self._best[partitions[0]]
         _, _, left = self.sets.pairs

@@ -34,7 +34,7 @@ class PhaseGroup:
     Attributes:
         state: Which.
         how: A set on the whole GPU, or sets on instances.
-        setup: How the GPU is set up for them; of jobs that are numbered anyhow.
+        setup: How the GPU is set up for them; the numbers of its jobs mean nothing.
         mark: The same for all that leave the GPU set up alike.
         scores: What they count.
     """

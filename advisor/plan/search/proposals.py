@@ -108,7 +108,7 @@ class Proposed:
     """Plans to be forecast, and what was not looked at.
 
     Attributes:
-        asked: Whether the predictor itself was asked about every set of jobs, and not roughly;
+        asked: Whether the predictor itself was asked about every set of jobs, not its surrogate;
             None: nothing was looked at.
     """
 

@@ -149,7 +149,7 @@ class Search:
         return worst
 
     def slowdown(self, wanted: float) -> float:
-        """The slowdown that a value of `worst_slowdown` stands for, at least."""
+        """The least slowdown that a value of `worst_slowdown` means."""
         return (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
 
     def late_jobs(self) -> Any:

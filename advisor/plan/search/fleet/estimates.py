@@ -1,4 +1,4 @@
-"""What groups of jobs come to on one GPU: roughly for thousands, predicted for a few."""
+"""What groups of jobs come to on one GPU: estimated for thousands, predicted for a few."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
 
 MemberRows = NDArray[np.intp]
-"""Kinds of member_sets of one size, shape (member_sets, jobs)."""
+"""Members of groups of one size, a group a row, shape (groups, jobs)."""
 
 
 class SolvesOneGpu(Protocol):
@@ -35,7 +35,7 @@ class SolvesOneGpu(Protocol):
 
 
 class PredictedGroups:
-    """Columns by the one-GPU solver.
+    """Groups by the one-GPU solver.
 
     Args:
         kinds: Of jobs, those of a kind next to each other.
@@ -71,7 +71,7 @@ class PredictedGroups:
 
 
 class EstimatedGroups:
-    """Columns by the distilled predictor, time-sliced and under MPS: medians, for screening only.
+    """Groups by the surrogate model, time-sliced and under MPS: medians, for screening only.
 
     Args:
         kinds: Of jobs.
@@ -151,7 +151,7 @@ class EstimatedGroups:
         )  # fmt: skip
 
     def _ends_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
-        """When each job ends, if all of a members start at once, shape (member_sets, jobs)."""
+        """When each job ends, if all of a group start at once, shape (groups, jobs)."""
         if not self._objective.in_seconds:
             steps_s = self._steps_s(member_sets, mode)
             alone_s = self._quick.jobs.step_s[member_sets]
@@ -172,11 +172,11 @@ class GroupSources:
     """Where groups come from.
 
     Attributes:
-        rough: For thousands of groups; None: each that is thought of is predicted.
+        estimated: For thousands of groups; None: each that is thought of is predicted.
         ways: By the names of `WAYS`, for groups that are picked.
         thorough: For those of the plan: the one-GPU solver.
     """
 
-    rough: EstimatedGroups | None
+    estimated: EstimatedGroups | None
     ways: Mapping[str, PredictedGroups]
     thorough: PredictedGroups

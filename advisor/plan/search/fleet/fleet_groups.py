@@ -46,7 +46,7 @@ class Kinds:
 
 
 def kinds(jobs: Sequence[Job]) -> Kinds:
-    """`jobs` by kind, in the order in which the first of each stands."""
+    """`jobs` by kind, in the order of the first of each."""
     first = [jobs.index(job) for job in jobs]  # a profile is long: comparing is less than hashing
     places = [tuple(at for at, other in enumerate(first) if other == each) for each in first]
     one_each = [at for at, other in enumerate(first) if other == at]
@@ -60,9 +60,9 @@ class FleetJobs:
     Attributes:
         gpus: Equal GPUs that there are.
         counts: Jobs of each kind, shape (kinds,).
-        alone_s: Seconds that a job of each kind takes alone, likewise.
-        least_s: Seconds that it takes at least, however it runs, likewise.
-        deadlines_s: From the start of all, likewise; None: the kind has none.
+        alone_s: Seconds that a job of each kind takes alone, same shape.
+        least_s: Seconds that it takes at least, however it runs, same shape.
+        deadlines_s: From the start of all, same shape; None: the kind has none.
         idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
     """
 
@@ -94,7 +94,7 @@ class FleetGroup:
         ends_s: From their common start until each ends, in the order of `members`, shape (jobs,);
             of a throughput, in units of the time that each job takes alone.
         energy_j: Of its GPU until the last ends; None: not known.
-        predicted: Whether the predictor answered for it; else it is a rough estimate.
+        predicted: Whether the predictor answered for it; else it is an estimate.
         batches: Examples a step of each job, as `Candidate` has them.
         in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
     """

@@ -1,8 +1,8 @@
 """The best plan for many jobs on equal GPUs that can be found in a given time.
 
-It begins with plans that anybody would think of and takes steps from the best of them: blocks of
+It begins with greedy plans and takes steps from the best of them: blocks of
 groups are batched anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU
-solver looks for better ways to share within groups. Thousands of groups are estimated roughly,
+solver looks for better ways to share within groups. Thousands of groups are estimated,
 and every group of a plan is predicted before the plan counts, so that what is optimised is what is
 reported. Time only ends the steps, which are the same whatever time there is: more of it never
 makes a plan worse.
@@ -61,7 +61,7 @@ class FleetSearchResult:
 
     @property
     def gap(self) -> float | None:
-        """Share of the cost that a better plan might save, 0..1; None likewise."""
+        """Share of the cost that a better plan might save, 0..1; None: not known."""
         if self.bound is None:
             return None
         return max(0.0, 1 - self.bound / self.cost) if self.cost > 0 else 0.0
@@ -75,7 +75,7 @@ class FleetSolver:
         problem: What the plan is to be best at.
         sources: Of groups.
         limit_s: Seconds that it may take, from now on.
-        clock: Tells the time.
+        clock: Seconds from any moment on.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class FleetSolver:
         yield from self._share_better(incumbent)
 
     def _greedy_plans(self) -> tuple[list[list[Members]], list[list[Members]]]:
-        """Plans that anybody would think of: those that are predicted at once, and later.
+        """Greedy plans: those that are predicted at once, and those that are later.
 
         Where groups can be estimated, the plan that seems best is first, and where not, all are.
         """
@@ -171,12 +171,12 @@ class FleetSolver:
             stale = 0 if gained else stale + 1
 
     def _recombined(self, incumbent: Incumbent) -> bool:
-        """Hear of light groups among all that are predicted; whether that helps."""
+        """Offer light groups among all that are predicted; whether that helps."""
         plans = quick_plans(self._known(incumbent), self._problem, self._left_s())
         return any([incumbent.offer(plan) for plan in plans])
 
     def _pack(self, incumbent: Incumbent) -> None:
-        """Hear of the best plan of all that is predicted, in order and time too."""
+        """Offer the best plan of all that is predicted, in order and time too."""
         groups = self._known(incumbent)
         incumbent.offer(packed(groups, self._problem, self._left_s(), incumbent.plan).plan)
 

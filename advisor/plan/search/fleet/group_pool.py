@@ -15,7 +15,7 @@ InTime = Callable[[], bool]
 
 
 class GroupPool:
-    """PredictedGroups groups, and rough ones for screening.
+    """Predicted groups, and estimated ones for screening.
 
     Args:
         kinds: Of all jobs.
@@ -29,7 +29,7 @@ class GroupPool:
     ) -> None:
         self._kinds, self._problem, self._sources = kinds, problem, sources
         self.in_time = in_time
-        self._rough: dict[Members, FleetGroup | None] = {}
+        self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
         self._best: dict[Members, FleetGroup] = {}
 
@@ -41,7 +41,7 @@ class GroupPool:
     @property
     def member_sets(self) -> int:
         """How many were thought of."""
-        return len(self._predicted | set(self._rough))
+        return len(self._predicted | set(self._estimated))
 
     @property
     def _predicted(self) -> set[Members]:
@@ -55,33 +55,33 @@ class GroupPool:
     @property
     def has_estimates(self) -> bool:
         """Whether thousands of member_sets can be estimated."""
-        return self._sources.rough is not None
+        return self._sources.estimated is not None
 
     def best(self, members: Members) -> FleetGroup | None:
         """The lightest predicted group of `members`; None where none is known."""
         return self._best.get(members)
 
     def under(self, members: Members, way: str) -> FleetGroup | None:
-        """The predicted group of `members` that shares so, likewise."""
+        """The predicted group of `members` that shares like this; None where none is known."""
         return self._ways.get((members, way))
 
     def estimates(self, member_sets: Iterable[Members]) -> dict[Members, FleetGroup]:
         """The best known group of each of `member_sets`; those that do not fit are left out.
 
-        Without rough answers all are predicted, while there is time.
+        Without a surrogate model all are predicted, while there is time.
         """
         asked = list(dict.fromkeys(member_sets))
-        if self._sources.rough is None:
+        if self._sources.estimated is None:
             return {members: group for members in asked if (group := self.predict(members))}
         new = [
             members
             for members in asked
-            if len(members) > 1 and members not in self._best and members not in self._rough
+            if len(members) > 1 and members not in self._best and members not in self._estimated
         ]
-        self._rough |= dict.fromkeys(new)
-        self._rough |= {group.members: group for group in self._sources.rough.groups(new)}
+        self._estimated |= dict.fromkeys(new)
+        self._estimated |= {group.members: group for group in self._sources.estimated.groups(new)}
         found = (
-            (members, self._best.get(members) or self._rough.get(members)) for members in asked
+            (members, self._best.get(members) or self._estimated.get(members)) for members in asked
         )
         return {members: group for members, group in found if group is not None}
 
@@ -113,7 +113,7 @@ class GroupPool:
                 self._ways[members, way] = self._sources.ways[way].group(members)
                 self._compare(self._ways[members, way])
         if members not in self._best:
-            self._rough[members] = None
+            self._estimated[members] = None
         return self._best.get(members)
 
     def offer(self, group: FleetGroup) -> None:
@@ -131,12 +131,12 @@ class GroupPool:
 
     def may(self, members: Members) -> bool:
         """Whether `members` may share a GPU under MPS, and has the memory to."""
-        if self._sources.rough is not None:
-            return self._sources.rough.may(members, "mps")
+        if self._sources.estimated is not None:
+            return self._sources.estimated.may(members, "mps")
         return self.predict(members, ["mps"]) is not None
 
     def every_member_set(self, most: int) -> list[Members] | None:
-        """Whoever may be together on a GPU, predicted in each way; None: more than `most`.
+        """All jobs that may be together on a GPU, predicted in each way; None: more than `most`.
 
         More jobs never take less memory, so a members of which a part does not fit is left out.
         """
@@ -166,7 +166,7 @@ class GroupPool:
 
     def _promising(self, members: Members) -> list[str]:
         """The ways that seem best, in the order in which they are tried."""
-        rough = self._rough.get(members)
-        if rough is None:
+        estimate = self._estimated.get(members)
+        if estimate is None:
             return list(WAYS)
-        return [name for name, sharing in WAYS.items() if sharing == rough.sharing]
+        return [name for name, sharing in WAYS.items() if sharing == estimate.sharing]

@@ -28,7 +28,7 @@ class Incumbent:
 
     @property
     def groups(self) -> list[FleetGroup]:
-        """Groups of the plan where the search stands."""
+        """Groups of the plan from which the search goes on."""
         return [each.group for each in self.current]
 
     def offer(self, plan: Sequence[PlacedGroup]) -> bool:
@@ -43,11 +43,11 @@ class Incumbent:
         return better or best
 
     def offer_groups(self, groups: Sequence[FleetGroup]) -> bool:
-        """Likewise of groups, arranged well."""
+        """As `offer`, of groups, arranged well."""
         return self.offer(arranged(groups, self._problem))
 
     def offer_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """Likewise of groups in place of some."""
+        """As `offer`, of `new` groups in place of `old` ones."""
         plan = self._changed(old, new)
         return plan is not None and self.offer(plan)
 
@@ -64,7 +64,7 @@ class Incumbent:
     def _changed(
         self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
     ) -> tuple[PlacedGroup, ...] | None:
-        """Likewise, or all arranged anew, whichever is better."""
+        """The plan with `new` groups in place of `old` ones, or all arranged anew."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         if plan is None:
             return None
@@ -75,8 +75,8 @@ class Incumbent:
     def score(self, plan: Sequence[PlacedGroup]) -> float:
         """Cost and weight, as shares of the best plan's: the lower, the better."""
         cost, weight = self._problem.cost(self.plan), self._weight(self.plan)
-        dear = self._problem.cost(plan) / cost if cost > 0 else 1.0 + self._problem.cost(plan)
-        return dear + _WEIGHT * self._weight(plan) / weight
+        relative = self._problem.cost(plan) / cost if cost > 0 else 1.0 + self._problem.cost(plan)
+        return relative + _WEIGHT * self._weight(plan) / weight
 
     def _weight(self, plan: Sequence[PlacedGroup]) -> float:
         return sum(self._problem.weight(each.group) for each in plan)
@@ -104,7 +104,7 @@ class Improver:
         self._rounds = 0
 
     def offer(self, member_sets: Sequence[Members]) -> None:
-        """Predict `member_sets` one after another, and hear of each plan that they make meanwhile.
+        """Predict `member_sets` one after another, and offer each plan that they make meanwhile.
 
         Jobs whose group is not predicted yet run alone, as they do when the time ends there: so
         what is found in less time is found in more time as well.
@@ -117,7 +117,7 @@ class Improver:
             parts += now
 
     def _offer_parts(self, parts: Sequence[Members]) -> None:
-        """Hear of `parts` in the ways that seem best, and of all under MPS."""
+        """Offer `parts` in the ways that seem best, and all under MPS."""
         best = [group for part in parts if (group := self._pool.best(part))]
         under_mps = [self._pool.under(each.members, "mps") or each for each in best]
         for groups in (best, under_mps):
@@ -146,7 +146,7 @@ class Improver:
         return self._change_few() if odd else self._batch_anew(number)
 
     def _batch_anew(self, number: int) -> bool:
-        """Batch the jobs of some groups anew, block by block, and hear of what is predicted."""
+        """Batch the jobs of some groups anew, block by block, and offer what is predicted."""
         groups = self._incumbent.groups
         self._draw.shuffle(groups)
         size = _BLOCKS[number % len(_BLOCKS)]

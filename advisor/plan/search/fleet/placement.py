@@ -56,7 +56,7 @@ def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGrou
 
 
 def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """Likewise, sooner: dealt out to the GPUs in the best of some orders."""
+    """As `arranged`, sooner: dealt out to the GPUs in the best of some orders."""
     plans = (dealt(order, problem.gpus) for order in _orders(groups, problem))
     return min(plans, key=problem.rank)
 
@@ -117,7 +117,7 @@ def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
 
     Args:
         runs_s: Of each group, shape (groups,).
-        where: The GPU of each, likewise.
+        where: The GPU of each, shape (groups,).
         gpus: How many there are.
     """
     takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
