@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.recommendation import Predicts
-from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import Arrangement, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power import summed_share
+from advisor.prediction.utilisation_model import MPS_CAPACITY
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import partitions, running_together
 from advisor.workload.job import Job
@@ -16,7 +16,7 @@ Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
 Limit = Resource | Literal["host path", "own instances", "MPS limits"]
 
 # From which share on a resource is called full. Of the SMs it is what training came to under MPS,
-# fitted on an H200 (`advisor.prediction.capacity`); the others are choices.
+# fitted on an H200 (`advisor.prediction.utilisation_model`); the others are choices.
 FULL: dict[Resource, float] = {
     "GPU time": 0.9,
     "SMs": MPS_CAPACITY,

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Forecast, Predicts
-from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction
-from advisor.prediction.phase_sums import in_phases
+from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, in_phases
 from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing

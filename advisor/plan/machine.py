@@ -10,8 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.plan.admission import Running
 from advisor.plan.recommendation import Calibrated, Predicts, Standing
-from advisor.prediction.calibrated import calibrated_predictor, slowdown_of
-from advisor.prediction.predictor import Predictor
+from advisor.prediction.predictor import Predictor, calibrated_predictor, slowdown_of
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job

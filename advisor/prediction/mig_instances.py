@@ -16,11 +16,12 @@ from advisor.hardware.compute_instances import place_compute
 from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.cache import once_a_mix, once_a_profile
-from advisor.prediction.capacity import MPS_CAPACITY, NAIVE_CAPACITY, contended
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics, mean_of_copies
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
-from advisor.prediction.trace import Floats, ReplayTrace, on_part, replay_trace
+from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
+from advisor.prediction.transfer import moving_s, on_partition
+from advisor.prediction.utilisation_model import MPS_CAPACITY, NAIVE_CAPACITY, contended
 from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
 from advisor.sharing.traversal import instance_sets, of_one_group, relocated
 from advisor.workload.profile import Profile
@@ -57,9 +58,9 @@ def _on_place(
     if len(free) == 1:
         return free
     bandwidth = instance.memory_slices / gpu.memory_slices
-    moving_s = [_moving_s(profiles[job - 1]) / bandwidth for job in free]
-    steps_s = [max(step, moving) for step, moving in zip(free.values(), moving_s, strict=True)]
-    return dict(zip(free, contended(steps_s, moving_s, 1.0), strict=True))
+    moved_s = [moving_s(profiles[job - 1]) / bandwidth for job in free]
+    steps_s = [max(step, moved) for step, moved in zip(free.values(), moved_s, strict=True)]
+    return dict(zip(free, contended(steps_s, moved_s, 1.0), strict=True))
 
 
 @once_a_mix
@@ -71,14 +72,10 @@ def _steps_in_partition(
     physics: Physics,
 ) -> Floats:
     """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
-    wholes = [replay_trace(each, gpu.sms, physics.packing) for each in tenants]
-    known = [whole for whole in wholes if whole is not None]
-    if len(known) < len(wholes):
+    moved = [on_partition(each, gpu, physics.packing, partition) for each in tenants]
+    scripts = [each for each in moved if each is not None]
+    if len(scripts) < len(moved):
         return _by_capacity(tenants, sharing, partition)
-    scripts = [
-        on_part(whole, partition.sm_share, partition.bandwidth_share, dram_share(profile))
-        for whole, profile in zip(known, tenants, strict=True)
-    ]
     alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
     there_s = _replayed(scripts, sharing, partition.sms, physics)
     solo_s = np.array([each.step_s for each in tenants])
@@ -120,18 +117,6 @@ def _by_capacity(
         return np.array(free_s)
     capacity = MPS_CAPACITY if sharing.under_mps else NAIVE_CAPACITY
     return np.array(contended(free_s, busy_s, capacity))
-
-
-def _moving_s(profile: Profile) -> float:
-    """Seconds in which the whole GPU's bandwidth moves what a step moves; 0 where unknown."""
-    counters = profile.counters
-    return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
-
-
-def dram_share(profile: Profile) -> float:
-    """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
-    busy_s = (profile.busy_share or 0.0) * profile.step_s
-    return min(1.0, _moving_s(profile) / busy_s) if busy_s else 0.0
 
 
 def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:

@@ -8,10 +8,10 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
 from advisor.prediction.physics import Replayed
 from advisor.prediction.trace import Floats
+from advisor.prediction.utilisation_model import capacity_steps
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 

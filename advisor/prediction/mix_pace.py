@@ -6,7 +6,6 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model
@@ -14,7 +13,7 @@ from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
-from advisor.prediction.utilisation_model import columns, seen_by_driver
+from advisor.prediction.utilisation_model import capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.sharing.traversal import instance_sets, together
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S

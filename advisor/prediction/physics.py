@@ -7,7 +7,6 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
-from advisor.prediction.cache import once_a_profile
 from advisor.prediction.replay import (
     UNLOGGED,
     Effort,
@@ -16,15 +15,12 @@ from advisor.prediction.replay import (
     replay_naive,
 )
 from advisor.prediction.trace import Floats, replay_trace
+from advisor.prediction.transfer import limit_exponent
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import together
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
-
-# A limit that slows a job by less than this says nothing about how its kernels take it.
-_FELT = 1.1
-_EXPONENTS = np.linspace(0.3, 1.2, 19)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +53,6 @@ class Physics:
         return (self.slicing,)
 
 
-@once_a_profile
-def limit_exponent(profile: Profile, gpu: Gpu, packing: float) -> float:
-    """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
-
-    Bandwidth is not limited, so kernels that move data slow less than those that compute.
-    """
-    played = replay_trace(profile, gpu.sms, packing)
-    if profile.mps is None or played is None:
-        return 1.0
-    found = []
-    for run in profile.mps.limited:
-        slowdown = run.step_s / profile.mps.unlimited.step_s
-        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
-        if slowdown < _FELT:
-            continue
-        stretch = np.maximum(1, played.demand / share)
-        gaps_s = played.gap_s * len(stretch)
-        alone_s = [float((played.duration_s * stretch**x).sum()) + gaps_s for x in _EXPONENTS]
-        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
-        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
-    return float(np.mean(found)) if found else 1.0
-
-
 def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
     profiles: Sequence[Profile],
     sharing: Naive | Mps,
@@ -109,7 +82,9 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
         shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if sharing.limits:
-            powers = [_exponent(each, gpu, physics) for each in profiles]
+            powers = [
+                limit_exponent(each, gpu, physics.packing, physics.bandwidth) for each in profiles
+            ]
         shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
     return mean_of_copies(np.maximum(shared, alone_s), profiles, sharing.limits)
 
@@ -163,11 +138,6 @@ def mean_of_copies(values: Floats, profiles: Sequence[Profile], limits: Sequence
     """Copies of a job, which replay starts at different points of a step, get their mean."""
     kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
-
-
-def _exponent(profile: Profile, gpu: Gpu, physics: Physics) -> float:
-    alone = limit_exponent(profile, gpu, physics.packing)
-    return physics.bandwidth * alone + (1 - physics.bandwidth)
 
 
 def replayed_steps(

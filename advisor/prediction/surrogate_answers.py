@@ -17,7 +17,6 @@ from advisor.prediction.memory import (
     need,
     upper_end_mib,
 )
-from advisor.prediction.mig_instances import dram_share
 from advisor.prediction.model_file import Model
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.residual import brief_steps
@@ -30,7 +29,8 @@ from advisor.prediction.surrogate_features import (
     joined,
     summaries,
 )
-from advisor.prediction.trace import Floats, on_part, replay_trace
+from advisor.prediction.trace import Floats
+from advisor.prediction.transfer import on_partition
 from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
 
@@ -160,9 +160,8 @@ def _in_partition(
     """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
-        whole = replay_trace(profile, gpu.sms, packing)
-        assert whole is not None, "rough answers are of profiles that have traces"
-        there = on_part(whole, partition.sm_share, partition.bandwidth_share, dram_share(profile))
+        there = on_partition(profile, gpu, packing, partition)
+        assert there is not None, "rough answers are of profiles that have traces"
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
         step_s = max(profile.step_s, busy_s + gaps_s)
         sms_s = float((there.duration_s * there.demand).sum())

@@ -8,8 +8,9 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.physics import Physics, limit_exponent
+from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
+from advisor.prediction.transfer import limit_exponent
 from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 
@@ -76,8 +77,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
 
 def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
     """`LIMITED` at each limit, shape (limits, columns)."""
-    exponent = physics.bandwidth * limit_exponent(profile, gpu, physics.packing)
-    exponent += 1 - physics.bandwidth
+    exponent = limit_exponent(profile, gpu, physics.packing, physics.bandwidth)
     gaps_s = played.gap_s * len(played.duration_s)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu.sms):

@@ -1,7 +1,7 @@
 """A profile's kernel trace as what replay plays: arrays, fitted to the measured solo pace."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,25 +128,3 @@ def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
         busy.add(stream)
         groups.append(number)
     return np.array(groups)
-
-
-def on_part(
-    whole: ReplayTrace, share_of_sms: float, share_of_bandwidth: float, dram_share: float
-) -> ReplayTrace:
-    """`whole` on a part of the GPU that nobody else touches, such as a MIG instance.
-
-    A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at
-    `dram_share` of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
-
-    Args:
-        whole: The step on the whole GPU.
-        share_of_sms: SMs of the part over those of the GPU, (0, 1].
-        share_of_bandwidth: Memory slices of the part over those of the GPU, (0, 1].
-        dram_share: Share of DRAM bandwidth in use while a kernel runs, 0..1.
-    """
-    slower = np.maximum(whole.demand / share_of_sms, dram_share / share_of_bandwidth)
-    return replace(
-        whole,
-        duration_s=whole.duration_s * np.maximum(1, slower),
-        demand=np.minimum(1, whole.demand / share_of_sms),
-    )

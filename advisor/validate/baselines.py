@@ -8,8 +8,8 @@ from functools import partial
 from typing import assert_never
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.physics import Physics, replayed_steps
+from advisor.prediction.utilisation_model import capacity_steps
 from advisor.sharing import Sharing
 from advisor.workload.profile import Profile
 

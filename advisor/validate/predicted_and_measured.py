@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
-from advisor.prediction.host_scaling import profiles_on_host
 from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import Arrangement, Serial, Sharing, parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.validate.baselines import Baseline

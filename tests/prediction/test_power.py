@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction import power
-from advisor.prediction.energy_intervals import power_in_turn, power_together, with_energy
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.power import Power, PowerLaw
+from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together, with_energy
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import load_profiles, load_runs

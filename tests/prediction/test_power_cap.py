@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.plan.forecast import UnderCap
+from advisor.plan.forecast import CappedPredictor
 from advisor.prediction.power_cap import POWER, TIME, check_cap
 from advisor.sharing import Mps, Serial
 from benchmarks import fit_power_cap
@@ -36,7 +36,7 @@ def test_a_lower_cap_never_speeds_up_and_never_draws_more(power_w, one, other):
 
 def test_the_gpus_own_limit_as_a_cap_changes_nothing_but_the_label():
     free = StandIn().predict(PAIR, Mps())
-    capped = UnderCap(StandIn(), H200, 700).predict(PAIR, Mps())
+    capped = CappedPredictor(StandIn(), H200, 700).predict(PAIR, Mps())
     assert [job.step_s.p50 for job in capped.jobs] == [job.step_s.p50 for job in free.jobs]
     assert capped.power_w.p50 == pytest.approx(free.power_w.p50)
     assert capped.power_cap_w == 700
@@ -45,7 +45,7 @@ def test_the_gpus_own_limit_as_a_cap_changes_nothing_but_the_label():
 
 def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
     free = StandIn().predict(PAIR, Mps())  # draws 300 W
-    capped = UnderCap(StandIn(), H200, 240).predict(PAIR, Mps())
+    capped = CappedPredictor(StandIn(), H200, 240).predict(PAIR, Mps())
     assert 180 < capped.power_w.p50 < 250
     for job, before in zip(capped.jobs, free.jobs, strict=True):
         assert job.step_s.p50 > 1.05 * before.step_s.p50
@@ -60,7 +60,7 @@ def test_jobs_in_turn_are_each_slowed_by_their_own_power():
             watts = np.mean([100.0 if p.name.startswith("mlp") else 600.0 for p in profiles])
             return replace(mix, power_w=self._around(float(watts)))
 
-    capped = UnderCap(Uneven(), H200, 300).predict(PAIR, Serial())
+    capped = CappedPredictor(Uneven(), H200, 300).predict(PAIR, Serial())
     hungry, modest = capped.jobs
     assert hungry.slowdown > 1.3
     assert modest.slowdown == pytest.approx(1, abs=0.01)
@@ -84,7 +84,7 @@ def test_where_the_least_cap_is_known_it_is_checked_too():
 def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
     dark = [replace(PAIR[0], power_w=None), PAIR[1]]
     with pytest.raises(InvalidInput, match="Profile them anew"):
-        UnderCap(StandIn(), H200, 300).predict(dark, Mps())
+        CappedPredictor(StandIn(), H200, 300).predict(dark, Mps())
 
 
 @pytest.mark.skipif(not TRACES.is_file(), reason="the published traces do not lie here")

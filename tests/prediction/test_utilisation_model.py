@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.utilisation_model import UtilisationModel, columns, seen_by_driver
+from advisor.prediction.utilisation_model import (
+    UtilisationModel,
+    capacity_steps,
+    columns,
+    seen_by_driver,
+)
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic

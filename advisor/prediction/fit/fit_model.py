@@ -23,10 +23,10 @@ from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.regression import fit_correction
 from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
-from advisor.prediction.host_scaling import on_like_core
 from advisor.prediction.model_file import Data, Model, SoloSpread, is_gpu_bound
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
+from advisor.prediction.transfer import on_like_core
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

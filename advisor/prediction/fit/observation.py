@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.host_scaling import on_like_core, profiles_on_host
 from advisor.prediction.mix_features import features
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.parallel import at_once
@@ -20,6 +19,7 @@ from advisor.prediction.physics import (
 )
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
+from advisor.prediction.transfer import on_like_core, profiles_on_host
 from advisor.sharing import Mode, Mps, Naive, parse_sharing
 from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile

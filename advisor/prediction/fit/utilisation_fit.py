@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.fit.observation import Bools, ObservedRun, Rows
 from advisor.prediction.fit.regression import blocks_of, bounds_of
 from advisor.prediction.model_file import is_gpu_bound
@@ -14,6 +13,7 @@ from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import (
     COLUMNS,
     UtilisationModel,
+    capacity_steps,
     columns,
     drawn,
     seen_by_driver,

@@ -1,4 +1,4 @@
-"""A profile as it would have been measured on a host of another speed.
+"""The one place that moves a profile: to a host of another speed, an MPS limit, a part of the GPU.
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
@@ -8,10 +8,19 @@ host work (`advisor.measure.process.cores`) tells by how much.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import GpuPartition, limit_shares
 from advisor.prediction.cache import once_a_profile
+from advisor.prediction.trace import ReplayTrace, replay_trace
 from advisor.workload.measured import Counters, Window
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.run import Run, Tenant
+
+# A limit that slows a job by less than this says nothing about how its kernels take it.
+_FELT = 1.1
+_EXPONENTS = np.linspace(0.3, 1.2, 19)
 
 _RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
 _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
@@ -113,3 +122,70 @@ def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
     return replace(
         probe, unlimited=stretched(probe.unlimited), limited=tuple(map(stretched, probe.limited))
     )
+
+
+def limit_exponent(profile: Profile, gpu: Gpu, packing: float, bandwidth: float) -> float:
+    """How the job's kernels slow with the SMs that a limit takes; 1: in proportion.
+
+    Args:
+        profile: Measured alone.
+        gpu: Its GPU.
+        packing: As of `advisor.prediction.physics.Physics`.
+        bandwidth: Likewise: how far limited jobs keep the bandwidth that each had alone.
+    """
+    return bandwidth * _exponent_alone(profile, gpu, packing) + (1 - bandwidth)
+
+
+@once_a_profile
+def _exponent_alone(profile: Profile, gpu: Gpu, packing: float) -> float:
+    """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
+
+    Bandwidth is not limited, so kernels that move data slow less than those that compute.
+    """
+    played = replay_trace(profile, gpu.sms, packing)
+    if profile.mps is None or played is None:
+        return 1.0
+    found = []
+    for run in profile.mps.limited:
+        slowdown = run.step_s / profile.mps.unlimited.step_s
+        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
+        if slowdown < _FELT:
+            continue
+        stretch = np.maximum(1, played.demand / share)
+        gaps_s = played.gap_s * len(stretch)
+        alone_s = [float((played.duration_s * stretch**x).sum()) + gaps_s for x in _EXPONENTS]
+        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
+        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
+    return float(np.mean(found)) if found else 1.0
+
+
+def on_partition(
+    profile: Profile, gpu: Gpu, packing: float, partition: GpuPartition
+) -> ReplayTrace | None:
+    """The job's step on a part of `gpu` that nobody else touches; None without a trace.
+
+    A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at some
+    share of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
+    """
+    whole = replay_trace(profile, gpu.sms, packing)
+    if whole is None:
+        return None
+    demand = whole.demand / partition.sm_share
+    slower = np.maximum(demand, dram_share(profile) / partition.bandwidth_share)
+    return replace(
+        whole,
+        duration_s=whole.duration_s * np.maximum(1, slower),
+        demand=np.minimum(1, demand),
+    )
+
+
+def moving_s(profile: Profile) -> float:
+    """Seconds in which the whole GPU's bandwidth moves what a step moves; 0 where unknown."""
+    counters = profile.counters
+    return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
+
+
+def dram_share(profile: Profile) -> float:
+    """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
+    busy_s = (profile.busy_share or 0.0) * profile.step_s
+    return min(1.0, moving_s(profile) / busy_s) if busy_s else 0.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.host_scaling import on_host, on_like_core, profiles_on_host
+from advisor.prediction.transfer import on_host, on_like_core, profiles_on_host
 from tests import synthetic
 
 SECONDS = st.floats(1e-4, 0.5)
