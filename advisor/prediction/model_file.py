@@ -55,8 +55,10 @@ class Kernel:
     def likeness(self, rows: Floats, points: Floats) -> Floats:
         """Covariance of each row with each point, shape (rows, points)."""
         squares = (rows**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None, :]
-        apart = np.maximum(0.0, squares - 2 * rows @ points.T)
-        return np.asarray(self.signal * np.exp(-0.5 * apart / self.length**2))
+        squares -= 2 * rows @ points.T
+        np.maximum(0.0, squares, out=squares)
+        squares *= -0.5 / self.length**2
+        return np.asarray(self.signal * np.exp(squares, out=squares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +119,10 @@ class Correction:
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
+        from scipy.linalg import solve_triangular
+
         rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
-        near = self._unmixing @ self._near(rows).T
+        near = solve_triangular(self._mixing, self._near(rows).T, lower=True, check_finite=False)
         most = self.kernel.signal + self.kernel.noise
         return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))[which.reshape(-1)]
 
@@ -142,12 +146,12 @@ class Correction:
         return np.array(self.mean), np.array(self.scale)
 
     @cached_property
-    def _unmixing(self) -> Floats:
-        """Inverse of the Cholesky factor of the points' covariance, shape (points, points)."""
-        likeness = self.kernel.likeness(self._points, self._points)
-        noise = self.kernel.noise * np.eye(len(likeness))
+    def _mixing(self) -> Floats:
+        """Lower Cholesky factor of the points' covariance, shape (points, points)."""
+        covariance = self.kernel.likeness(self._points, self._points)
+        covariance[np.diag_indices_from(covariance)] += self.kernel.noise
         try:
-            return np.asarray(np.linalg.inv(np.linalg.cholesky(likeness + noise)))
+            return np.asarray(np.linalg.cholesky(covariance))
         except np.linalg.LinAlgError:
             raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
 

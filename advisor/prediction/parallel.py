@@ -46,6 +46,7 @@ def begun(
 @cache
 def _pools() -> Any:
     """The thread pools of the libraries at hand; to find them takes longer than to set them."""
+    import scipy.linalg  # noqa: F401 - it has a pool of its own, found only once it is there
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
