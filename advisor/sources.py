@@ -121,14 +121,14 @@ class Sources:
         Raises:
             InvalidInput: Both are given, or a name, count or file is wrong.
         """
-        from advisor.workload.job_file import read_jobs
-
         if names and file:
             raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
-        if file:
-            return read_jobs(file, self.card.key, self.profiles, gpus)
         if names:
             return parse_jobs(names, self.card.key, self.profiles, gpus)
+        from advisor.workload.job_file import read_jobs
+
+        if file:
+            return read_jobs(file, self.card.key, self.profiles, gpus)
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
             return read_jobs(path, self.card.key, self.profiles)
 

@@ -230,8 +230,12 @@ def _answer(asked: _Asked) -> _Answer:
 
 def _of_one_gpu(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
     from advisor.launch.devices import with_commands
-    from advisor.report.documents import recommendation_document
     from advisor.report.plan_tables import plan_commands, plans_report
+
+    def document() -> dict[str, Any]:
+        from advisor.report.documents import recommendation_document
+
+        return recommendation_document(found, asked.shown.top)
 
     found = asked.advisor.recommend(
         jobs, asked.ranking.objective, conditions=asked.conditions, level=asked.ranking.level
@@ -241,7 +245,7 @@ def _of_one_gpu(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
     return _Answer(
         standing=found.standing,
         report=lambda: plans_report(found, asked.shown.top),
-        document=lambda: recommendation_document(found, asked.shown.top),
+        document=document,
         commands=lambda rank: plan_commands(found, rank),
         refused=found.refused_variants,
     )

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
-from advisor.workload.calibration import Calibration
 from advisor.workload.data_folders import EVALUATION, shown
 from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.profile import Profile
-from advisor.workload.run import Run
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from advisor.workload.calibration import Calibration
+    from advisor.workload.run import Run
 
 _Record = TypeVar("_Record")
 
@@ -72,21 +73,25 @@ def read_profile(path: Path) -> Profile:
     return parse_record(Profile, read_bytes(path), shown(path))
 
 
-def read_calibration(path: Path) -> Calibration:
+def read_calibration(path: Path) -> "Calibration":
     """The calibration in `path`.
 
     Raises:
         InvalidInput: There is none, or its numbers are impossible.
     """
+    from advisor.workload.calibration import Calibration
+
     remedy = "Measure it again: `advisor calibrate`."
     return parse_record(Calibration, read_bytes(path), str(path), remedy)
 
 
-def read_runs(path: Path) -> tuple[Run, ...]:
+def read_runs(path: Path) -> "tuple[Run, ...]":
     """The runs in a JSON Lines file, in its order.
 
     Raises:
         InvalidInput: A line is not a possible run.
     """
+    from advisor.workload.run import Run
+
     where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
     return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)

@@ -9,15 +9,18 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.calibration import Calibration
 from advisor.workload.data_folders import Kind, beside_package, profile_files, shown, user_folder
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
 from advisor.workload.reading import read_calibration, read_profile, read_runs
-from advisor.workload.run import Run
+
+if TYPE_CHECKING:
+    from advisor.workload.calibration import Calibration
+    from advisor.workload.run import Run
 
 
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
@@ -109,18 +112,18 @@ def load_profiles(
     return found
 
 
-def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
+def load_runs(gpu: str, given: Path | None = None) -> "tuple[Run, ...]":
     """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
     shipped, own = runs_by_owner(gpu, given)
     return shipped + own
 
 
-def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
+def tenants_of(runs: "Iterable[Run]") -> frozenset[str]:
     """Names of the workloads in `runs`."""
     return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
 
 
-def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+def runs_by_owner(gpu: str, given: Path | None = None) -> "tuple[tuple[Run, ...], tuple[Run, ...]]":
     """The shipped runs on `gpu`, and the user's own from validations and campaigns.
 
     The user's runs get ids that differ from those of shipped runs of the same plan.
@@ -137,7 +140,7 @@ def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...],
     )
 
 
-def load_calibration(gpu: str, given: Path | None = None) -> tuple[Path, Calibration] | None:
+def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibration] | None":
     """The calibration of `gpu` and its file: the one given, else the user's own, if there is one.
 
     Raises:
