@@ -12,7 +12,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.prediction.transfer import profiles_on_host
-from advisor.sharing import Arrangement, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.run import Completion, Run
@@ -36,9 +36,8 @@ class CompletionComparison:
     measured_s: tuple[float, ...]
 
     @property
-    def mode(self) -> str:
-        """``"naive"``, ``"mps"``, ``"mps-limits"``, ``"phases"`` or ``"serial"``."""
-        return str(self.sharing) if self.sharing.mode in ("mig", "hybrid") else self.sharing.mode
+    def mode(self) -> Mode:
+        return self.sharing.mode
 
     @property
     def work(self) -> tuple[tuple[str, int], ...]:

@@ -124,7 +124,7 @@ def whole_jobs(
     )
 
 
-def finished(runs: Iterable[CompletionComparison], mode: str) -> Finished:
+def finished(runs: Iterable[CompletionComparison], mode: Mode) -> Finished:
     """The runs of `mode` among `runs`."""
     chosen = [run for run in runs if run.mode == mode]
     ends = [abs(error) for run in chosen for error in run.errors]

@@ -13,6 +13,7 @@ import numpy as np
 
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.trace import Floats
+from advisor.sharing import Mode
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise import noise_of
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
@@ -70,7 +71,7 @@ class _Place:
     host_check: float | None
 
 
-def budget_of(evaluation: Evaluation, mode: str) -> Budget | None:
+def budget_of(evaluation: Evaluation, mode: Mode) -> Budget | None:
     """Of the jobs that shared in `mode`; None if there are none, or all were met exactly."""
     runs = runs_of_mode(evaluation.runs, mode)
     places = [place for run in runs for place in _places(run, evaluation.profiles)]

@@ -94,7 +94,7 @@ class Seen:
         width: Mean width of the interval, as a share of the predicted step.
     """
 
-    mode: str
+    mode: Mode
     profile: str
     n: int
     mape: float
@@ -113,7 +113,7 @@ def seen(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> tuple
     )
 
 
-def _seen(mode: str, profile: str, jobs: Sequence[JobComparison]) -> Seen:
+def _seen(mode: Mode, profile: str, jobs: Sequence[JobComparison]) -> Seen:
     errors = np.abs([job.error for job in jobs])
     return Seen(
         mode=mode,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.sharing import Mode
 from advisor.validate.noise import Noise, RepeatSummary, steadiness
 from advisor.validate.scores import Scores, scores_of
 from advisor.workload.spec import STRICT
@@ -70,7 +71,7 @@ class Figures:
     busy: tuple[ScoredGroup, ...]
     noise: Mapping[str, Noise]
     steadiness: RepeatSummary
-    budgets: Mapping[str, Budget]
+    budgets: Mapping[Mode, Budget]
     seen: tuple[Seen, ...]
     ablations: tuple[Ablated, ...]
     profiling: ProfilingTime | None

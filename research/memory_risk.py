@@ -12,6 +12,7 @@ import numpy as np
 from advisor.prediction.fit.memory_fit import Trial, fit_edges
 from advisor.prediction.memory import cautious_edge
 from advisor.prediction.trace import Floats
+from advisor.sharing import Mode
 
 # Bounds of predicted risk between which outcomes are counted.
 _BINS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -50,7 +51,7 @@ class RiskRow:
         bins: By predicted risk, lowest first; empty ones are left out.
     """
 
-    mode: str
+    mode: Mode
     trials: int
     misfits: int
     recall: float | None
@@ -65,7 +66,7 @@ class RiskRow:
 class _Judged:
     """A trial for one of its families; `weight` is its part of the trial."""
 
-    mode: str
+    mode: Mode
     risk: float
     cautious: float
     ran_out: bool
@@ -103,7 +104,7 @@ def _judged(tried: Sequence[Trial], sigma: float) -> Iterator[_Judged]:
                 )
 
 
-def _risk_row(mode: str, tried: Sequence[Trial], judged: Sequence[_Judged]) -> RiskRow:
+def _risk_row(mode: Mode, tried: Sequence[Trial], judged: Sequence[_Judged]) -> RiskRow:
     risk, cautious, ran_out, weight = np.array(
         [(each.risk, each.cautious, each.ran_out, each.weight) for each in judged], dtype=float
     ).T

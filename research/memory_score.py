@@ -17,6 +17,7 @@ from advisor.prediction.fit.memory_fit import (
 )
 from advisor.prediction.fit.observation import ObservedRun, shared_runs
 from advisor.prediction.memory import Need, needs
+from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.zoo.footprint.overhead import known_overheads
@@ -36,7 +37,7 @@ class MemoryRow:
         total_mape: Mean absolute error of what all processes of a run hold together.
     """
 
-    mode: str
+    mode: Mode
     processes: int
     held_mape: float
     held_worst: float
@@ -100,7 +101,7 @@ def evaluate_memory(
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    mode: str
+    mode: Mode
     run: str
     predicted: Need
     held_mib: float
@@ -125,7 +126,7 @@ def _scored_processes(
                     yield _Process(each.mode, each.run.id, its, memory.device_mib, least_mib)
 
 
-def _memory_row(mode: str, processes: Sequence[_Process]) -> MemoryRow:
+def _memory_row(mode: Mode, processes: Sequence[_Process]) -> MemoryRow:
     held = [abs(each.predicted.held_mib / each.held_mib - 1) for each in processes]
     least = [abs(each.predicted.least_mib / each.least_mib - 1) for each in processes]
     runs: dict[str, list[_Process]] = {}

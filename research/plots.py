@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from advisor.sharing import SHARED_MODES
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.score_words import MODE_WORDS
 from advisor.validate.scoreboard import ScoreRow
 from research.plot_figures import Points
@@ -61,7 +61,7 @@ def _by_degree(scoreboard: Sequence[ScoreRow]) -> str:
     return picture("Error by number of jobs, beside replay alone and the noise floor", charts)
 
 
-def _degree_lines(rows: Sequence[ScoreRow], mode: str) -> tuple[Series, ...]:
+def _degree_lines(rows: Sequence[ScoreRow], mode: Mode) -> tuple[Series, ...]:
     of_mode = [row for row in rows if row.mode == mode]
     model = _by_row(of_mode, lambda row: row.mape)
     replay = _by_row(of_mode, lambda row: row.baselines.get("replay"))

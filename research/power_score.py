@@ -17,7 +17,7 @@ from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, gract, smact
 from advisor.prediction.trace import Floats
-from advisor.sharing import SHARED_MODES
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -40,7 +40,7 @@ class PowerRow:
         smact_noise: The same of SMACT.
     """
 
-    mode: str
+    mode: Mode
     pace: Pace
     n: int
     power_mape: float
@@ -76,7 +76,7 @@ class PowerData:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    mode: str
+    mode: Mode
     pace: Pace
     power: float
     inside: bool
@@ -147,7 +147,7 @@ def _miss(
 
 
 def _scored(
-    mode: str, pace: Pace, missed: Sequence[_Miss], pairs: Sequence[tuple[Run, Run]]
+    mode: Mode, pace: Pace, missed: Sequence[_Miss], pairs: Sequence[tuple[Run, Run]]
 ) -> PowerRow:
     """The row of `missed`, beside the repeats of the same mode."""
     counted = [(once.counters, again.counters) for once, again in pairs

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.sharing import SHARED_MODES
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.score_words import MODE_WORDS, markdown, percent
 from research.error_budget import (
@@ -30,12 +30,12 @@ _NEEDED: Mapping[str, str] = {
 _OF_PACE = ("MAPE", "P90", "throughput")
 
 
-def budgets_of(evaluation: Evaluation) -> Mapping[str, Budget]:
+def budgets_of(evaluation: Evaluation) -> Mapping[Mode, Budget]:
     """By mode; modes in which no job was missed are left out."""
     return {mode: budget for mode in SHARED_MODES if (budget := budget_of(evaluation, mode))}
 
 
-def section(budgets: Mapping[str, Budget], targets: Sequence[Target]) -> str:
+def section(budgets: Mapping[Mode, Budget], targets: Sequence[Target]) -> str:
     """A table of shares, then a line for each mode; empty if no job was missed."""
     if not budgets:
         return ""
@@ -65,7 +65,7 @@ def _share(middle: float, low: float, high: float) -> str:
     return f"{100 * middle:.0f} % ({100 * low:.0f} to {100 * high:.0f})"
 
 
-def _said(targets: Sequence[Target], mode: str, budget: Budget) -> Iterator[str]:
+def _said(targets: Sequence[Target], mode: Mode, budget: Budget) -> Iterator[str]:
     missed = [
         f"{what.split(', ', 1)[1]} {reached} ({asked})"
         for what, asked, reached, met in (target.cells for target in targets)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from advisor.sharing import SHARED_MODES
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.coverage import coverage_of
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise import noise_of
@@ -44,7 +44,7 @@ class ScoreRow:
         baselines_n: Jobs for which each baseline is defined.
     """
 
-    mode: str
+    mode: Mode
     degree: int | None
     jobs: Jobs
     n: int
@@ -95,9 +95,9 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def runs_of_mode(runs: Iterable[RunComparison], mode: str) -> list[RunComparison]:
+def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
     """Those of `runs` that shared in `mode`."""
-    return [run for run in runs if _mode(run.run) == mode]
+    return [run for run in runs if sharing_of(run.run).mode == mode]
 
 
 _Group = tuple[int | None, Jobs, list[RunComparison]]
@@ -117,18 +117,13 @@ def _groups(runs: Sequence[RunComparison]) -> Iterator[_Group]:
             yield degree, "mixed", mixed
 
 
-def _mode(run: Run) -> str:
-    sharing = sharing_of(run)
-    return str(sharing) if sharing.instances else sharing.mode
-
-
 def _same(run: Run) -> bool:
     return len({tenant.workload.name for tenant in run.tenants}) == 1
 
 
 def _row(
     evaluation: Evaluation,
-    mode: str,
+    mode: Mode,
     degree: int | None,
     kind: Jobs,
     group: Sequence[RunComparison],
