@@ -1,4 +1,4 @@
-"""What follows from one profile by itself is worked out once: every mix with it asks again."""
+"""Caches results by profile or by mix, since every mix with a profile needs them again."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -6,8 +6,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from advisor.workload.profile import Profile
 
-# Fitting sees a profile anew for each run, on the host of that run, and evaluation fits to the same
-# thousand runs again and again.
+# Fitting converts a profile to the host of each run, and evaluation fits to the same thousand runs
+# many times.
 _MOST = 8192
 
 _Rest = ParamSpec("_Rest")
@@ -17,7 +17,7 @@ _Found = TypeVar("_Found")
 def once_a_profile(
     function: Callable[Concatenate[Profile, _Rest], _Found],
 ) -> Callable[Concatenate[Profile, _Rest], _Found]:
-    """`function`, asked once for the same profile object and equal other arguments.
+    """`function`, called once for the same profile object and equal other arguments.
 
     The object and not its value is the key: hashing a trace takes as long as replaying it.
     """
@@ -37,7 +37,7 @@ def once_a_profile(
 def once_a_mix(
     function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
 ) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
-    """As `once_a_profile`, of several profiles in their order."""
+    """As `once_a_profile`, for several profiles in their order."""
     known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
 
     @wraps(function)
@@ -48,7 +48,7 @@ def once_a_mix(
         if (found := known.get(key)) is None:
             if len(known) >= _MOST:
                 known.clear()
-            # Kept beside its answer, a profile's id stays its own.
+            # The cache keeps the profiles, so that no other object gets their ids.
             found = known[key] = tuple(profiles), function(profiles, *args, **named)
         return found[1]
 

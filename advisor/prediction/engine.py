@@ -1,11 +1,11 @@
-"""The compiled half of replay: loops over kernels, in numba's subset of Python.
+"""The compiled part of replay: loops over kernels, in numba's subset of Python.
 
-Times are in seconds. Tenant ``i`` plays the kernels ``starts[i] .. starts[i + 1]`` again and
-again; ``kernels`` has the rows `LAUNCH`, `DURATION`, `DEMAND`, shape (3, kernels), and ``paces``
-the rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last
-one that was done, after a first stretch in which the tenants fall into their rhythm, so that a
-short replay is not biased by its ends. Rows of `log` are filled with tenant, kernel, start and end
-of what runs, in the order of the ends, as far as they go; shape (rows, 4).
+Times are in seconds. Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``; ``kernels``
+has the rows `LAUNCH`, `DURATION`, `DEMAND`, shape (3, kernels), and ``paces`` the rows `HOST`,
+`GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last one that was done,
+after a warm-up, so that a short replay is not biased by its ends. Rows of `log` are filled with
+tenant, kernel, start and end of what runs, in the order of the ends, up to its length; shape
+(rows, 4).
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _LEFT, _READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
 _WARM_UP = 0.25  # share of the replay after which counting begins
 _NEVER = 1e30
 _DUST = 1e-12
-_FINE = 1e9  # powers are told apart by so much: see `script.demand`
+_FINE = 1e9  # powers are rounded to this precision: see `script.demand`
 
 
 def _compiled(function, **options):
@@ -36,7 +36,7 @@ def _lean(function):
 
 @_compiled
 def _begin(starts, kernels):
-    """Tenants start at different points of their steps, as real ones do."""
+    """Let tenants start at different points of their steps, as real ones do."""
     tenants = len(starts) - 1
     at = np.empty(tenants, dtype=np.int64)
     state = np.zeros((4, tenants))
@@ -54,7 +54,7 @@ def _advance(i, now, starts, kernels, paces, at, state):
     if at[i] == starts[i + 1]:
         at[i] = starts[i]
         state[_STEPS, i] += 1
-        # The host went on meanwhile, but the launch queue lets it run only so far ahead.
+        # The host went on meanwhile, as far ahead as the launch queue allows.
         next_start = state[_HOST_START, i] + paces[HOST, i]
         state[_HOST_START, i] = max(next_start, now - paces[LEAD, i])
     state[_LEFT, i] = kernels[DURATION, at[i]]
@@ -64,7 +64,7 @@ def _advance(i, now, starts, kernels, paces, at, state):
 
 @_lean
 def _count(starts, kernels, at, state, done):
-    """Fill `done`: steps until now, the started one by the share of its kernels' time."""
+    """Fill `done` with steps until now; an unfinished step counts by its share of kernel time."""
     for i in range(len(done)):
         before, whole = 0.0, 0.0
         for kernel in range(starts[i], starts[i + 1]):
@@ -76,7 +76,7 @@ def _count(starts, kernels, at, state, done):
 
 @_lean
 def _note(log, row, i, kernel, start, end):
-    """Write down that a kernel ran; returns the next free row."""
+    """Log that a kernel ran; returns the next free row."""
     if row == len(log):
         return row
     log[row, 0], log[row, 1], log[row, 2], log[row, 3] = i, kernel, start, end
@@ -85,9 +85,9 @@ def _note(log, row, i, kernel, start, end):
 
 @_lean
 def _share_out(left, demand, limits, exponents, ceded, queue, active, rate, known):
-    """Give the SMs out along the queue: fills `rate`, returns seconds until one is done.
+    """Distribute the SMs along the queue: fills `rate`, returns seconds until a kernel is done.
 
-    The last power that each tenant asked for is in `known`: most ask for the same again.
+    `known` caches the last power of each tenant, since most need the same again.
     """
     waiting = 0.0
     for place in range(active):
@@ -116,7 +116,7 @@ def _share_out(left, demand, limits, exponents, ceded, queue, active, rate, know
 
 @_lean
 def _wake(now, ready, queue, active, asleep, sleeping):
-    """Let those that are ready join the queue's end; returns both lengths and when one is next."""
+    """Append the ready tenants to the queue; returns both lengths and when the next is ready."""
     next_ready, still = _NEVER, 0
     for place in range(sleeping):
         i = asleep[place]
@@ -148,7 +148,7 @@ def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events,
         starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log,
         at, state, queues, current, np.ones((2, tenants)), done,
     )  # fmt: skip
-    return elapsed / np.maximum(done[1] - done[0], _DUST)  # endless for who never got on
+    return elapsed / np.maximum(done[1] - done[0], _DUST)  # infinite without progress
 
 
 @_lean
@@ -158,8 +158,8 @@ def _side_by_side(
 ):  # fmt: skip
     """The loop of `mps`: the seconds between its two counts, the rows of `done`.
 
-    `queues` has who runs, in order, and who sleeps; `current` what each tenant's kernel can use,
-    its rate, and since when it runs.
+    `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand of
+    each tenant's kernel, its rate, and since when it runs.
     """
     left, ready = state[_LEFT], state[_READY]
     queue, asleep = queues[0], queues[1]
@@ -213,12 +213,12 @@ def _next_owner(owner, now, state):
 def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
     """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
 
-    `slicing` holds the seconds of a slice, of an idle owner's patience, and of a switch.
+    `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a switch.
     """
     at, state = _begin(starts, kernels)
     done = np.zeros((2, len(at)))
     elapsed = _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done)
-    return elapsed / np.maximum(done[1] - done[0], _DUST)  # endless for who never got on
+    return elapsed / np.maximum(done[1] - done[0], _DUST)  # infinite without progress
 
 
 @_lean

@@ -1,4 +1,4 @@
-"""What a job is like by itself: numbers of its kernels, counters and probe, for the regression."""
+"""Features of a job by itself, from its kernels, counters and probe, for the regression."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ TRAITS = (
     "over_one_wave",  # share of kernel time in grids of more blocks than fit on the GPU at once
     "log_waves",
     "sm_demand",  # share of the SMs that its kernels can use
-    "sm_demand_spread",  # likewise, had each block an SM to itself
+    "sm_demand_spread",  # the same if each block had an SM to itself
     "moves_data",  # share of kernel time in kernels that move data rather than multiply
     "multiplies",
     "convolves",
@@ -76,7 +76,7 @@ def _while_busy(profile: Profile, counter: str, otherwise: float) -> float:
 def log_slowdown_alone(profile: Profile, share: float, gpu: Gpu) -> float:
     """Log of how much slower the job is alone, if it may use a share of the SMs, 0..1.
 
-    Drawn straight, over the log of the share, between the points that the probe measured; without
+    Interpolated, over the log of the share, between the points that the probe measured; without
     a probe, in proportion to the SMs that a job of large kernels misses.
     """
     if profile.mps is None or not profile.mps.limited:

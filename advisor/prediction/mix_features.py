@@ -1,4 +1,4 @@
-"""What the regression sees of each job in a mix: numbers that name the physics replay misses."""
+"""Features of each job in a mix for the regression: quantities of physics that replay omits."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
 IN_COMPANY = (
-    "log_replayed_slowdown",  # how crowded replay finds it
-    "log_ceding",  # replay, were more SMs ceded to kernels that come later, over replay
-    "log_packing",  # replay, did blocks share SMs more closely, over replay
+    "log_replayed_slowdown",  # slowdown by replay
+    "log_ceding",  # replay with more SMs ceded to later kernels, over replay
+    "log_packing",  # replay with blocks packed more closely on SMs, over replay
     "log_capacity",  # the capacity model over replay
     "log_degree",
     "busy_share",  # the job's GPU time over its step, alone
-    "busy_at_pace",  # likewise, at its replayed pace
+    "busy_at_pace",  # the same at its replayed pace
     "mates_busy",  # the others' at their replayed pace, summed
     "busy_of_all",  # of all jobs, alone
     "dram",  # the job's DRAM activity while the GPU works for it
@@ -37,7 +37,7 @@ IN_COMPANY = (
     "limits_over_one",  # how far the limits together exceed the GPU
     "log_alone_limited",  # slowdown alone under its limit
     "log_alone_limited_over_replayed",
-    "headroom",  # how much less a limit costs it, alone, than its share of the SMs says
+    "headroom",  # how much less a limit slows it, alone, than its share of the SMs suggests
     "mates_headroom",
     "headroom_times_mates_dram",
 )
@@ -141,7 +141,7 @@ def _of_limits(
 
 
 def _counter(profile: Profile, name: str) -> float:
-    """A GPM counter; where the profile has none, a middling share of its busy time."""
+    """A GPM counter; without one, a typical share of its busy time."""
     measured = getattr(profile.counters, name, None)
     return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
@@ -160,7 +160,7 @@ def _of_mates(values: Floats) -> Floats:
 
 
 def _mean_of_mates(values: Floats, weights: Floats) -> Floats:
-    """Likewise their mean, by the jobs' `weights`; of a job alone, its own value."""
+    """Mean over the other jobs, weighted by `weights`; of a job alone, its own value."""
     if len(weights) == 1:
         return values
     return np.asarray(_of_mates(values * weights) / np.maximum(_of_mates(weights), 1e-9))

@@ -1,4 +1,4 @@
-"""How long a step of each job takes in a mix, with intervals."""
+"""Predicts intervals of the step time of each job in a mix, with or without traces."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def step_intervals(
     """Seconds of a step of each job, in the jobs' order; `play` replays.
 
     Raises:
-        InvalidInput: By the model, one takes no time, or forever: it was not fitted.
+        InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
     found = _intervals(profiles, sharing, gpu, model, play)
     if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
@@ -64,7 +64,7 @@ def alone_s(
     model: Model,
     play: ReplayFunction = replay_mix,
 ) -> float:
-    """Seconds of a step of a job whose mates have left: as replayed, for nobody disturbs it."""
+    """Seconds of a step of a job that is left alone, by replay without correction."""
     if sharing.limits:
         replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.physics, play)
     else:
@@ -93,11 +93,11 @@ def _shared(
 def _by_capacity(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    """From what nvidia-smi shows, for all jobs alike, since one of them has no more to tell."""
+    """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
     steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
     if steps is None or plain is None:
-        # Nothing says how busy the GPU is: between no loss and strict turns.
+        # How busy the GPU is, is not known: between no loss and strict turns.
         turns = len(profiles)
         return [
             Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)

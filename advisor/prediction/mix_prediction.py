@@ -1,4 +1,4 @@
-"""What a prediction says of a mix: each job's pace and memory, and the GPU's as a whole."""
+"""The prediction of a mix: each job's pace, memory and energy, and the whole GPU's numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from advisor.sharing import Sharing
 
 Level = Literal["p05", "p50", "p95"]
 LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
-"""A whole mix is computed at each of these: the errors of all its jobs go the same way."""
+"""A whole mix is computed at each of these: the errors of all its jobs are fully correlated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Interval:
     """A median, and the bounds between which nine of ten measurements should fall.
 
     Raises:
-        InvalidInput: The bounds do not hold the median.
+        InvalidInput: The bounds do not contain the median.
     """
 
     p05: float
@@ -46,17 +46,17 @@ class JobPrediction:
 
     Attributes:
         job: The profile's name.
-        epoch_s: Training steps of one pass; None if the workload never said how many.
+        epoch_s: Training steps of one pass; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
         memory_mib: What the process holds on the device when nothing stops it.
         memory_min_mib: What it needs at least; suffices only if the process is capped to it.
         memory_interval_mib: Around `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
         energy_step_j: Its share of the GPU's energy in one of its steps, by the rule of
-            `advisor.prediction.power`: no meter tells one job's energy from another's. None
-            where a profile of the mix has no power.
-        energy_epoch_j: Of one pass, training steps only; None likewise, or without a pass.
-        energy_example_j: Of one example; None likewise.
+            `advisor.prediction.power`: no meter separates the jobs' energies. None if a profile of
+            the mix has no power.
+        energy_epoch_j: Of one pass, training steps only; None without power or length of a pass.
+        energy_example_j: Of one example; None without power.
     """
 
     job: str
@@ -84,12 +84,12 @@ class MixPrediction:
         oom_probability: Chance that any job runs out of memory, 0..1.
         weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
         power_w: Mean power of the whole GPU; None if a profile has none.
-        gract: Share of time in which the GPU's engine is active, 0..1; None likewise.
-        smact: Mean share of SMs with work, 0..1; None likewise.
+        gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
+        smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: GPU from whose data this was translated; None: measured on this one.
-        wide_because: Why steps have wider intervals than usual, in words; None: they have not.
+        wide_because: Why steps have wider intervals than usual, in words; None if they have not.
     """
 
     gpu: str
@@ -155,7 +155,7 @@ def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | No
 
 
 def _mean_interval(values: Sequence[Interval | None], shares: Sequence[float]) -> Interval | None:
-    """The mean, all errors going the same way."""
+    """The mean with fully correlated errors."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None

@@ -34,11 +34,11 @@ from advisor.workload.spec import STRICT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """How alike two jobs in their mixes are taken to be: a squared exponential of their distance.
+    """The covariance of two jobs in their mixes: a squared exponential of their distance.
 
     Attributes:
-        length: Distance at which jobs lose sight of each other, in columns of scale 1.
-        signal: Variance of what replay misses.
+        length: Length scale, in columns of scale 1.
+        signal: Variance of replay's residual.
         noise: Variance from one run to the next.
     """
 
@@ -78,19 +78,19 @@ class ResidualBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Correction:
-    """What replay misses in one mode: a Gaussian process over the features of a job in its mix.
+    """The residual of replay in one mode: a Gaussian process over a job's features in its mix.
 
-    It predicts the log of measured over replayed step. Far from every job it was fitted to it
-    says nothing, so replay stands as it is, and its spread is widest there.
+    It predicts the log of measured over replayed step. Far from every job it was fitted to it is 0,
+    so replay is not corrected, and its spread is widest there.
 
     Attributes:
         features: Names of the columns.
         mean: Of each column, shape (features,).
         scale: Standard deviation of each column, shape (features,).
         points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
-        weights: How each point pulls, shape (points,).
-        gpu_bound: How far off it is for jobs that keep the GPU busy alone.
-        host_bound: Likewise, for the others.
+        weights: Weight of each point, shape (points,).
+        gpu_bound: Bounds of its errors for jobs that keep the GPU busy alone.
+        host_bound: Bounds of its errors for the others.
     """
 
     __pydantic_config__ = STRICT
@@ -118,7 +118,7 @@ class Correction:
         return np.clip(self._near(rows) @ self._weights, -MOST_LOG, MOST_LOG)
 
     def spread(self, rows: Floats) -> Floats:
-        """Standard deviation of that log, shape (jobs,); wider for what is unlike all points."""
+        """Standard deviation of that log, shape (jobs,); wider far from all points."""
         from scipy.linalg import solve_triangular
 
         rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
@@ -163,7 +163,7 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoloSpread:
-    """How far a step alone lies from its profile on another day: 90 % of runs are nearer.
+    """How far a step alone differs from its profile on another day: 90 % of runs differ less.
 
     Attributes:
         gpu_bound: Log distance where the GPU is busy nearly all of the step.
@@ -209,13 +209,13 @@ class Model:
 
     Attributes:
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
-        capacity: Likewise, for profiles without a trace.
+        capacity: By mode, for profiles without a trace.
         alone: How steps alone vary.
         context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
         memory_edges: By mode: when mixes run out of memory; empty if no outcome was measured.
         power: How power and activity of jobs that share add up.
-        distilled: Answers roughly and fast, for searching; None if nothing was distilled.
+        distilled: The surrogate model, fast estimates for searching; None if none was fitted.
     """
 
     __pydantic_config__ = STRICT

@@ -1,9 +1,9 @@
-"""Steps under MPS limits that differ: a job whose own limit is raised never slows.
+"""Steps under MPS limits that differ, such that a job whose own limit is raised never slows.
 
-Replayed and corrected limit by limit that would hold only nearly. So replay says what becomes of a
-job at limits of its own in which the one asked about has no part, its *anchors*, its mates at
-theirs: the mean of its mates' limits, and a few rungs above or below. Between two of these the
-answer follows a curve that only falls: the distilled predictor's.
+Replay and correction at each limit would satisfy that only nearly. So a job is replayed at a few
+limits of its own that do not depend on the one asked for, its *anchors*, with its mates at theirs:
+the mean of its mates' limits, and a few rungs above or below. Between two anchors the answer
+follows a curve that only falls, that of the surrogate model.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _EVENTS, _LEAST_EVENTS = 5_000, 20_000
 # At which a job that is left alone is replayed, in per cent. Clients get two SMs at least.
 _ALONE = (1, 3, *LIMIT_GRID)
 
-# Where the curve falls by less between two anchors, it says nothing about what lies between.
+# If the curve falls by less between two anchors, it is not used between them.
 _FLAT = 1e-3
 
 
@@ -43,7 +43,7 @@ class _Job:
 
     Attributes:
         place: The first with that profile and limit.
-        mates: Places of the others, ordered by profile and limit, so that their order says nothing.
+        mates: Places of the others, ordered by profile and limit.
         limits: Of all jobs, in per cent.
     """
 
@@ -57,13 +57,13 @@ class _Job:
 
     @property
     def centre(self) -> float:
-        """Mean limit of its mates; where all have the same, that one to the last digit."""
+        """Mean limit of its mates; if all have the same, exactly that one."""
         limits = [self.limits[mate] for mate in self.mates]
         return min(max(sum(limits) / len(limits), min(limits)), max(limits))
 
     @property
     def anchors(self) -> tuple[float, ...]:
-        """The centre, and the rungs from there to the first that is not on this side of its own."""
+        """The centre, and the rungs from there to the first at or beyond its own limit."""
         if self.own > self.centre:
             rungs = [each for each in _RUNGS if each > self.centre]
             passed = [each for each in rungs if each < self.own]
@@ -74,7 +74,7 @@ class _Job:
         return (self.centre, *further)
 
     def at(self, limit: float) -> tuple[float, ...]:
-        """Limits of all jobs, were its own `limit`."""
+        """Limits of all jobs if its own were `limit`."""
         return tuple(limit if at == self.place else each for at, each in enumerate(self.limits))
 
 
@@ -129,7 +129,7 @@ def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -
 
 
 def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
-    """What is replayed of `job` at `anchor`: where all limits are the same, what that is asked."""
+    """The mix that is replayed for `job` at `anchor`."""
     limits = job.at(anchor)
     if len(set(limits)) == 1:
         return Mix(tuple(profiles), Mps(limits), (job.place,))
@@ -147,7 +147,7 @@ def _curves(
 ) -> list[Floats]:
     """Log steps of each job, but for a constant, at its own limit and at its anchors.
 
-    By the distilled predictor; without one each SM is worth as much as any other.
+    By the surrogate model; without one each SM counts the same.
     """
     asked = [[job.own, *job.anchors] for job in jobs]
     seen = summaries(profiles, gpu, model.physics)

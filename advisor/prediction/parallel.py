@@ -1,4 +1,4 @@
-"""Work on several cores at once: what is compiled lets other threads run."""
+"""Runs work on several cores: in threads for compiled code, else in processes."""
 
 import signal
 import threading
@@ -22,7 +22,7 @@ def _workers(cores: int, what: str) -> ThreadPoolExecutor:
 
 
 def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> list[_Answer]:
-    """What `answer` says of each of `asked`, in order; it asks nothing at once itself."""
+    """`answer` of each of `asked`, in order, in threads; `answer` must not call `at_once`."""
     cores = len(allowed_cores())
     if min(cores, len(asked)) < 2:
         return [answer(each) for each in asked]
@@ -32,9 +32,9 @@ def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> lis
 def begun(
     answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]
 ) -> Callable[[], list[_Answer]]:
-    """As `at_once`, while the caller goes on: what is returned waits for the answers.
+    """As `at_once`, but returns at once a function that waits for the answers.
 
-    `answer` may ask at once itself, but begin nothing.
+    `answer` may call `at_once` itself, but not `begun`.
     """
     cores = len(allowed_cores())
     if cores < 2:
@@ -45,24 +45,24 @@ def begun(
 
 @cache
 def _pools() -> Any:
-    """The thread pools of the libraries at hand; to find them takes longer than to set them."""
+    """The thread pools of the loaded libraries; finding them takes longer than setting them."""
     import scipy.linalg  # noqa: F401 - it has a pool of its own, found only once it is there
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-# Held by whoever asked first: what others ask meanwhile holds already.
+# Held by the first caller; while it is held, the setting is in force for later callers too.
 _HELD = Lock()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Meanwhile numpy's products take one thread.
+    """Limit numpy's matrix products to one thread while the block runs.
 
-    On a machine with other work the threads of a small product wait for each other for several
-    times as long as they save on an idle one. To ask for it takes as long as a small product, so
-    who makes many of them asks once, around them all.
+    On a busy machine the threads of a small product wait for each other several times as long as
+    they save on an idle one. Entering the block takes as long as a small product, so use one block
+    around many products.
     """
     if not _HELD.acquire(blocking=False):
         yield
@@ -99,23 +99,23 @@ def in_processes(
     begin: Callable[..., None] | None = None,
     told: tuple[Any, ...] = (),
 ) -> Iterator[Iterator[_Done]]:
-    """`work` on each of `parts`, by processes that are started afresh.
+    """`work` on each of `parts`, in new processes.
 
-    An interrupt is for this process alone, which ends them: theirs would be tracebacks.
+    Only this process handles an interrupt and ends the others, which would print tracebacks.
 
     Args:
         work: A function of a module.
-        parts: One after another; each is sent to a process.
-        processes: How many.
-        begin: What each does first.
-        told: Its arguments.
+        parts: Taken one after another; each is sent to a process.
+        processes: Number of processes.
+        begin: Called first in each process.
+        told: Arguments of `begin`.
 
     Yields:
-        What came of each part, in order, as soon as it is there.
+        The result of each part, in order, as soon as it is ready.
     """
     pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, told)
     try:
-        with _deaf():  # tasks start processes, which inherit this
+        with _ignoring_interrupts():  # tasks start processes, which inherit this
             found = pool.map(work, parts)
         yield found
     except BaseException:
@@ -127,7 +127,7 @@ def in_processes(
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def _ignoring_interrupts() -> Iterator[None]:
     """Ignore interrupts meanwhile; only a main thread can, and only it gets any."""
     if threading.current_thread() is not threading.main_thread():
         yield

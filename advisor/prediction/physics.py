@@ -1,4 +1,4 @@
-"""A mix played before it is run: profiles, a sharing and a GPU become replayed step times."""
+"""Replays a mix with the fitted constants of a GPU: profiles and a sharing give step times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +30,8 @@ class Physics:
     Attributes:
         packing: How far blocks of different jobs share an SM, 0..1; see `replay_trace.demand`.
         slicing: How naive sharing slices time.
-        ceded: Share of the SMs that a running kernel cedes, under MPS, to those that became
-            ready after it, 0..1: blocks of theirs start where blocks of its own end.
+        ceded: Share of its SMs that a running kernel cedes, under MPS, to kernels that became
+            ready after it, 0..1: their blocks start where blocks of its own end.
         bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
             its limit, 0..1.
     """
@@ -47,7 +47,7 @@ class Physics:
         check(self, ("packing", "ceded", "bandwidth"), 1.0)
 
     def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
-        """The constants that replay looks at under `sharing`; the others change nothing."""
+        """The constants that affect replay under `sharing`."""
         if sharing.under_mps:
             return (self.packing, self.ceded, self.bandwidth)
         return (self.slicing,)
@@ -64,8 +64,8 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
 ) -> Floats | None:
     """Seconds of a step of each job by replay alone, shape (jobs,).
 
-    A script replayed alone takes the step measured alone, so these need no further scaling.
-    What runs when is written into `log`, as `replay.replay_mps` does.
+    A trace replayed alone takes the step measured alone, so these need no further scaling.
+    `log` is filled as by `replay.replay_mps`.
 
     Returns:
         None if a profile has no kernel trace.
@@ -91,12 +91,12 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A mix replayed: as fitted, and with what is least certain of the physics moved.
+    """A replayed mix: with the fitted constants, and with the least certain of them moved.
 
     Attributes:
-        steps_s: As fitted, shape (jobs,).
-        ceding_s: With more SMs ceded, likewise.
-        packing_s: With blocks packed more closely, likewise.
+        steps_s: With the fitted constants, shape (jobs,).
+        ceding_s: With more SMs ceded, shape (jobs,).
+        packing_s: With blocks packed more closely, shape (jobs,).
     """
 
     steps_s: Floats
@@ -104,7 +104,7 @@ class Replayed:
     packing_s: Floats
 
 
-# Of a replay: how far answers move is all that is asked where the physics is moved.
+# Divisors of the effort of replays with moved constants, of which only the change is used.
 _BRIEFLY = 2, 4
 
 
@@ -126,7 +126,7 @@ def replay_variants(
 
 
 def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
-    """A mix replayed in all of its `replay_variants`, in their order; None as the first is."""
+    """The results of all `replay_variants` in their order as one value; None if the first is."""
     steps_s, *moved = replays
     if steps_s is None:
         return None
@@ -135,7 +135,7 @@ def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
 
 
 def mean_of_copies(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
-    """Copies of a job, which replay starts at different points of a step, get their mean."""
+    """`values` with the mean for copies of a job, which replay starts at different points."""
     kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
 

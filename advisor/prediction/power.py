@@ -1,12 +1,12 @@
-"""Power of the whole GPU while a mix runs, and whose energy it is, from what each job drew alone.
+"""Power of the whole GPU while a mix runs, and each job's share, from the jobs' power alone.
 
-A GPU that runs anything is awake: it draws more than one that sleeps, whoever runs, once. On top
-of that each job draws what it drew alone above the awake GPU, times how fast it runs beside the
-others, plus a part that it draws whatever its pace, since its warps wait on SMs that are on.
+A GPU that runs anything is awake: it draws a fixed power more than a sleeping one. On top of that
+each job draws its power alone above the awake GPU, times its relative speed in the mix, plus a
+part that does not depend on its pace, since its warps wait on SMs that are powered.
 
-**Whose energy it is** cannot be measured: a meter sees the whole GPU. The rule here: the awake
-GPU's power is shared equally by the jobs that run at that moment, the rest goes to each job in
-proportion to what it adds by the law above. The shares add up to the whole.
+**Each job's share** of the energy cannot be measured: a meter sees the whole GPU. The rule here:
+the awake GPU's power is shared equally by the running jobs, the rest goes to each job in proportion
+to what it adds by the law above. The shares add up to the whole.
 """
 
 from collections.abc import Sequence
@@ -30,19 +30,19 @@ _MOST_FACTOR = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLaw:
-    """How power and activity add up in one mode of sharing; the plain sum where nothing is known.
+    """How power and activity add up in one mode of sharing; by default the plain sum.
 
     Attributes:
-        waiting: Share of its own power that a job draws whatever its pace, at least 0.
-        working: Share of it that follows the job's pace, at least 0.
-        working_half: The same for jobs in 16 bit precision, which take limits otherwise: the
-            libraries choose their kernels by the SMs that they see.
+        waiting: Share of its own power that a job draws at any pace, at least 0.
+        working: Share of its own power that is proportional to its pace, at least 0.
+        working_half: As `working` for jobs in 16 bit precision, which react differently to limits:
+            the libraries choose their kernels by the SMs that they see.
         gract: Factor on the jobs' summed engine activity.
-        gract_least: Engine activity that any two jobs come to: time slices count as activity.
+        gract_least: Least engine activity of any two jobs: time slices count as activity.
         smact: Factor on the jobs' summed SM activity.
-        smact_apart: Likewise, where limits keep jobs apart; see `advisor.sharing.Mps`.
+        smact_apart: As `smact` if limits keep jobs apart; see `advisor.sharing.Mps`.
         low: 5 % quantile of log(measured / predicted power), for families not fitted on.
-        high: 95 % quantile, likewise.
+        high: 95 % quantile of the same.
     """
 
     __pydantic_config__ = STRICT
@@ -68,7 +68,7 @@ class PowerLaw:
         check_number("a factor of a power law", most, _MOST_FACTOR)
 
 
-# Of a job that nobody shares the GPU with: what its profile says, from one day to the next.
+# For a job alone: its profile's power, with the variation from day to day.
 _ALONE = PowerLaw(low=-0.1, high=0.1)
 
 
@@ -77,7 +77,7 @@ class Power:
     """The laws of one GPU.
 
     Attributes:
-        awake_w: What the GPU draws while processes hold it and none has work for it.
+        awake_w: Power of the GPU while processes hold it without giving it work.
         laws: By mode, of `advisor.sharing.SHARED_MODES`.
         alone: Of a job alone.
     """
@@ -126,7 +126,7 @@ class Power:
         """Watts of each job by the rule above, shape (jobs,); their sum is the whole GPU's power.
 
         Never below the awake GPU's power nor above the GPU's limit; None without the jobs' power.
-        Where the limit binds, what the jobs add is cut in proportion.
+        If the limit binds, what the jobs add is cut in proportion.
         """
         added = self.added_w(profiles, speeds, law)
         if np.isnan(added).any():
@@ -174,7 +174,7 @@ def summed_share(
 
 @dataclass(frozen=True, slots=True)
 class PowerAndEnergy:
-    """What a mix draws.
+    """Power and energy of a mix.
 
     Attributes:
         power_w: Mean power of the whole GPU; None if a profile has none.
@@ -189,7 +189,7 @@ class PowerAndEnergy:
 def power_together(
     profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, law: PowerLaw
 ) -> PowerAndEnergy:
-    """What jobs draw that run at once, each step taking as long as `steps` say."""
+    """Power and energy of jobs that run at once, with steps as long as `steps` say."""
     pace = [min(1.0, p.step_s / step.p50) for p, step in zip(profiles, steps, strict=True)]
     shares = power.shares_w(profiles, pace, gpu, law)
     if shares is None:
@@ -203,7 +203,7 @@ def power_together(
 def power_in_turn(
     profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power
 ) -> PowerAndEnergy:
-    """What jobs draw that run one after another, each for the same time."""
+    """Power and energy of jobs that run one after another, each for the same time."""
     alone = [
         power_together([profile], [step], gpu, power, power.alone)
         for profile, step in zip(profiles, steps, strict=True)
@@ -220,7 +220,7 @@ def power_in_turn(
 def with_energy(
     answer: JobPrediction, profile: Profile, energy_step_j: Interval | None
 ) -> JobPrediction:
-    """`answer` with what a step, an epoch and an example of `profile` take."""
+    """`answer` with the energy of a step, an epoch and an example of `profile`."""
     if energy_step_j is None:
         return answer
     steps = profile.workload.steps_per_epoch
@@ -237,7 +237,7 @@ def _around(watts: float, law: PowerLaw) -> Interval:
 
 
 def _energy(power_w: Interval, step_s: Interval) -> Interval:
-    """Joules of a step, the errors of power and of pace being independent of each other."""
+    """Joules of a step; the errors of power and of pace are independent of each other."""
     middle = power_w.p50 * step_s.p50
     down = hypot(*(log(each.p50 / each.p05) for each in (power_w, step_s)))
     up = hypot(*(log(each.p95 / each.p50) for each in (power_w, step_s)))

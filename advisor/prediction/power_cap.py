@@ -1,10 +1,10 @@
-"""What a power cap below the GPU's limit does to pace and energy: not measured on this GPU.
+"""The effect of a power cap below the GPU's limit on pace and energy: not measured on this GPU.
 
-Both laws look at one number: how far the mean power that the mix would draw lies above the cap.
+Both laws depend on one number: how far the mix's mean power without a cap is above the cap.
 They were fitted to epochs of five networks under caps of 100 W to 300 W on a V100 and an A40
 (the traces of Zeus, "Understanding and Optimizing GPU Energy Consumption of DNN Training",
 NSDI 2023, github.com/ml-energy/zeus, Apache-2.0) by `benchmarks/fit_power_cap.py`, which also
-says how far they are off for a network, and for a GPU, that was left out.
+prints their errors for a network, and for a GPU, that was left out.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ class PowerCapLaw:
     Attributes:
         softness: Width of the soft maximum's bend, above 0.
         low: 5 % quantile of log(measured / predicted) over networks and GPUs left out.
-        high: 95 % quantile, likewise.
+        high: 95 % quantile of the same.
     """
 
     first: float
@@ -55,7 +55,7 @@ class PowerCapLaw:
 def columns_of(
     power_w: Floats, cap_w: Floats, limit_w: Floats, offset: float, softness: float
 ) -> Floats:
-    """What a cap law is linear in, shape (rows, 2)."""
+    """The columns in which a cap law is linear, shape (rows, 2)."""
 
     def above(watts: Floats) -> Floats:
         return np.asarray(
@@ -76,10 +76,10 @@ POWER = PowerCapLaw(
 
 
 def check_cap(cap_w: float, gpu: Gpu) -> None:
-    """Refuse a cap that `gpu` cannot be set to.
+    """Refuse a cap to which `gpu` cannot be set.
 
     Raises:
-        InvalidInput: It is above the GPU's limit, or below the least that can be set or judged.
+        InvalidInput: It is above the GPU's limit, or below the least that can be set or predicted.
     """
     limit_w = gpu.power_limit_w
     if limit_w is None:
@@ -97,8 +97,8 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
 
     Args:
         mix: Without a cap; its power is known.
-        alone_w: The power by which each job is slowed, shape (jobs,): the mix's own where jobs
-            run at once, each job's where they take turns.
+        alone_w: The power that determines each job's slowdown, shape (jobs,): the mix's if jobs
+            run at once, each job's own if they take turns.
         cap_w: As `check_cap` allows.
         gpu: Of the prediction.
     """
@@ -125,7 +125,7 @@ def _mean(ratios: Sequence[Interval], weights: Sequence[float]) -> Interval:
 
 
 def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
-    """Capped over uncapped; no cap at all has no error."""
+    """Capped over uncapped; exactly 1 if the cap is the GPU's limit."""
     if cap_w >= limit_w:
         return Interval(1.0, 1.0, 1.0)
     rows = (np.array([watts]) for watts in (power_w, cap_w, limit_w))

@@ -1,4 +1,4 @@
-"""Answers for any mix on one GPU: pace, memory, power and activity, with intervals."""
+"""Predicts any mix on one GPU: pace, memory, power and activity, with intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -52,9 +52,9 @@ class Predictor:
     play: ReplayFunction = replay_mix
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """What each job and the GPU do under `sharing`, while all jobs run.
+        """The prediction of each job and the GPU under `sharing`, while all jobs run.
 
-        A mix that does not fit is predicted all the same; its `oom_probability` is near 1.
+        A mix that does not fit is predicted too; its `oom_probability` is near 1.
 
         Raises:
             InvalidInput: `sharing` has limits or instances for other jobs than these.
@@ -90,11 +90,11 @@ class Predictor:
         )
 
     def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Rough answers for searching; None without a distilled predictor, traces or counters."""
+        """The surrogate for searching; None without a surrogate model, traces or counters."""
         return quick(profiles, self.gpu, self.model)
 
     def _confirmed(self, sharing: Arrangement) -> bool:
-        """Whether real runs of this mode stand behind the model; a job alone was profiled."""
+        """Whether the model was fitted to real runs of this mode; True for a job alone."""
         return sharing.mode == "serial" or sharing.mode in self.model.corrections
 
     def _risks(
@@ -128,7 +128,7 @@ class Predictor:
         )
 
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
-        """How power and activity add up; jobs in turn are each alone."""
+        """The law of power and activity; jobs in turn count as alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
         return self.model.power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
 
@@ -145,8 +145,8 @@ class Predictor:
 class CalibratedPredictor:
     """Predicts as `predictor` does, for the host that `calibration` was measured on.
 
-    A profile that knows how fast its host was is taken to this one, with as many cores busy as
-    jobs run at once; how much slower than alone a job is refers to it alone on such a host.
+    A profile with the speed of its host is converted to this one, with as many cores busy as jobs
+    run at once; a job's slowdown is relative to the job alone on such a host.
     """
 
     predictor: Predictor
@@ -170,9 +170,9 @@ def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
 
 
 def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
-    """How much longer host work takes here, with `busy` cores at it, than where `profile` ran.
+    """How much longer host work takes here, with `busy` cores at work, than where `profile` ran.
 
-    None if the profile does not say how fast its host was.
+    None if the profile has no speed of its host.
     """
     if not profile.host_check_s:
         return None
@@ -180,7 +180,7 @@ def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float 
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
-    """`predictor`, with what was measured of hosts and contexts in place of what was fitted."""
+    """`predictor` with the measured host speed and context sizes instead of the fitted ones."""
     if calibration.contexts is not None:
         predictor = _with_contexts(predictor, calibration.contexts)
     return CalibratedPredictor(predictor, calibration)

@@ -23,7 +23,7 @@ from advisor.workload.spec import STRICT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to replay; whatever ends first.
+    """How long to replay: until the first of two bounds is reached.
 
     Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
     not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
@@ -45,8 +45,8 @@ class TimeSlicing:
     Attributes:
         slice_s: How long an owner keeps the GPU while others wait.
         patience_s: How long an owner with nothing to run keeps the GPU.
-        switch_s: What it costs to take the GPU from an owner in the middle of its work; from an
-            owner with nothing to run it costs nothing.
+        switch_s: Seconds lost when the GPU is taken from a busy owner; taking it from an owner with
+            nothing to run is free.
     """
 
     __pydantic_config__ = STRICT
@@ -68,7 +68,7 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def _columns(scripts: Sequence[ReplayTrace]) -> tuple[Any, Floats, Floats]:
-    """Where each script's kernels begin, the kernels end to end, and the scripts' paces."""
+    """Where each trace's kernels begin, the kernels end to end, and the traces' paces."""
     starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
     kernels = [np.stack([each.launch_s, each.duration_s, each.demand]) for each in scripts]
     paces = np.array([[each.host_s, each.gap_s, each.lead_s] for each in scripts])
@@ -80,10 +80,10 @@ def _horizon_s(scripts: Sequence[ReplayTrace], effort: Effort) -> float:
     return effort.steps * max(alone) * len(scripts)
 
 
-# Steps may be much shorter than slices: everybody has the GPU at least so often.
+# Steps may be much shorter than slices: every tenant has the GPU at least this often.
 _ROUNDS = 12
 
-# Where nobody asks what ran when.
+# The log for a caller that does not need one.
 UNLOGGED = np.zeros((0, 4))
 
 
@@ -102,12 +102,12 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
         scripts: One for each tenant.
         limits: Share of the SMs that each tenant may use, (0, 1].
         exponents: A kernel on a share x of the SMs it could use runs at ``x ** exponent`` of
-            its pace; 1 for a kernel that only computes, less where bandwidth binds.
+            its pace; 1 for a kernel that only computes, less if bandwidth binds.
         ceded: Share of the SMs that a kernel leaves, while it runs, to those that became ready
             after it, 0..1.
         effort: How long to replay.
-        log: Filled, as far as its rows go, with tenant, kernel of its script, start and end of
-            what runs, shape (rows, 4), in seconds.
+        log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
+            runs, shape (rows, 4), in seconds.
     """
     mps, _ = _compiled()
     steps: Floats = mps(

@@ -1,4 +1,4 @@
-"""The kernels of a replayed mix, one by one: to be looked at, not to predict from."""
+"""The single kernels of a replayed mix, for inspection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class ReplayedKernel:
 def recorded(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
 ) -> tuple[ReplayedKernel, ...]:
-    """What runs first when `profiles` share `gpu`, by replay alone, in the order of the ends.
+    """The first kernels that run when `profiles` share `gpu`, by replay, in the order of the ends.
 
     Raises:
         InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
@@ -50,7 +50,7 @@ def recorded(
     if replay_mix(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
         bare = sorted({each.name for each in profiles if each.trace is None})
         raise InvalidInput(
-            f"no kernel trace of {', '.join(bare)}. Measure it anew: {how_to_measure(bare)}."
+            f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
         )
     kinds = [_kinds(each, gpu, physics) for each in profiles]
     return tuple(

@@ -1,4 +1,4 @@
-"""Steps of jobs in a mix by replay, and what the regression adds to it."""
+"""Steps of jobs in a mix by replay, corrected by the regression."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
 
-# Which of several is best shows in a small part of a replay; see `benchmarks/distilled_regret.py`.
+# A short replay suffices to choose among mixes; see `benchmarks/distilled_regret.py`.
 _TO_CHOOSE = Effort(events=4_000)
 
 # `physics.replay_mix`, or what remembers its answers.
@@ -30,7 +30,7 @@ ReplayFunction = Callable[[Sequence[Profile], Naive | Mps, Gpu, Physics, Effort]
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Jobs that share a GPU, and which of them to answer for.
+    """Jobs that share a GPU, and which of them to predict.
 
     Attributes:
         asked: Places among `profiles`.
@@ -46,7 +46,7 @@ class Mix:
 def by_replay(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
-    """Seconds of a step of the jobs asked about: lower end, middle and upper end of 90 %.
+    """Seconds of a step of the jobs in `asked`: lower end, middle and upper end of 90 %.
 
     Args:
         mixes: Of one mode, at least one.
@@ -77,7 +77,7 @@ def by_replay(
 def _replays(
     mixes: Sequence[Mix], gpu: Gpu, physics: Physics, play: ReplayFunction
 ) -> list[Replayed] | None:
-    """Each mix with its doubts, all of them at once."""
+    """All replays of all mixes, in parallel."""
     parts = [(mix, replay_variants(mix.sharing, physics, mix.effort)) for mix in mixes]
     steps = iter(at_once(
         lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
@@ -93,7 +93,7 @@ def brief_steps(
 ) -> Floats:
     """Seconds of a step of each job by a short replay, shape (sharings, jobs).
 
-    Corrected as if the physics were certain; for choosing what is predicted.
+    Corrected as if the constants were certain; for choosing what to predict.
 
     Args:
         profiles: With traces.
@@ -108,7 +108,7 @@ def brief_steps(
     alone_s = np.array([each.step_s for each in profiles])
     with one_thread():
         for sharing, replayed_s in zip(sharings, replays, strict=True):
-            assert replayed_s is not None, "rough answers are of profiles that have traces"
+            assert replayed_s is not None, "only profiles with traces are estimated"
             rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
             found.append(corrected(replayed_s, correction.log_correction(rows), alone_s))
     return np.array(found)

@@ -1,8 +1,8 @@
-"""A smooth function that has learnt the predictor's answers: thousands of mixes at once.
+"""The surrogate model: a smooth function fitted to the predictor's answers, fast for many mixes.
 
-It is for searching, and what it finds is predicted anew, by replay and correction; and for what
-lies between two limits that were replayed, see `advisor.prediction.own_limit`. A job's mates enter
-as sums, means and maxima, so their order says nothing and copies of a job get one answer.
+It is used for searching, whose results are predicted again by replay and correction, and between
+two replayed limits, see `advisor.prediction.own_limit`. A job's mates enter as sums, means and
+maxima, so their order is irrelevant and copies of a job get one answer.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ MATES = (
 )
 COLUMNS = (*FIXED, *MATES, *LIMITED)
 
-# Mixes looked at together: what they need stays in the processor's cache.
+# Mixes computed together, so that their arrays stay in the processor's cache.
 _AT_ONCE = 256
 
 _Indices = NDArray[np.intp]
@@ -49,8 +49,8 @@ class MixBatch:
     """Mixes of some of the jobs, one a row; rows with fewer jobs have empty places.
 
     Attributes:
-        jobs: Which job is in a place, shape (mixes, places); -1 where it is empty.
-        limits: Its MPS limit in per cent, likewise; 100 where there is none.
+        jobs: Which job is in a place, shape (mixes, places); -1 if it is empty.
+        limits: Its MPS limit in per cent, shape (mixes, places); 100 if there is none.
     """
 
     jobs: _Indices
@@ -65,15 +65,15 @@ class MixBatch:
 class Surrogate:
     """The log of a job's slowdown: a weighted sum of its likenesses to jobs in some mixes.
 
-    It is the mean of a Gaussian process over a subset of the rows that it was taught (Rasmussen and
-    Williams 2006, section 8.3.1).
+    It is the mean of a Gaussian process over a subset of the rows that it was fitted to (Rasmussen
+    and Williams 2006, section 8.3.1).
 
     Attributes:
         columns: Their names.
         scale: By how much two rows differ in each column that are 1 apart, shape (columns,).
-        points: The rows that others are likened to, in `scale`, shape (points, columns).
+        points: The rows that others are compared with, in `scale`, shape (points, columns).
         weights: Of each point, shape (points,).
-        middle: Log slowdown of what is like none of them.
+        middle: Log slowdown far from all points.
     """
 
     __pydantic_config__ = STRICT
@@ -134,7 +134,7 @@ def likeness(rows: Floats, points: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class SurrogateModel:
-    """A surrogate for each mode that runs taught.
+    """A surrogate for each mode with fitted runs.
 
     Attributes:
         surrogates: By mode, of `advisor.sharing.SHARED_MODES`.
@@ -151,7 +151,7 @@ class SurrogateModel:
         theirs.
 
         Raises:
-            KeyError: Nothing was learnt of `mode`.
+            KeyError: There is no surrogate of `mode`.
         """
         surrogate = self.surrogates[mode]
         limited = mode == "mps-limits"
@@ -164,7 +164,7 @@ class SurrogateModel:
 
 
 def columns(jobs: Summaries, crowds: MixBatch) -> Floats:
-    """What a surrogate sees of each job, shape (mixes, places, columns)."""
+    """The columns of a surrogate for each job, shape (mixes, places, columns)."""
     limited = _at_limits(jobs, crowds)
     others = _unlimited_columns(jobs, crowds, limited)
     return np.concatenate([others, limited], axis=2)
@@ -189,7 +189,7 @@ def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: MixBatch, limited:
 
 
 def _falling(curves: Floats) -> Floats:
-    """Midway between the least so far and the most from there on, both of which only fall."""
+    """The mean of the running minimum and the maximum of the rest, both of which only fall."""
     least = np.minimum.accumulate(curves, axis=1)
     most = np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
     return np.asarray((least + most) / 2)
@@ -211,7 +211,7 @@ def _places(limits: Floats) -> tuple[_Indices, Floats]:
 
 
 def _unlimited_columns(jobs: Summaries, crowds: MixBatch, limited: Floats) -> Floats:
-    """`FIXED` and `MATES` of each job: all that its own limit does not change."""
+    """`FIXED` and `MATES` of each job, the columns that do not depend on its own limit."""
     fixed = jobs.fixed[crowds.jobs]
     return np.concatenate([fixed, _mates(fixed, limited, crowds.jobs >= 0)], axis=2)
 

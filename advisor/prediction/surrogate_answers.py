@@ -1,4 +1,4 @@
-"""Rough answers for thousands of sharings of one set of jobs, for searching among them."""
+"""Estimates by the surrogate model for thousands of sharings of one set of jobs, for searching."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class SurrogateAnswers:
-    """The distilled predictor, asked about sets of jobs, wherever they run.
+    """Estimates by the surrogate model for sets of jobs in any partition.
 
     Attributes:
         mps_server_mib: What an MPS server holds of the memory that its clients share.
@@ -81,7 +81,7 @@ class SurrogateAnswers:
                 of as many places.
         """
         distilled = self.model.distilled
-        assert distilled is not None, "without one there are no rough answers"
+        assert distilled is not None, "estimates need a surrogate model"
         modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in asked]
         found: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
@@ -149,7 +149,7 @@ class SurrogateAnswers:
         if partition is not None:
             return _in_partition(self.profiles, self.gpu, self.model.physics.packing, partition)
         found = summaries(self.profiles, self.gpu, self.model.physics)
-        assert found is not None, "rough answers are of profiles that have traces and counters"
+        assert found is not None, "only profiles with traces and counters are estimated"
         return found
 
 
@@ -161,7 +161,7 @@ def _in_partition(
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
         there = on_partition(profile, gpu, packing, partition)
-        assert there is not None, "rough answers are of profiles that have traces"
+        assert there is not None, "only profiles with traces are estimated"
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
         step_s = max(profile.step_s, busy_s + gaps_s)
         sms_s = float((there.duration_s * there.demand).sum())
@@ -177,7 +177,7 @@ def _in_partition(
 
 @dataclass(frozen=True, slots=True)
 class SurrogatePredictor:
-    """The distilled predictor, asked about one set of jobs.
+    """Estimates by the surrogate model for one set of jobs.
 
     Attributes:
         rough: Asked about parts of the set, and in parts of the GPU.
@@ -188,7 +188,7 @@ class SurrogatePredictor:
     rough: SurrogateAnswers
 
     def knows(self, mode: Mode) -> bool:
-        """Whether runs of `mode` taught the distilled predictor and the correction of replay."""
+        """Whether `mode` has a surrogate and a correction of replay."""
         return mode in self.distilled.surrogates and mode in self.rough.model.corrections
 
     def fit(self, limit: float, most_risk: float) -> bool:
@@ -206,7 +206,7 @@ class SurrogatePredictor:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
 
         Raises:
-            KeyError: Nothing was learnt of the mode of one of them.
+            KeyError: There is no surrogate of the mode of one of them.
         """
         degree = len(self.jobs.step_s)
         answers = np.empty((len(sharings), degree))
@@ -224,7 +224,8 @@ class SurrogatePredictor:
 
         Args:
             limits: In per cent, shape (mixes, jobs).
-            running: Which jobs have not ended, likewise; None: none has. NaN answers the others.
+            running: Which jobs have not ended, shape (mixes, jobs); None: all run. NaN for ended
+                jobs.
             mode: Of all mixes.
         """
         everyone = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
@@ -232,13 +233,13 @@ class SurrogatePredictor:
         return self.distilled.steps(self.jobs, MixBatch(jobs, limits), mode)
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
-        """As `steps` of sharings with limits, by a short replay: nearer to what is predicted."""
+        """As `steps` for sharings with limits, by a short replay, which is more accurate."""
         rough = self.rough
         return brief_steps(rough.profiles, sharings, rough.gpu, rough.model)
 
 
 def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor | None:
-    """Rough answers for `profiles`; None without a distilled predictor, traces or counters."""
+    """The surrogate for `profiles`; None without a surrogate model, traces or counters."""
     if model.distilled is None:
         return None
     jobs = summaries(profiles, gpu, model.physics)

@@ -1,4 +1,4 @@
-"""What the distilled predictor sees of a job: numbers, a few of them at each limit."""
+"""Features of a job for the surrogate model, a few of them at each limit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from advisor.prediction.transfer import limit_exponent
 from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 
-# Per cent, growing, the last one 100: limits at which a job is looked at. Between two of them
-# what is known is drawn straight.
+# Limits at which a job's features are computed, per cent, growing, the last one 100. Between two of
+# them features are interpolated.
 LIMIT_GRID = (5, 10, 14, 20, 28, 36, 43, 57, 71, 86, 100)
 
 LIMITED = (
@@ -38,7 +38,7 @@ _WIDE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """Jobs as the distilled predictor sees them.
+    """Features of jobs for the surrogate model.
 
     Attributes:
         step_s: Alone, shape (jobs,).
@@ -62,7 +62,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
-    """What is seen of `profiles`; None if one has no kernel trace or no counters."""
+    """The features of `profiles`; None if one has no kernel trace or no counters."""
     scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
     pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
              if played is not None and profile.counters is not None]  # fmt: skip
@@ -107,7 +107,7 @@ def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
 
 
 def _counter(profile: Profile, name: str) -> float:
-    """A GPM counter; where the profile has none, a middling share of its busy time."""
+    """A GPM counter; without one, a typical share of its busy time."""
     measured = getattr(profile.counters, name, None)
     return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 

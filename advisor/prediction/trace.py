@@ -1,4 +1,4 @@
-"""A profile's kernel trace as what replay plays: arrays, fitted to the measured solo pace."""
+"""Converts a profile's kernel trace to arrays for replay, fitted to the measured solo pace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from advisor.prediction.cache import once_a_profile
 from advisor.workload.profile import KernelTrace, Profile
 
-# A CUDA stream takes about this many launches before the host has to wait.
+# A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024
 
 Floats = NDArray[np.float64]
 
-# Processors differ in the last digit of a power, and after that a replay goes another way: so many
-# decimals of one are told apart. `engine` rounds likewise.
+# Processors differ in the last digit of a power, after which a replay would diverge: so powers are
+# rounded to this many decimals. `engine` rounds in the same way.
 _DECIMALS = 9
 
 # Kernels that overlap by less than this are one stream's, timed a little long.
@@ -24,7 +24,7 @@ _STREAMS = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTrace:
-    """One tenant's step, again and again.
+    """One tenant's step for replay, which repeats it.
 
     Attributes:
         launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
@@ -61,10 +61,10 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
 
 @once_a_profile
 def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
-    """`profile` ready to be replayed, so that alone it takes the step time measured alone.
+    """The trace of `profile` for replay, such that alone it takes the step time measured alone.
 
-    Where the host is the slower side, its launches are stretched over the measured step; where
-    the GPU is, what the kernels leave of the step is spread as gaps between them.
+    If the host is the slower side, its launches are stretched over the measured step; if the GPU
+    is, the rest of the step is spread as gaps between the kernels.
 
     Returns:
         None if the profile has no trace.
@@ -100,11 +100,11 @@ def _in_turn(
     gpu_s: float,
     stream_of: Sequence[int] | None,
 ) -> tuple[Floats, Floats, Floats]:
-    """Kernels that ran beside each other, on streams of one job, as fewer that run in turn.
+    """Kernels that ran in parallel on streams of one job, merged to fewer that run in turn.
 
-    Where kernels add up to more than the time in which any ran, neighbours on different streams
-    are taken together, for as long as they took, with all the SMs that they used: they wait for
-    mates at the same time. Where streams are not known, as many as ran at once on average.
+    If kernels add up to more than the time in which any ran, neighbours on different streams are
+    merged, for as long as they took, with all the SMs that they used: they wait for mates at the
+    same time. If streams are not known, as many are merged as ran at once on average.
     """
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:

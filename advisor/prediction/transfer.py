@@ -18,7 +18,7 @@ from advisor.workload.measured import Counters, Window
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.run import Run, Tenant
 
-# A limit that slows a job by less than this says nothing about how its kernels take it.
+# A limit that slows a job by less than this does not show how its kernels react to limits.
 _FELT = 1.1
 _EXPONENTS = np.linspace(0.3, 1.2, 19)
 
@@ -26,11 +26,11 @@ _RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
 _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
 
 
-# Two checks of a twentieth of a second say only so much of the seconds between them: over 25 solo
-# runs of host-bound workloads, log steps followed log checks with this slope.
+# Two checks of a twentieth of a second are a noisy measure of the seconds between them: over 25
+# solo runs of host-bound workloads, log steps followed log checks with this slope.
 _TRUST = 0.53
 # Where cores differ by more than this, what the check leaves wrong (12 % of a step in the mean of
-# 45 solo runs, beside 6 % of 65 others) is more than what sharing teaches.
+# 45 solo runs, against 6 % of 65 others) is larger than the effects of sharing.
 _FAR = 1.2
 
 
@@ -46,7 +46,7 @@ def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile
 def on_like_core(profile: Profile, tenant: Tenant) -> bool:
     """Whether the core of `tenant` was known to be about as fast as the one of `profile`.
 
-    Elsewhere the step of a host-bound job says more of the core that day than of its mates.
+    Otherwise the step of a host-bound job depends more on the core than on its mates.
     """
     if tenant.host_check_s is None:
         return False
@@ -138,7 +138,9 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float, bandwidth: float)
 
 @once_a_profile
 def _exponent_alone(profile: Profile, gpu: Gpu, packing: float) -> float:
-    """How the job's kernels slow with the SMs they miss, from its probe; 1: in proportion.
+    """Exponent of the slowdown of the job's kernels with fewer SMs, from its probe.
+
+    1 means in proportion to the SMs.
 
     Bandwidth is not limited, so kernels that move data slow less than those that compute.
     """

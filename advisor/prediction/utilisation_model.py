@@ -1,11 +1,11 @@
-"""What can be said of a mix where a profile has no kernel trace: nvidia-smi's numbers, no more.
+"""Predicts a mix without kernel traces: the capacity model, corrected from nvidia-smi's numbers.
 
 **The capacity model.** The smallest K >= 1 with ``sum_i g_i / max(h_i, K g_i) <= C``; each job's
 step is then ``max(h_i, K g_i)``, where h is its host path and g its GPU path. The constants were
 fitted on an H200 to 14 training workloads alone and in shares of 2, 3 and 7.
 
-It takes utilisation for how busy the GPU is. What it misses then is linear in a few columns, each
-known for every GPU that has a driver.
+Its busy share of the GPU is the utilisation. The correction is linear in a few columns, each known
+for every GPU that has a driver.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 
 COLUMNS = (
-    "log_capacity_slowdown",  # how crowded the capacity model finds it
+    "log_capacity_slowdown",  # slowdown by the capacity model
     "log_degree",
     "busy",  # utilisation alone
     "mates_busy",  # the others', summed
@@ -37,26 +37,26 @@ COLUMNS = (
     "log_busy_over_limit",  # 0 if the limit leaves more than that
     "log_step_ms",  # long steps have long kernels, which make short ones wait
     "mates_log_step_ms",
-    "power",  # over the GPU's limit: tells full SMs from empty ones; nan where not measured
+    "power",  # over the GPU's limit: shows how full the SMs are; nan if not measured
     "mates_power",
 )
 
-# A column further out than this many of its standard deviations counts as if it were there: a
-# straight line says nothing far from where it was drawn.
+# Columns are clipped at this many of their standard deviations: a linear fit is not valid far from
+# its data.
 _FURTHEST = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationModel:
-    """What the capacity model misses in one mode, and how far the answer is off then.
+    """The residual of the capacity model in one mode, and bounds of the remaining error.
 
     Attributes:
         low: Quantile, 5 %, of log(measured / predicted) for families left out.
-        high: Quantile, 95 %, likewise.
-        constant: Log of measured over the capacity model's step, where all columns are average.
-        mean: Of each column, shape (columns,); empty: the capacity model stands as it is.
-        scale: Standard deviation of each column, likewise.
-        weights: What one standard deviation of each column adds to the log, likewise.
+        high: Quantile, 95 %, of the same.
+        constant: Log of measured over the capacity model's step, if all columns are average.
+        mean: Of each column, shape (columns,); empty: the capacity model is not corrected.
+        scale: Standard deviation of each column, shape (columns,).
+        weights: What one standard deviation of each column adds to the log, shape (columns,).
     """
 
     __pydantic_config__ = STRICT
@@ -87,15 +87,15 @@ class UtilisationModel:
 
 
 def drawn(away: Floats) -> Floats:
-    """Columns of mean 0 and scale 1 as they are weighed: what is not known counts as average."""
+    """Standardised columns, clipped, with the average for unknown values."""
     return np.nan_to_num(np.clip(away, -_FURTHEST, _FURTHEST), nan=0.0)
 
 
 def seen_by_driver(profile: Profile) -> Profile:
-    """`profile` as nvidia-smi alone has it: step, utilisation, power and memory.
+    """`profile` as nvidia-smi alone shows it: step, utilisation, power and memory.
 
     GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
-    the GPU path is what that makes of a step. Without counters the GPU path stays as it is.
+    the GPU path is that share of a step. Without counters the GPU path is unchanged.
     """
     counters = profile.counters
     return replace(
@@ -115,7 +115,7 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
         return None
     return (
         f"ranges are wide, for {', '.join(bare)} has no kernel trace: utilisation alone does not "
-        "tell how many SMs a job leaves to others"
+        "show how many SMs a job leaves to others"
     )
 
 
@@ -125,7 +125,7 @@ def columns(
     """One row for each job, one column for each of `COLUMNS`, shape (jobs, columns).
 
     Args:
-        profiles: As `seen_by_driver` has them, each with a GPU path.
+        profiles: From `seen_by_driver`, each with a GPU path.
         sharing: Of two jobs or more.
         gpu: On which they share.
         capacity_s: Step of each by the capacity model, shape (jobs,).
@@ -162,7 +162,7 @@ MPS_CAPACITY = 0.85
 
 
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
-    """Seconds of a step of each job, shape (jobs,); None if a profile says too little.
+    """Seconds of a step of each job, shape (jobs,); None if a profile lacks what the model needs.
 
     Under MPS with limits a job's GPU path is stretched by its limit first. MIG and
     phases are not covered.
@@ -214,17 +214,17 @@ def _shared(
 def contended(
     free_s: Sequence[float], busy_s: Sequence[float], capacity: float
 ) -> tuple[float, ...]:
-    """Seconds of a step of each job where all use something of which there is only so much.
+    """Seconds of a step of each job when all share a resource of limited capacity.
 
     Args:
-        free_s: Steps where nobody is in the way, shape (jobs,).
-        busy_s: What a step keeps of it busy, likewise; at most the step.
-        capacity: How much of it all together can keep busy, as a share of the time.
+        free_s: Steps without contention, shape (jobs,).
+        busy_s: Seconds that a step keeps the resource busy, shape (jobs,); at most the step.
+        capacity: Share of the time in which the resource can be busy.
     """
     loads = [busy / max(free, busy) for free, busy in zip(free_s, busy_s, strict=True)]
     if sum(loads) <= capacity:
         return tuple(map(max, free_s, busy_s))
-    # The work of who is at it all the time comes to 1 / stretch each, that of the others stays.
+    # Jobs that use the resource all the time add 1 / stretch each, the others add their busy share.
     bound = [free / busy if busy else inf for free, busy in zip(free_s, busy_s, strict=True)]
     order = sorted(range(len(loads)), key=bound.__getitem__)
     for stretched in range(1, len(order) + 1):

@@ -1,8 +1,7 @@
-"""Jobs that share GPUs over time: when one ends, the rest change pace and one waiting may start.
+"""The event loop of jobs that share GPUs: at an end, the rest change pace and a waiting job starts.
 
-Time jumps from one arrival or end to the next. Between two of them no pace changes, so the answer
-is exact: there is no step size to choose. Who runs how fast beside whom, and who starts next, is
-asked of others.
+Time jumps from one arrival or end to the next. Between two events no pace changes, so the result is
+exact. How fast jobs run together is given by a `Pace`, which job starts next by a `Queue`.
 """
 
 from collections import deque
@@ -14,7 +13,7 @@ from typing import NamedTuple, Protocol
 from advisor.english import counted
 from advisor.errors import NothingFits
 
-# Jobs within this share of their work from the end are at the end: rounding, not work.
+# A job with at most this share of its work left has ended: the rest is rounding.
 DONE = 1e-9
 
 
@@ -27,14 +26,14 @@ class Task:
 
 
 class PlacedJob(NamedTuple):
-    """A running job, and which of its GPU's places it has: both by number."""
+    """A running job and its place on its GPU, both by number."""
 
     job: int
     place: int
 
 
 class JobStart(NamedTuple):
-    """A job that starts now, where."""
+    """A job that starts now, with its GPU and place."""
 
     job: int
     gpu: int
@@ -45,7 +44,7 @@ PlacedJobs = tuple[PlacedJob, ...]
 """All that runs on a GPU, in the jobs' order."""
 
 Pace = Callable[[PlacedJobs], Sequence[float]]
-"""Who runs on a GPU -> steps a second of each, in that order."""
+"""The jobs that run on a GPU -> steps a second of each, in that order."""
 
 
 class Queue(Protocol):
@@ -54,7 +53,7 @@ class Queue(Protocol):
     def add(self, job: int) -> None: ...
 
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
-        """Let one job go that can start now; None: nobody, until somebody arrives or ends."""
+        """Remove and return one job that can start now; None until a job arrives or ends."""
         ...
 
 
@@ -79,13 +78,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What happened.
+    """The result of a simulation.
 
     Attributes:
-        stretches: Of all GPUs, in the order of their ends; time in which a GPU has no job is in
-            none.
+        stretches: Of all GPUs, in the order of their ends, without times in which a GPU has no
+            job.
         starts_s: When each job started, shape (jobs,).
-        ends_s: When each ended, likewise.
+        ends_s: When each job ended, shape (jobs,).
     """
 
     stretches: tuple[Stretch, ...]
@@ -94,7 +93,7 @@ class History:
 
     @property
     def makespan_s(self) -> float:
-        """Until the last job ends; 0 if there was none."""
+        """Seconds until the last job ends; 0 without jobs."""
         return max(self.ends_s, default=0.0)
 
 
@@ -110,7 +109,7 @@ class _Gpu:
 
 
 @dataclass(slots=True)
-class _World:
+class _LoopState:
     tasks: Sequence[Task]
     pace: Pace
     gpus: list[_Gpu]
@@ -122,13 +121,13 @@ class _World:
     ends_s: dict[int, float] = field(default_factory=dict)
 
     def next_end_s(self) -> float:
-        """When the next job ends if nobody comes; infinite if nobody runs."""
+        """When the next job ends if none arrives; infinite if no job runs."""
         while self.ends and self.ends[0][2] != self.gpus[self.ends[0][1]].changes:
             heappop(self.ends)
         return self.ends[0][0] if self.ends else float("inf")
 
     def end_due(self) -> set[int]:
-        """Let the jobs end whose time has come; the GPUs that they leave."""
+        """End the jobs that are due; the GPUs that they leave."""
         left = set()
         while self.next_end_s() <= self.now_s:
             _, at, _ = heappop(self.ends)
@@ -137,7 +136,7 @@ class _World:
         return left
 
     def advance(self, at: int, seconds: float) -> None:
-        """What a GPU's jobs do in `seconds`; whoever has nothing left to do has ended."""
+        """Advance a GPU's jobs by `seconds`; jobs without work left have ended."""
         gpu = self.gpus[at]
         if gpu.seats:  # of no length where a job is shorter than the clock can tell
             stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds)
@@ -169,7 +168,7 @@ class _World:
         return joined
 
     def go_on(self, at: int) -> None:
-        """Foresee the next end on a GPU whose jobs have changed."""
+        """Compute the next end on a GPU whose jobs have changed."""
         gpu = self.gpus[at]
         gpu.changes += 1
         gpu.speeds = tuple(self.pace(gpu.seats)) if gpu.seats else ()
@@ -182,18 +181,18 @@ class _World:
 
 
 def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> History:
-    """What happens to `tasks` on equal `gpus`, from second 0 until the last has ended.
+    """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
 
     Args:
         tasks: In any order of arrival.
-        pace: Asked whenever other jobs run on a GPU than before; above 0.
+        pace: Called when the jobs on a GPU change; above 0.
         queue: Empty; jobs are added in the order of their arrival.
-        gpus: How many.
+        gpus: Number of GPUs.
 
     Raises:
-        NothingFits: A job has waited until every GPU was empty, and was not let start.
+        NothingFits: A job waits while every GPU is empty.
     """
-    world = _World(tasks, pace, [_Gpu() for _ in range(gpus)])
+    world = _LoopState(tasks, pace, [_Gpu() for _ in range(gpus)])
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
     while (soonest_s := _soonest_s(world, tasks, coming)) < float("inf"):
         world.now_s = soonest_s
@@ -204,7 +203,7 @@ def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> Histo
             world.go_on(at)
     if len(world.ends_s) < len(tasks):
         left = counted(len(tasks) - len(world.ends_s), "job")
-        raise NothingFits(f"{left} would wait for ever: no GPU has room")
+        raise NothingFits(f"{left} would wait forever: no GPU has room")
     return History(
         tuple(world.stretches),
         tuple(world.starts_s[job] for job in range(len(tasks))),
@@ -212,6 +211,6 @@ def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> Histo
     )
 
 
-def _soonest_s(world: _World, tasks: Sequence[Task], coming: deque[int]) -> float:
+def _soonest_s(world: _LoopState, tasks: Sequence[Task], coming: deque[int]) -> float:
     arrival_s = tasks[coming[0]].arrival_s if coming else float("inf")
     return min(arrival_s, world.next_end_s())

@@ -1,4 +1,4 @@
-"""The results of jobs over time: when each ends, what the GPUs do meanwhile, what it costs."""
+"""The result of a simulation: when each job ends, what the GPUs do meanwhile, what it costs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedJob:
-    """One job's time.
+    """The simulated times of one job.
 
     Attributes:
         gpu: By number, from 0.
         place: Of that GPU, by number, from 0.
-        start_s: When it starts if all steps take as long as their median says.
-        end_s: When it ends; the errors of all jobs are taken to go the same way.
+        start_s: When it starts if all steps take their median time.
+        end_s: When it ends; the errors of all jobs are assumed to be fully correlated.
     """
 
     job: Job
@@ -35,7 +35,7 @@ class SimulatedJob:
 
     @property
     def completion_s(self) -> float:
-        """From its arrival until its end."""
+        """Seconds from its arrival until its end."""
         return self.end_s.p50 - self.arrival_s
 
     @property
@@ -49,11 +49,11 @@ class Usage:
 
     Attributes:
         jobs: Positions of the jobs that run, shape (jobs,).
-        speeds: Steps a second of each, likewise.
-        memory_mib: What their processes hold together.
-        gract: Share of time in which the engine is active, 0..1; None: not measured.
-        smact: Mean share of SMs with work, 0..1; None likewise.
-        power_w: Of the whole GPU; None likewise.
+        speeds: Steps a second of each, shape (jobs,).
+        memory_mib: Memory of their processes together.
+        gract: Share of time in which the engine is active, 0..1; None if not measured.
+        smact: Mean share of SMs with work, 0..1; None if not measured.
+        power_w: Of the whole GPU; None if not measured.
     """
 
     gpu: int
@@ -77,14 +77,14 @@ class Simulation:
 
     Attributes:
         gpu: Catalogue key.
-        gpus: How many.
+        gpus: Number of GPUs.
         jobs: In the order in which they were given.
-        usage: Of all GPUs, in the order of the ends; a GPU without jobs is in none.
+        usage: Of all GPUs, in the order of the ends, without idle GPUs.
         makespan_s: Until the last job ends.
         energy_j: Of all GPUs until then, those without jobs at idle power; None: not measured.
-        idle_power_w: What a GPU draws on which nothing runs; None: not measured.
+        idle_power_w: Power of a GPU on which nothing runs; None: not measured.
         price_eur_per_gpu_hour: As given.
-        confirmed_on_hardware: Whether real runs of this kind of sharing stand behind each mix.
+        confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
     """
 
     gpu: str
@@ -101,7 +101,7 @@ class Simulation:
 
     @property
     def first(self) -> Usage:
-        """What the GPU that is used first does first."""
+        """The first usage of the GPU that is used first."""
         return min(self.usage, key=lambda each: (each.start_s, each.gpu))
 
     @property
@@ -155,15 +155,15 @@ _DUST = 1e-9
 
 
 def around(values: Sequence[float]) -> Interval:
-    """The interval of what came of each of `LEVELS`.
+    """The interval of the results at each of `LEVELS`.
 
-    Where jobs queue, slower steps may let the last one end sooner: others start elsewhere.
+    With queues, slower steps may let the last job end sooner, since others start elsewhere.
     """
     return Interval(min(values), values[LEVELS.index("p50")], max(values))
 
 
 def idle_power_w(profiles: Sequence[Profile]) -> float | None:
-    """What a GPU draws on which nothing runs: the median; None: not measured."""
+    """Median idle power of `profiles`; None: not measured."""
     measured = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
     return median(measured) if measured else None
 
@@ -174,7 +174,7 @@ def energy_j(
     idle_w: float | None,
     gpus: int = 1,
 ) -> Interval | None:
-    """Joules of all GPUs until the last job ends; None if a power that it takes is missing.
+    """Joules of all GPUs until the last job ends; None if a power is not known.
 
     Args:
         histories: One for each of `LEVELS`.

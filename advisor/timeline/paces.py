@@ -1,4 +1,4 @@
-"""How fast jobs run beside each other under one sharing: predicted once for each mix."""
+"""How fast jobs run together under one sharing, predicted once for each mix."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from advisor.timeline.queue_policies import GpuCapacity
 from advisor.workload.profile import Profile
 
 Predict = Callable[[Sequence[Profile], Arrangement], MixPrediction]
-"""Whatever answers for a mix; `advisor.prediction.predictor.Predictor.predict` does."""
+"""Predicts a mix, as `advisor.prediction.predictor.Predictor.predict`."""
 
 _Mix = tuple[tuple[int, int], ...]
-"""What runs on a GPU, sorted: of each job its kind, and the first place that is like its own."""
+"""The jobs on a GPU, sorted: the kind of each, and the first place equivalent to its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is kept of the prediction of a mix.
+    """The part of a mix's prediction that is cached.
 
     Attributes:
         step_s: Of each job, in the order of the mix, shape (jobs,).
@@ -40,13 +40,13 @@ class Answer:
 
 
 class Paces:
-    """Asks a predictor about each mix once and remembers: mixes repeat, in whatever order.
+    """Predicts each mix once and caches it, independent of the order of its jobs.
 
     Args:
-        predict: Answers for a mix.
+        predict: Predicts a mix.
         profiles: Of each job, shape (jobs,); jobs of one and the same profile are of one kind.
-        sharing: Of each GPU. What it says of a job holds for whoever has the place of that number.
-        most: Jobs on a GPU at once where `sharing` does not say how many, at most.
+        sharing: Of each GPU. A job's part in it applies to the job in the place of that number.
+        most: Most jobs on a GPU at once if `sharing` does not fix their number.
         most_risk: Chance to run out of memory that a mix may have, 0..1.
 
     Raises:
@@ -75,7 +75,7 @@ class Paces:
 
     @property
     def room(self) -> GpuCapacity:
-        """Of each GPU, for a queue."""
+        """The capacity of each GPU, for a queue."""
         return GpuCapacity(
             self._places,
             lambda seats: self.of(seats).fits,
@@ -85,16 +85,16 @@ class Paces:
 
     @property
     def mixes(self) -> int:
-        """How many were predicted so far."""
+        """Number of mixes predicted so far."""
         return len(self._known)
 
     @property
     def confirmed(self) -> bool:
-        """Whether real runs stand behind every mix that was predicted so far."""
+        """Whether every mix predicted so far is of a kind with fitted real runs."""
         return all(each.confirmed_on_hardware for each in self._known.values())
 
     def of(self, seats: PlacedJobs) -> Answer:
-        """What `seats`, at least one, do together."""
+        """The prediction of `seats`, at least one, together."""
         mix = self._mix(seats)
         found = self._known.get(mix)
         if found is None:
@@ -115,7 +115,7 @@ class Paces:
         return [step_s for _, step_s in in_turn]
 
     def pace(self, level: Level) -> Pace:
-        """For the loop, if all steps take as long as `level` says."""
+        """The pace for the event loop, if all steps take the time at `level`."""
         return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
 
     def _asked(self, mix: _Mix) -> Answer:
@@ -134,7 +134,7 @@ class Paces:
 
 
 def _places(sharing: Sharing, most: int) -> tuple[object, ...]:
-    """Of each place of a GPU, what tells it from those that are not equal to it."""
+    """A key for each place of a GPU, equal for equivalent places."""
     match sharing.mode:
         case "serial":
             return (None,)

@@ -1,4 +1,4 @@
-"""What a job does when: its training, validation and checkpoints, one pass after another."""
+"""The timeline of one job: training, validation and checkpoints, epoch by epoch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Part:
 
 
 def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[Part]:
-    """What `job` does, in order; validation and checkpoints slow down beside others as steps do.
+    """The parts of `job` in order; validation and checkpoints slow down with others as steps do.
 
     Args:
         number: Of the job in `usage`.
@@ -43,7 +43,7 @@ def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[Part]:
 
 
 def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
-    """Steps of each part; the last epoch may be a share of one, then all its parts are."""
+    """Steps of each part; all parts of a fractional last epoch are scaled."""
     step_s = job.profile.step_s
     pieces: tuple[tuple[Kind, float], ...] = (
         ("training", job.profile.workload.steps_per_epoch or 0.0),
@@ -60,7 +60,7 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
 
 
 class _Clock:
-    """Tells when a job has done so many more steps."""
+    """Converts a job's steps to times."""
 
     def __init__(self, number: int, usage: Sequence[Usage]) -> None:
         self._pace = [

@@ -1,11 +1,10 @@
-"""Who starts next, and where: the queue policies.
+"""The queue policies, which decide which job starts next, and where.
 
-* ``first-come``: whoever came first. Nobody overtakes, so one too big for what is free holds up
-  all behind it. Goes to the GPU with the fewest jobs, to its first place that holds it.
-* ``shortest-first``: whoever takes the least time alone; otherwise the same.
-* ``best-fit``: whichever job, on whichever GPU, adds most to the work done a second there, by
-  prediction; nobody whom the others would be better off without. A job may wait for long while
-  others fit better.
+* ``first-come``: jobs in the order of arrival. No job overtakes, so one that does not fit delays
+  all behind it. It goes to the GPU with the fewest jobs, to the first place that holds it.
+* ``shortest-first``: as first-come, but in the order of the time alone.
+* ``best-fit``: the job and GPU with the largest predicted gain in work done a second; a job that
+  would reduce it does not start. A job may wait for long while others fit better.
 """
 
 from collections import deque
@@ -18,7 +17,7 @@ from advisor.timeline.event_loop import JobStart, PlacedJob, PlacedJobs, Queue
 
 Policy = Literal["first-come", "shortest-first", "best-fit"]
 
-# Work done a second that a job must add, of its own alone, to be started beside others.
+# Least gain in work done a second, relative to the job alone, with which a job joins others.
 _LEAST_GAIN = 1e-6
 
 
@@ -36,13 +35,13 @@ def _nothing(_seats: PlacedJobs) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GpuCapacity:
-    """What each of some equal GPUs has room for.
+    """The places and the memory of each of some equal GPUs.
 
     Attributes:
         places: A number for each place of a GPU; equal ones are interchangeable.
         fits: Whether a GPU's memory holds all of these jobs, each in its place.
         worth: Work done a second by all of these jobs, each counted as 1 when alone.
-        mix: Names what runs; where it is equal, the other answers are too.
+        mix: Key of what runs; jobs with equal keys have equal results.
     """
 
     places: tuple[int, ...]
@@ -51,14 +50,14 @@ class GpuCapacity:
     mix: Callable[[PlacedJobs], Hashable] = _itself
 
     def first_free(self, kind: int, seats: PlacedJobs) -> int:
-        """The first place of `kind` that nobody of `seats` has."""
+        """The first place of `kind` that is not in `seats`."""
         taken = {seat.place for seat in seats}
         return next(
             place for place, each in enumerate(self.places) if each == kind and place not in taken
         )
 
     def options(self, job: int, seats: PlacedJobs) -> Iterator[tuple[int, PlacedJobs]]:
-        """Each place that `job` can take beside `seats`, and who runs there then."""
+        """Each place that `job` can take with `seats` running, and all jobs that run then."""
         taken = {seat.place for seat in seats}
         tried = set()
         for place, kind in enumerate(self.places):
@@ -71,17 +70,17 @@ class GpuCapacity:
 
 @dataclass(slots=True)
 class InOrder:
-    """Jobs in the order of their `ranks`, those of one rank as they came; nobody overtakes.
+    """Jobs in the order of their `ranks`, those of one rank by arrival; no job overtakes.
 
     Attributes:
-        ranks: Lowest first, shape (jobs,); None: as they came.
+        ranks: Lowest first, shape (jobs,); None: by arrival.
     """
 
     room: GpuCapacity
     ranks: Sequence[float] | None = None
     _waiting: list[tuple[float, int, int]] = field(default_factory=list)
     _came: int = 0
-    # GPUs as they were when they did not hold the first in line.
+    # Jobs of the GPUs when they did not hold the first job in line.
     _refused: dict[int, PlacedJobs] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
@@ -109,14 +108,13 @@ class InOrder:
 
 
 _Offer = tuple[float, int, int, int, int]
-"""What a start is worth: the work that it adds; then fewer jobs on the GPU, and lower numbers of
-the GPU, of the kind and of the kind of place come first: all of these below 0, so that most is
-best."""
+"""The value of a start: the work that it adds, then negative numbers of the jobs on the GPU, of the
+GPU, of the kind and of the kind of place, so that the largest is best."""
 
 
 @dataclass(slots=True)
-class _Look:
-    """The best start on a GPU while `seats` run on it; None: nobody who waits would add work."""
+class _BestStart:
+    """The best start on a GPU while `seats` run on it; None: no waiting job would add work."""
 
     at: int
     seats: PlacedJobs
@@ -126,12 +124,12 @@ class _Look:
 
 @dataclass(slots=True)
 class BestFit:
-    """Whichever job adds most where it goes.
+    """The policy ``best-fit``: the job that adds most work where it starts.
 
-    What was found on a GPU holds until other jobs run there: only what is new is compared.
+    The best start on a GPU is cached until its jobs change: only new kinds are compared.
 
     Attributes:
-        kinds: Jobs of one kind are alike, and start as they came; shape (jobs,).
+        kinds: Jobs of one kind are equal and start by arrival; shape (jobs,).
     """
 
     room: GpuCapacity
@@ -140,7 +138,7 @@ class BestFit:
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
     # Of a mix and a kind: the work that it adds, and the kind of place for it; None: it adds none.
     _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
-    _looks: dict[int, _Look] = field(default_factory=dict)  # of each GPU
+    _best_starts: dict[int, _BestStart] = field(default_factory=dict)  # of each GPU
 
     def add(self, job: int) -> None:
         kind = self.kinds[job]
@@ -152,8 +150,8 @@ class BestFit:
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
-        self._look_around(gpus)
-        best = max((look.best for look in self._looks.values() if look.best), default=None)
+        self._update_best_starts(gpus)
+        best = max((look.best for look in self._best_starts.values() if look.best), default=None)
         if best is None:
             return None
         at, kind, place_kind = -best[2], -best[3], -best[4]
@@ -162,25 +160,25 @@ class BestFit:
             self._forget(kind)
         return JobStart(job, at, self.room.first_free(place_kind, gpus[at]))
 
-    def _look_around(self, gpus: Sequence[PlacedJobs]) -> None:
+    def _update_best_starts(self, gpus: Sequence[PlacedJobs]) -> None:
         for at, seats in enumerate(gpus):
-            look = self._looks.get(at)
+            look = self._best_starts.get(at)
             if look is None or look.seats is not seats:
-                self._looks[at] = _Look(at, seats, self.room.mix(seats))
-                self._compare(self._looks[at], self._waiting)
+                self._best_starts[at] = _BestStart(at, seats, self.room.mix(seats))
+                self._compare(self._best_starts[at], self._waiting)
             elif self._new:
                 self._compare(look, self._new)
         self._new.clear()
 
     def _forget(self, kind: int) -> None:
-        """Nobody of `kind` waits any more."""
+        """Note that no job of `kind` waits."""
         del self._waiting[kind]
-        for look in self._looks.values():
+        for look in self._best_starts.values():
             if look.best and look.best[3] == -kind:
                 look.best = None
                 self._compare(look, self._waiting)
 
-    def _compare(self, look: _Look, kinds: Iterable[int]) -> None:
+    def _compare(self, look: _BestStart, kinds: Iterable[int]) -> None:
         for kind in kinds:
             if (look.mix, kind) not in self._gains:
                 self._gains[look.mix, kind] = self._gain(look.seats, self._waiting[kind][0])
@@ -204,10 +202,10 @@ def queue_of(
     """An empty queue.
 
     Args:
-        policy: As the first lines of this module say.
+        policy: See this module's docstring.
         room: Of each GPU.
         alone_s: Seconds that each job takes alone, shape (jobs,).
-        kinds: Jobs of one kind are alike but for their length, shape (jobs,).
+        kinds: Jobs of one kind are equal except for their length, shape (jobs,).
     """
     match policy:
         case "first-come":

@@ -1,4 +1,4 @@
-"""Jobs that come over time to GPUs that they share: simulated with every error both ways."""
+"""Simulates jobs that arrive over time at shared GPUs, at both ends of the intervals too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from advisor.workload.arrivals import Arrival
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What jobs run on: equal GPUs.
+    """The equal GPUs on which jobs run.
 
     Attributes:
         gpu: Catalogue key.
-        gpus: How many.
-        policy: Who starts next, and where.
-        price_eur_per_gpu_hour: None: not asked for.
+        gpus: Number of GPUs.
+        policy: Which job starts next, and where.
+        price_eur_per_gpu_hour: None: costs are not computed.
 
     Raises:
         InvalidInput: There is no GPU, or the price is below 0.
@@ -46,7 +46,7 @@ class Fleet:
 
 
 def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
-    """The results of `arrivals`, simulated at each of `LEVELS`.
+    """The simulation of `arrivals` at each of `LEVELS`.
 
     Args:
         arrivals: At least one; under phases, all at second 0.
@@ -54,7 +54,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         fleet: What they run on; one GPU under phases.
 
     Raises:
-        InvalidInput: How long a job is is not known.
+        InvalidInput: The length of a job is not known.
         NothingFits: A job is too big for every place of an empty GPU.
     """
     _check_fit(arrivals, paces)
@@ -78,7 +78,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
 
 
 def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
-    """Check that each GPU of `fleet` can be shared so, and that phases are of jobs that wait.
+    """Check that each GPU of `fleet` can be shared by `sharing`, and that phases have no arrivals.
 
     Raises:
         InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
@@ -104,7 +104,7 @@ def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
         work = steps[id(each.job)]
         if work is None:
             raise InvalidInput(
-                f"how long an epoch of {each.job.name} is is not known: say so in a job file, "
+                f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
                 f"with examples_per_epoch."
             )
         tasks.append(Task(work, each.arrival_s))
@@ -112,7 +112,7 @@ def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
 
 
 def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
-    """Refuse jobs that memory cannot hold, or groups of phases, which start all at once."""
+    """Refuse jobs, or groups of phases, that do not fit in memory."""
     jobs = len(arrivals)
     if paces.sharing.mode == "phases":
         for group in running_together(paces.sharing, jobs):

@@ -1,4 +1,4 @@
-"""Jobs that all wait from the start: at once, one by one, or in groups with pauses between them."""
+"""Simulates jobs that all wait from the start: at once, one by one, or in groups with pauses."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
 
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
-    """What happens on one GPU whose memory holds all that is to run at once.
+    """The simulation of one GPU whose memory holds all jobs that run at once.
 
     Each group starts when the one before it has ended and the GPU is set up; in a pause nobody
     runs.
 
     Args:
         sharing: Of all jobs, each in the place of its own number.
-        work_steps: Steps that each job has to do, above 0, shape (jobs,).
+        work_steps: Steps of each job, above 0, shape (jobs,).
         pace: Of jobs that run at once.
     """
     first, *_ = in_order = groups(sharing, len(work_steps))
@@ -63,8 +63,8 @@ _MPS_DAEMON_S = 0.16
 def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
     """Seconds between the last job of `before` and the first of `after`, when nothing runs.
 
-    Instances and MPS daemons that both need stay. That jobs start up is not counted, for they do so
-    under any plan.
+    Instances and MPS daemons that both need stay. The start-up of jobs is not counted, since it is
+    the same under every plan.
     """
     old, new = Counter(before.instances), Counter(after.instances)
     seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
@@ -74,7 +74,7 @@ def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
 
 
 def _daemons(group: Group | Hybrid) -> Counter[str]:
-    """Where MPS daemons run."""
+    """The places with an MPS daemon."""
     return Counter(
         f"{part.instance} {number}"
         for memory in group.memories

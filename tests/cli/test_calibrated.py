@@ -128,7 +128,7 @@ def test_a_run_of_another_gpu_among_ones_own_stops_the_fit(advisor, own):
     append_run(own / "profiles" / GPU / "runs" / "mine.jsonl", run)
     said = advisor("fit")
     assert said.code == 2
-    assert "a100-80gb cannot teach about h200-141gb" in said.err
+    assert "a100-80gb cannot be used to fit h200-141gb" in said.err
 
 
 def test_a_profile_of_another_gpu_among_ones_own_stops_the_fit(advisor, own):

@@ -150,7 +150,7 @@ def test_a_gpu_without_a_model_is_told_how_to_get_one(tmp_path):
 
 def test_runs_of_another_gpu_never_teach_silently(runs):
     strange = [*runs, replace(runs[0], gpu="a100-40gb")]
-    with pytest.raises(InvalidInput, match="a100-40gb cannot teach about h200-141gb"):
+    with pytest.raises(InvalidInput, match="a100-40gb cannot be used to fit h200-141gb"):
         fit(PROFILES, strange, H200)
 
 

@@ -136,7 +136,7 @@ def test_groups_that_do_not_fit_at_once_are_refused_and_other_jobs_wait():
 def test_a_job_of_unknown_length_is_refused():
     endless = Job(replace(SHORT.profile, workload=replace(SHORT.profile.workload,
                                                           examples_per_epoch=None)))  # fmt: skip
-    with pytest.raises(InvalidInput, match="how long an epoch"):
+    with pytest.raises(InvalidInput, match="length of an epoch"):
         over_time(at_start(endless))
 
 

@@ -1,4 +1,4 @@
-"""Fits everything that is learnt from runs of one GPU."""
+"""Fits the whole model of one GPU to its runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ _START = Physics(
     bandwidth=0.5,
 )
 _FEWEST_RUNS = 5
-# Constants are looked for with about so many runs of a mode: more take longer and say the same.
+# Constants are fitted to about this many runs of a mode: more take longer with the same result.
 _TELLING_RUNS = 120
 
 
@@ -59,10 +59,10 @@ def fit(
     """The model that `runs` on `gpu` support.
 
     Args:
-        profiles: Solo profiles by name; runs of others are passed over.
-        runs: Runs on `gpu`; those that failed or ran alone teach nothing of sharing.
+        profiles: Solo profiles by name; runs of other workloads are skipped.
+        runs: Runs on `gpu`; those that failed or ran alone are not used for sharing.
         gpu: The GPU on which all of them were measured.
-        playback: Replays already made, where several fits share runs.
+        playback: Cached replays, if several fits share runs.
 
     Raises:
         InvalidInput: Too few usable runs, or runs or profiles of another GPU.
@@ -70,7 +70,7 @@ def fit(
     measured_on = {run.gpu for run in runs} | {each.gpu for each in profiles.values()}
     if strangers := measured_on - {gpu.key}:
         raise InvalidInput(
-            f"runs and profiles of {', '.join(sorted(strangers))} cannot teach about {gpu.key}"
+            f"runs and profiles of {', '.join(sorted(strangers))} cannot be used to fit {gpu.key}"
         )
     usable = shared_runs(profiles, runs)
     modes = _modes(usable, gpu)
@@ -118,7 +118,7 @@ def _data(profiles: Mapping[str, Profile], usable: Sequence[ObservedRun]) -> Dat
 
 
 def _physics(modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache) -> Physics:
-    """The constants under which replay alone comes closest, mode by mode."""
+    """The constants of replay with the least error of replay alone, mode by mode."""
     physics = _START
     slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
                 for a, b, c in product(_SLICES_S, _PATIENCES_S, _SWITCHES_S)]  # fmt: skip
@@ -144,7 +144,7 @@ def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
 def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> SoloSpread:
     """From solo runs of profiled workloads; 5 % and 10 % where there are too few.
 
-    Only those on a core like the profile's, since profiles are taken where plans will run.
+    Only runs on a core as fast as the profile's, since profiles are made where plans will run.
     """
     solo = [(profile, run.tenants[0]) for profile, run in _solo(profiles, runs)]
     pairs = [each for each in solo if on_like_core(*each)]
@@ -157,7 +157,7 @@ def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> SoloSpread:
 
 
 def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Profile, Run]]:
-    """The runs of one tenant that ran to the end, each beside its profile."""
+    """The runs of one tenant that ran to the end, each with its profile."""
     alone = [run for run in runs if len(run.tenants) == 1 and run.shows_pace]
     named = [(run.tenants[0].workload.name, run) for run in alone]
     return [(profiles[name], run) for name, run in named if name in profiles]

@@ -1,4 +1,4 @@
-"""Fits what is learnt of memory from runs of one GPU."""
+"""Fits the memory model to runs of one GPU."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from advisor.workload.run import Run
 def fit_context(
     profiles: Mapping[str, Profile], usable: Sequence[ObservedRun], gpu: Gpu
 ) -> Context:
-    """The usual context, and what each SM that a limit takes away saves of it."""
+    """The usual context size, and how much of it each SM that a limit takes away saves."""
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
         (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)

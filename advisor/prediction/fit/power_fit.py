@@ -17,9 +17,9 @@ from advisor.workload.run import Run
 _FEWEST_RUNS = 5
 _SLEEPING_W = 75.0  # where no profile says; an H200 that nobody uses draws 77 W
 _TRIED = 9  # powers of the awake GPU that are tried
-# How strongly a law is drawn to the plain sum, in runs' worth of evidence.
+# Strength of the prior of a law towards the plain sum, in numbers of runs.
 _PULL = 0.1
-_FULL = 0.95  # activity from which on a counter says little of how much was asked for
+_FULL = 0.95  # activity from which on a counter is saturated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class _Row:
 
     Attributes:
         speeds: Solo step over measured step, at most 1, shape (jobs,).
-        likely: The same by replay, as where nothing was measured.
+        likely: The same by replay, as for a mix that was not measured.
     """
 
     mode: Mode
@@ -49,8 +49,8 @@ def fit_power(
     """The power laws that shared runs support.
 
     Args:
-        usable: Shared runs; those whose power or whose jobs' power is not known are passed over.
-        alone: Runs of one tenant beside its profile.
+        usable: Shared runs; those without known power of the run or of its jobs are skipped.
+        alone: Runs of one tenant with its profile.
         gpu: The GPU of all of them.
         physics: Constants of replay: intervals allow for speeds that are predicted.
         playback: Replays already made.
@@ -82,10 +82,10 @@ def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row |
 
 
 def _awake_w(rows: Sequence[_Row], gpu: Gpu) -> float:
-    """The power under which the laws explain the runs best.
+    """The awake power with which the laws explain the runs best.
 
-    What was read before a profile is no guide: a card that sleeps draws less than one that waits
-    (77 W and 116 W on an H200), and which of the two was read is chance.
+    Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
+    and 116 W on an H200), and which of the two was read is chance.
     """
     profiles = [profile for row in rows for profile in row.profiles]
     idle = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
@@ -107,10 +107,10 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
 
 
 def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
-    """The law of one mode; None if too few runs are known.
+    """The law of one mode; None if there are too few runs.
 
-    Its bounds come from families that it was not fitted on, at speeds that replay says. They lie
-    alike on both sides: which way replay errs is not which way its correction does.
+    Its bounds come from families that it was not fitted on, at replayed speeds. They are symmetric,
+    since the sign of replay's error is not that of its correction's.
     """
     if len(rows) < _FEWEST_RUNS:
         return None
@@ -130,7 +130,7 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
 
 
 def _fitted(rows: Sequence[_Row], awake_w: float) -> PowerLaw:
-    """The shares that explain the runs' power, none below 0, each run's relative error alike.
+    """The shares that explain the runs' power, with equal weight for each run's relative error.
 
     None of them is below 0, so that a job that gets faster never makes the GPU draw less.
     """
@@ -165,10 +165,10 @@ def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -
 
 
 def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
-    """Factor on the jobs' engine activity, and the activity that any two of them come to.
+    """Factor on the jobs' engine activity, and the least activity of any two jobs.
 
-    Under time slicing the engine counts as active nearly all the time, however little the jobs
-    do; then no factor is needed.
+    Under time slicing the engine counts as active nearly all the time, even with little work; then
+    no factor is needed.
     """
     seen = [row.gract for row in rows if row.gract is not None]
     if rows[0].mode == "naive" and seen:

@@ -1,6 +1,6 @@
-"""The regression on what replay misses, and how wrong it is for families it never saw.
+"""Fits the regression of replay's residuals, and its error for families it was not fitted on.
 
-What scikit-learn and optuna find leaves here as plain numbers.
+The results of scikit-learn and optuna are returned as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from advisor.prediction.trace import Floats
 if TYPE_CHECKING:
     import optuna
 
-# The kernels that are tried. Only signal over noise counts, so the noise is one: errors are scaled
+# The kernels that are tried. Only signal over noise matters, so the noise is one: errors are scaled
 # by spreads afterwards.
 _GRID = {"length": (7.0, 9.0, 12.0), "signal": (0.015, 0.03, 0.06, 0.12)}
 _NOISE = 0.005
@@ -32,10 +32,10 @@ _FEWEST_ROWS = 20
 
 
 def fit_correction(rows: Rows, runs: Sequence[ObservedRun]) -> Correction:
-    """The Gaussian process that does best on families it has not seen.
+    """The Gaussian process with the least error on families left out.
 
-    Its interval comes from its errors on those, so it holds for new families as far as they
-    differ from the known ones as these do from each other.
+    Its interval comes from its errors on those, so it is valid for new families that differ from
+    the known ones as these do from each other.
     """
     with fitting_in_one_thread():
         blocks = tuple(blocks_of(rows, runs))

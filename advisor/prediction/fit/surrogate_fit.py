@@ -1,4 +1,4 @@
-"""Teaches the distilled predictor what the predictor answers, on mixes drawn by a seed."""
+"""Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
 
-# How many mixes the predictor is asked about: some 10 ms each.
+# Number of mixes that the predictor answers for: some 10 ms each.
 LESSONS = 800
 _SEED = 20261121
 _DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
@@ -34,7 +34,7 @@ _MODES: dict[Mode, int] = {"naive": 20, "mps": 25, "mps-limits": 55}
 _COPIES = 0.2  # share of mixes in which a workload may come more than once
 _EQUAL = 0.25  # share of the mixes with limits in which all have the same
 
-# The mode whose answers lean on the distilled predictor; see `own_limit`.
+# The mode whose answers depend on the surrogate model; see `own_limit`.
 _PREDICTED: Mode = "mps-limits"
 
 # With fewer mixes than this, processes take longer to start than they save.
@@ -52,7 +52,7 @@ _SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class DrawnMix:
-    """A mix to ask about: which of the profiles, and how they share."""
+    """A mix for fitting the surrogate: which of the profiles, and how they share."""
 
     jobs: tuple[int, ...]
     sharing: Naive | Mps
@@ -65,17 +65,17 @@ def with_surrogate(
     lessons: int = LESSONS,
     processes: int = 1,
 ) -> Model:
-    """`model` with a distilled predictor that was taught by it.
+    """`model` with a surrogate model fitted to its answers.
 
     Args:
-        model: Fitted; it teaches the modes for which it has a correction.
+        model: Fitted; each mode with a correction gets a surrogate.
         profiles: Those with a trace and counters are mixed.
         gpu: The GPU of all of them.
-        lessons: How many mixes are asked about.
-        processes: How many to spread them over; what is learnt is the same.
+        lessons: Number of mixes to answer for.
+        processes: Number of processes to use; the result does not depend on it.
 
     Returns:
-        `model` as it is where fewer than two profiles have traces and counters.
+        `model` unchanged if fewer than two profiles have traces and counters.
     """
     usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
     if len(usable) < 2 or not model.corrections:
@@ -88,14 +88,14 @@ def with_surrogate(
 def with_surrogate_without(
     family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: ReplayFunction
 ) -> Model:
-    """As `with_surrogate`, of what predictions take from it, and of no mix with a job of `family`.
+    """As `with_surrogate`, for the modes that predictions use, without mixes with a `family` job.
 
     Args:
         family: Left out.
         model: Fitted without it.
-        profiles: All, for the same mixes to be drawn whatever is left out.
+        profiles: All, so that the same mixes are drawn for every family left out.
         gpu: The GPU of all of them.
-        play: Replays; most mixes are asked about again when another family is left out.
+        play: Replays mixes; best with a cache, since most mixes recur for the next family.
     """
     usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
     if len(usable) < 2 or _PREDICTED not in model.corrections:
@@ -116,7 +116,7 @@ def _taught(
     drawn: Sequence[DrawnMix],
     answers: Sequence[Floats],
 ) -> Model:
-    """`model` with a surrogate for each mode that it answered about."""
+    """`model` with a surrogate for each mode that it answered for."""
     jobs = summaries(usable, gpu, model.physics)
     assert jobs is not None, "each of them has a trace and counters"
     surrogates = {}
@@ -132,7 +132,7 @@ def _taught(
 
 
 def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
-    """Mixes of 1 to 8 of so many `profiles`; the same ones each time."""
+    """Mixes of 1 to 8 of `profiles` profiles, drawn with a fixed seed."""
     random = Random(_SEED)
     return [_drawn(random, profiles, modes) for _ in range(lessons)]
 
@@ -154,7 +154,7 @@ def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> DrawnMix:
 
 
 def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
-    """`lessons` as arrays, with places for the largest."""
+    """`lessons` as arrays, with as many places as the largest has jobs."""
     places = max(len(lesson.jobs) for lesson in lessons)
     jobs = np.full((len(lessons), places), -1, dtype=np.intp)
     limits = np.full((len(lessons), places), 100.0)
@@ -168,7 +168,7 @@ def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
 def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     """The surrogate of `mode` through `y`, shape (rows,), at `x`, shape (rows, columns).
 
-    In closed form, so that every machine learns the same.
+    In closed form, so that the result is the same on every machine.
     """
     from scipy.linalg import solve
 
@@ -190,14 +190,14 @@ def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
 
 
 def _likeness(rows: Floats, points: Floats) -> Floats:
-    """As a surrogate has it of all columns, shape (rows, points)."""
+    """The surrogate's likeness over all columns, shape (rows, points)."""
     own = slice(-len(LIMITED), None)
     others = slice(-len(LIMITED))
     return likeness(rows[:, others], points[:, others]) * likeness(rows[:, own], points[:, own])
 
 
 def _spread(rows: Floats) -> Floats:
-    """Every so manieth of the `rows` that differ, in their order, shape (points, columns)."""
+    """Evenly chosen distinct `rows`, in their order, shape (points, columns)."""
     firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
     return np.asarray(
         rows[firsts[np.linspace(0, len(firsts) - 1, min(_POINTS, len(firsts))).astype(int)]]

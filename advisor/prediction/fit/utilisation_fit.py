@@ -1,4 +1,4 @@
-"""Fits what is said of mixes without kernel traces, to runs whose traces are looked away from."""
+"""Fits the utilisation model, for mixes without kernel traces, to runs whose traces are ignored."""
 
 from collections.abc import Sequence
 
@@ -40,9 +40,9 @@ def fit_utilisation(rows: Rows, runs: Sequence[ObservedRun]) -> UtilisationModel
 
 
 def utilisation_rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
-    """The jobs of `runs` that tell of sharing, seen as by nvidia-smi; None if there are none.
+    """The jobs of `runs` that show sharing, as nvidia-smi sees them; None if there are none.
 
-    What the capacity model says stands where that of replay does otherwise.
+    The capacity model's steps take the place of replayed ones.
     """
     bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
     steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
@@ -98,10 +98,10 @@ def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Util
 
 
 def _weights(away: Floats, y: Floats, scale: Floats) -> Floats:
-    """Of columns of mean 0 and scale 1, under which no job is slowed by a higher limit of its own.
+    """Weights of standardised columns such that a higher limit of its own never slows a job.
 
-    The capacity model's step falls as a job's own limit rises. So the answer does too where no
-    more of that fall is taken back than there is, and what else speaks of the limit goes with it.
+    The capacity model's step falls as a job's own limit rises. The corrected step falls too if the
+    weights take back no more than that fall, and the other columns of the limit have the same sign.
     """
     from scipy.optimize import lsq_linear
 
