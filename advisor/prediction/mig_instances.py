@@ -16,7 +16,7 @@ from advisor.hardware.compute_instances import place_compute
 from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.cache import once_a_mix, once_a_profile
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.physics import Physics, mean_of_copies
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
@@ -38,9 +38,8 @@ def on_instances(
     found: dict[int, Interval] = {}
     for held in hybrid.places:
         spread = _ALONE if len(held.jobs) == 1 else _WITH_MATES
-        wider, tighter = float(np.exp(spread)), float(np.exp(-spread))
         for job, step_s in _on_place(profiles, held, gpu, physics).items():
-            found[job] = Interval(step_s * tighter, step_s, step_s * wider)
+            found[job] = interval_around(step_s, -spread, spread)
     return [found[job] for job in sorted(found)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mig_instances import on_instances
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
@@ -50,10 +50,15 @@ def _intervals(
         return on_instances(profiles, instances, gpu, model.physics)
     shared = together(sharing)
     if shared is None:
-        return [_around(each.step_s, model.alone.spread(each)) for each in profiles]
+        spreads = map(model.alone.spread, profiles)
+        return [
+            interval_around(each.step_s, -own, own)
+            for each, own in zip(profiles, spreads, strict=True)
+        ]
     if len(profiles) == 1:
         left = profiles[0]
-        return [_around(alone_s(left, shared, gpu, model, play), model.alone.spread(left))]
+        spread = model.alone.spread(left)
+        return [interval_around(alone_s(left, shared, gpu, model, play), -spread, spread)]
     return _shared(profiles, shared, gpu, model, play)
 
 
@@ -106,9 +111,4 @@ def _by_capacity(
     capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
     rows = columns(bare, sharing, gpu, capacity_s)
     middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
-    low, high = float(np.exp(plain.low)), float(np.exp(plain.high))
-    return [Interval(s * low, s, s * high) for s in map(float, middle)]
-
-
-def _around(step_s: float, spread: float) -> Interval:
-    return Interval(step_s * float(np.exp(-spread)), step_s, step_s * float(np.exp(spread)))
+    return [interval_around(step_s, plain.low, plain.high) for step_s in map(float, middle)]

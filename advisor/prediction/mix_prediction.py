@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import exp, hypot, log, prod
+from statistics import fmean
 from typing import Literal
 
 from advisor.errors import InvalidInput
@@ -36,8 +37,27 @@ class Interval:
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
 
+    def times(self, factor: "Interval") -> "Interval":
+        """The product of two independent numbers: the logs of their errors add in quadrature."""
+        down = hypot(*(log(each.p50 / each.p05) for each in (self, factor)))
+        up = hypot(*(log(each.p95 / each.p50) for each in (self, factor)))
+        return interval_around(self.p50 * factor.p50, -down, up)
+
     def contains(self, measured: float) -> bool:
         return self.p05 <= measured <= self.p95
+
+
+def interval_around(middle: float, low: float, high: float) -> Interval:
+    """The interval whose ends lie so far from its middle, in logs; `low` is at most 0."""
+    return Interval(middle * exp(low), middle, middle * exp(high))
+
+
+def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
+    """The mean with fully correlated errors; None where a value is not known."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return Interval(*(fmean([each.at(level) for each in known], weights) for level in LEVELS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +157,7 @@ def in_phases(
         memory_capacity_mib=fullest.memory_capacity_mib,
         oom_probability=1 - prod(1 - answer.oom_probability for answer in answers),
         weighted_speedup=len(jobs) / sum(takes),
-        power_w=_mean_interval([answer.power_w for answer in answers], shares),
+        power_w=mean_interval([answer.power_w for answer in answers], shares),
         gract=_mean([answer.gract for answer in answers], shares),
         smact=_mean([answer.smact for answer in answers], shares),
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
@@ -152,14 +172,3 @@ def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | No
     if len(known) < len(values):
         return None
     return sum(value * share for value, share in zip(known, shares, strict=True))
-
-
-def _mean_interval(values: Sequence[Interval | None], shares: Sequence[float]) -> Interval | None:
-    """The mean with fully correlated errors."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return None
-    levels = zip(*((each.p05, each.p50, each.p95) for each in known), strict=True)
-    return Interval(
-        *(sum(v * share for v, share in zip(level, shares, strict=True)) for level in levels)
-    )

@@ -11,13 +11,17 @@ to what it adds by the law above. The shares add up to the whole.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, hypot, log
 
 import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import Interval, JobPrediction
+from advisor.prediction.mix_prediction import (
+    Interval,
+    JobPrediction,
+    interval_around,
+    mean_interval,
+)
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check, check_number
@@ -195,9 +199,10 @@ def power_together(
     if shares is None:
         return PowerAndEnergy(None, (None,) * len(profiles))
     energies = tuple(
-        _energy(_around(float(watts), law), step) for watts, step in zip(shares, steps, strict=True)
+        interval_around(float(watts), law.low, law.high).times(step)
+        for watts, step in zip(shares, steps, strict=True)
     )
-    return PowerAndEnergy(_around(float(shares.sum()), law), energies)
+    return PowerAndEnergy(interval_around(float(shares.sum()), law.low, law.high), energies)
 
 
 def power_in_turn(
@@ -208,12 +213,9 @@ def power_in_turn(
         power_together([profile], [step], gpu, power, power.alone)
         for profile, step in zip(profiles, steps, strict=True)
     ]
-    known = [each.power_w for each in alone if each.power_w is not None]
-    if len(known) < len(alone):
+    mean = mean_interval([each.power_w for each in alone], [1.0] * len(alone))
+    if mean is None:
         return PowerAndEnergy(None, (None,) * len(alone))
-    mean = Interval(
-        *(sum(levels) / len(known) for levels in zip(*map(_levels, known), strict=True))
-    )
     return PowerAndEnergy(mean, tuple(each.energy_step_j[0] for each in alone))
 
 
@@ -230,19 +232,3 @@ def with_energy(
         energy_epoch_j=None if steps is None else energy_step_j.scaled(steps),
         energy_example_j=energy_step_j.scaled(1 / profile.workload.batch),
     )
-
-
-def _around(watts: float, law: PowerLaw) -> Interval:
-    return Interval(watts * exp(law.low), watts, watts * exp(law.high))
-
-
-def _energy(power_w: Interval, step_s: Interval) -> Interval:
-    """Joules of a step; the errors of power and of pace are independent of each other."""
-    middle = power_w.p50 * step_s.p50
-    down = hypot(*(log(each.p50 / each.p05) for each in (power_w, step_s)))
-    up = hypot(*(log(each.p95 / each.p50) for each in (power_w, step_s)))
-    return Interval(middle * exp(-down), middle, middle * exp(up))
-
-
-def _levels(value: Interval) -> tuple[float, float, float]:
-    return value.p05, value.p50, value.p95

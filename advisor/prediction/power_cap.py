@@ -9,14 +9,20 @@ prints their errors for a network, and for a GPU, that was left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, hypot, isfinite, log
+from math import exp, isfinite
 from statistics import fmean
 
 import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.mix_prediction import (
+    Interval,
+    JobPrediction,
+    MixPrediction,
+    interval_around,
+    mean_interval,
+)
 from advisor.prediction.trace import Floats
 
 # The lowest caps that the laws were fitted to, 100 W of 300 W: nothing is said of lower ones where
@@ -107,21 +113,18 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
     limit_w = gpu.power_limit_w or cap_w
     slower = [_ratio(TIME, watts, cap_w, limit_w) for watts in alone_w]
     weaker = [_ratio(POWER, watts, cap_w, limit_w) for watts in alone_w]
+    ratio = mean_interval(weaker, alone_w)
+    assert ratio is not None, "each is known"
     jobs = tuple(map(_capped_job, mix.jobs, slower, weaker))
     speeds = [1 / job.slowdown for job in jobs]
     return replace(
         mix,
         jobs=jobs,
-        power_w=_times(mix.power_w, _mean(weaker, alone_w)),
+        power_w=mix.power_w.times(ratio),
         weighted_speedup=fmean(speeds) if mix.sharing.mode == "serial" else sum(speeds),
         power_cap_w=cap_w,
         confirmed_on_hardware=False,
     )
-
-
-def _mean(ratios: Sequence[Interval], weights: Sequence[float]) -> Interval:
-    levels = ((each.p05, each.p50, each.p95) for each in ratios)
-    return Interval(*(fmean(level, weights) for level in zip(*levels, strict=True)))
 
 
 def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
@@ -129,15 +132,14 @@ def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> In
     if cap_w >= limit_w:
         return Interval(1.0, 1.0, 1.0)
     rows = (np.array([watts]) for watts in (power_w, cap_w, limit_w))
-    middle = exp(float(law.log_ratio(*rows)[0]))
-    return Interval(middle * exp(law.low), middle, middle * exp(law.high))
+    return interval_around(exp(float(law.log_ratio(*rows)[0])), law.low, law.high)
 
 
 def _capped_job(job: JobPrediction, slower: Interval, weaker: Interval) -> JobPrediction:
-    energy = _times(slower, weaker)
+    energy = slower.times(weaker)
     return replace(
         job,
-        step_s=_times(job.step_s, slower),
+        step_s=job.step_s.times(slower),
         epoch_s=_maybe(job.epoch_s, slower),
         slowdown=job.slowdown * slower.p50,
         energy_step_j=_maybe(job.energy_step_j, energy),
@@ -147,12 +149,4 @@ def _capped_job(job: JobPrediction, slower: Interval, weaker: Interval) -> JobPr
 
 
 def _maybe(value: Interval | None, factor: Interval) -> Interval | None:
-    return None if value is None else _times(value, factor)
-
-
-def _times(value: Interval, factor: Interval) -> Interval:
-    """The product of two independent numbers."""
-    down = hypot(*(log(each.p50 / each.p05) for each in (value, factor)))
-    up = hypot(*(log(each.p95 / each.p50) for each in (value, factor)))
-    middle = value.p50 * factor.p50
-    return Interval(middle * exp(-down), middle, middle * exp(up))
+    return None if value is None else value.times(factor)
