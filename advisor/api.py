@@ -15,10 +15,11 @@ from advisor.workload.profile import Profile
 
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
-    from advisor.plan.admission import Additions, AdmissionLimits, Running
+    from advisor.plan.admission import Additions, AdmissionLimits
     from advisor.plan.comparison import Comparison
     from advisor.plan.copies_search import Copies
     from advisor.plan.fleet_plan import FleetPlan, FleetTerms
+    from advisor.plan.machine import Running
     from advisor.prediction.mix_prediction import Level
     from advisor.prediction.replayed_kernels import ReplayedKernel
     from advisor.timeline.outcome import Simulation

@@ -18,8 +18,7 @@ from advisor.workload.store import model_path
 
 if TYPE_CHECKING:
     from advisor.hardware.gpu_state import LiveGpu
-    from advisor.plan.admission import Running
-    from advisor.plan.machine import Machine
+    from advisor.plan.machine import Machine, Running
     from advisor.prediction.model_file import Model
     from advisor.prediction.predictor import Predictor
 
@@ -138,7 +137,7 @@ class Sources:
         Raises:
             InvalidInput: A name is wrong, none is given, or they cannot run so.
         """
-        from advisor.plan.admission import Running
+        from advisor.plan.machine import Running
         from advisor.sharing import parse_sharing
 
         return Running(jobs=self._named(names), sharing=parse_sharing(sharing))

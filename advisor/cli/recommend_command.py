@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from advisor.api import Advisor
-    from advisor.plan.admission import Running
+    from advisor.plan.machine import Running
     from advisor.plan.recommendation import Standing
     from advisor.plan.rules import Conditions
     from advisor.prediction.mix_prediction import Level

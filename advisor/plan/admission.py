@@ -13,6 +13,7 @@ from typing import assert_never
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import place
+from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.mig_instances import placed
@@ -23,37 +24,10 @@ from advisor.sharing import (
     Instance,
     Mps,
     Naive,
-    Sharing,
     Slot,
 )
-from advisor.sharing.traversal import check_count, instance_sets, restricted
+from advisor.sharing.traversal import instance_sets, restricted
 from advisor.workload.job import Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """What runs on a GPU.
-
-    Attributes:
-        sharing: How: naive, mps with or without limits, or MIG instances.
-        free_mib: Memory that is free there now; None: not known.
-
-    Raises:
-        InvalidInput: These jobs cannot run so.
-    """
-
-    jobs: tuple[Job, ...]
-    sharing: Sharing
-    free_mib: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.jobs:
-            raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
-        if self.sharing.mode in ("serial", "phases"):
-            raise InvalidInput(
-                f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
-            )
-        check_count(self.sharing, len(self.jobs))
 
 
 @dataclass(frozen=True, slots=True)

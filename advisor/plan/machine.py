@@ -12,6 +12,7 @@ from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.plan.recommendation import Calibrated, Predicts, Standing
 from advisor.prediction.predictor import Predictor, calibrated_predictor, slowdown_of
 from advisor.sharing import Mps, Naive, Sharing
+from advisor.sharing.traversal import check_count
 from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job
 from advisor.workload.staleness import Present, present_of, stale_profiles
@@ -77,6 +78,32 @@ def machine(gpu: str, calibration: Path | None, present: Present | None) -> Mach
     if found is None:
         return Machine(None, None, present)
     return Machine(*found, present or present_of(found[1].provenance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What runs on a GPU.
+
+    Attributes:
+        sharing: How: naive, mps with or without limits, or MIG instances.
+        free_mib: Memory that is free there now; None: not known.
+
+    Raises:
+        InvalidInput: These jobs cannot run so.
+    """
+
+    jobs: tuple[Job, ...]
+    sharing: Sharing
+    free_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.jobs:
+            raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
+        if self.sharing.mode in ("serial", "phases"):
+            raise InvalidInput(
+                f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
+            )
+        check_count(self.sharing, len(self.jobs))
 
 
 # Share by which a process may differ in memory from a profile that it is compared to.

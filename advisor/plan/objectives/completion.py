@@ -40,14 +40,8 @@ class Makespan(FleetObjective):
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"all done in {shown}, {gain} as fast as one after another"
 
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
-
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + turn.pause_s + group.time_s, 0.0
-
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        return wanted * model.unit_s
 
 
 class MeanCompletion(FleetObjective):
@@ -71,9 +65,6 @@ class MeanCompletion(FleetObjective):
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(ends_s().mean(axis=1))
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
         return total / awake.jobs, most

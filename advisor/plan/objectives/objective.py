@@ -129,7 +129,6 @@ class Objective(ABC):
         """
         return np.asarray(ends_s().max(axis=1))
 
-    @abstractmethod
     def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
         """Two numbers of each set: of one a plan counts the largest, of the other the sum.
 
@@ -139,8 +138,9 @@ class Objective(ABC):
             awake: What runs with them.
 
         Returns:
-            The numbers, each shape (sets,).
+            The numbers, each shape (sets,); by default of when the jobs end.
         """
+        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
         """Cost, and what decides between equal costs, from the numbers of `of_sets`.

@@ -25,14 +25,20 @@ from advisor.sharing.traversal import running_together
 from advisor.timeline.outcome import around
 
 
-class Throughput(FleetObjective):
+class _Pace(FleetObjective):
+    unit = "ratio"
+    per_job = True
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
+
+
+class Throughput(_Pace):
     """Time to do what serial does in a unit of time."""
 
     name = "throughput"
-    unit = "ratio"
     choice = "most work per hour"
     measure = "time for what serial does in one unit of it"
-    per_job = True
     in_seconds = False
 
     def cost(self, forecast: Forecast) -> Interval | None:
@@ -48,30 +54,22 @@ class Throughput(FleetObjective):
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(-(1 / slowdowns).sum(axis=1))
 
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
-
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
 
     def of_group(self, most: float, total: float, awake: Awake) -> Sums:
         return _time(total, awake.jobs), 0.0
 
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        return wanted * model.unit_s
 
-
-class Fairness(FleetObjective):
+class Fairness(_Pace):
     """As `Throughput`, for the job that fares worst, if serial gives each an equal share of time.
 
     Plans for several GPUs cost the worst end of a job over the time that it takes alone.
     """
 
     name = "fairness"
-    unit = "ratio"
     choice = "nobody left behind"
     measure = "the worst slowdown, over serial's"
-    per_job = True
     order_matters = True
     within_group = "mean-completion"
 
@@ -85,9 +83,6 @@ class Fairness(FleetObjective):
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(slowdowns.max(axis=1))
-
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
         return most / awake.jobs, total

@@ -152,16 +152,16 @@ class _LimitSearch:
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = [Mps(tuple(map(float, row))) for row in vectors]
-        rough_s = self.quick.limited(vectors)
+        estimated_s = self.quick.limited(vectors)
 
         def predicted_s(at: int) -> list[float]:
             return [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
 
         def cost(steps_s: Floats) -> Floats:
-            return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), rough_s)
+            return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), estimated_s)
 
         tries = range(len(same)), _TRIED
-        ordered = promising(vectors, rough_s, predicted_s, cost, tries)
+        ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
         unlike = different([sharings[at] for at in ordered], self.quick.rough.gpu)
         return FoundLimits(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
 
@@ -195,31 +195,31 @@ class _LimitSearch:
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
     def _costs(
-        self, vectors: Floats, together_s: Floats | None, rough_s: Floats | None = None
+        self, vectors: Floats, together_s: Floats | None, estimated_s: Floats | None = None
     ) -> Floats:
         """What each of `vectors` costs, shape (vectors,); only their order means something.
 
         Args:
             vectors: Shape (vectors, jobs).
             together_s: Seconds of a step while all jobs run, same shape, where known better.
-            rough_s: The same as `SurrogatePredictor.limited` answers; None: it is asked.
+            estimated_s: The same as `SurrogatePredictor.limited` answers; None: it is asked.
         """
-        rough_s = self.quick.limited(vectors) if rough_s is None else rough_s
-        steps_s = rough_s if together_s is None else together_s
+        estimated_s = self.quick.limited(vectors) if estimated_s is None else estimated_s
+        steps_s = estimated_s if together_s is None else together_s
         deadlines_s = np.array([job.deadline_s or np.inf for job in self.mixes.jobs])
         return self.objective.of_limits(
             steps_s / self.quick.jobs.step_s,
-            lambda: self._ends_s(vectors, rough_s, steps_s),
+            lambda: self._ends_s(vectors, estimated_s, steps_s),
             deadlines_s,
         )
 
-    def _ends_s(self, vectors: Floats, rough_s: Floats, together_s: Floats) -> Floats:
+    def _ends_s(self, vectors: Floats, estimated_s: Floats, together_s: Floats) -> Floats:
         """Seconds until each job ends, where steps take `together_s` while all jobs run.
 
-        By how much these are longer than `rough_s`, later steps are longer than they seem too.
+        By how much these are longer than `estimated_s`, later steps are longer than they seem too.
         """
         work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
-        longer = together_s / rough_s
+        longer = together_s / estimated_s
 
         def steps_s(at: Indices, running: NDArray[np.bool_]) -> Floats:
             if running.all():

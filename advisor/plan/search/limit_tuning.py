@@ -67,7 +67,7 @@ _UNEVEN = 0.01
 
 def promising(
     vectors: Floats,
-    rough_s: Floats,
+    estimated_s: Floats,
     predicted_s: Callable[[int], Sequence[float]],
     cost: Callable[[Floats], Floats],
     tries: tuple[Sequence[int], int],
@@ -76,20 +76,20 @@ def promising(
 
     Args:
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).
-        rough_s: Estimated seconds of a step of each job, same shape.
+        estimated_s: Estimated seconds of a step of each job, same shape.
         predicted_s: The same of the vector at a position, as it is predicted.
         cost: Of every vector, shape (vectors,), from seconds of a step of each job.
         tries: Positions that are tried whatever is said of them, at least one, and how many more.
     """
     first, more = tries
-    tried, rough, places = list(first), np.log(rough_s), np.log2(vectors)
-    known = [np.log(predicted_s(at)) - rough[at] for at in tried]
+    tried, estimated, places = list(first), np.log(estimated_s), np.log2(vectors)
+    known = [np.log(predicted_s(at)) - estimated[at] for at in tried]
     for _ in range(min(more, len(vectors) - len(tried))):
-        costs = cost(np.exp(rough + _learnt(places, tried, np.array(known))))
+        costs = cost(np.exp(estimated + _learnt(places, tried, np.array(known))))
         costs[tried] = np.inf
         tried.append(int(np.argmin(costs)))
-        known.append(np.log(predicted_s(tried[-1])) - rough[tried[-1]])
-    steps = rough.copy()
+        known.append(np.log(predicted_s(tried[-1])) - estimated[tried[-1]])
+    steps = estimated.copy()
     steps[tried] += known
     costs = cost(np.exp(steps))
     return sorted(tried, key=lambda at: float(costs[at]))

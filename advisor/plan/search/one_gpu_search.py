@@ -6,10 +6,8 @@ from itertools import islice
 from math import inf
 
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
-from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.table import cost
 from advisor.plan.recommendation import Forecast, LeftOut
-from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.proposals import Proposal, Solver
 from advisor.prediction.mix_prediction import Interval
@@ -125,8 +123,6 @@ class WholeGpuSolver:
 
     def __init__(self, jobs: Sequence[Job], question: Question, sharing: Naive | Mps) -> None:
         self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
-        self._rules = rules(question.gpu, question.conditions)
-        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def best(self, chosen: Sequence[int]) -> BestCandidate | None:
         """What comes of it; None where the rules forbid it, or it does not fit.
@@ -136,12 +132,9 @@ class WholeGpuSolver:
         """
         jobs = [self._jobs[at] for at in chosen]
         sharing = self._sharing if len(jobs) > 1 else Serial()
-        if first_broken(self._rules, jobs, sharing) is not None:
+        found = Forecaster(jobs, self._question).forecast(as_asked(len(jobs), sharing))
+        paid = None if isinstance(found, LeftOut) else cost(found, self._question.objective)
+        if paid is None or isinstance(found, LeftOut):
             return None
-        mixes = Mixes(jobs, self._question.predictor)
-        if self._fits.broken(mixes.whole(sharing)) is not None:
-            return None
-        predicted = forecast(mixes, sharing)
-        price = cost(predicted, self._question.objective)
         candidate = Candidate(jobs=tuple(at + 1 for at in chosen), sharing=sharing)
-        return None if price is None else BestCandidate(candidate, predicted, price)
+        return BestCandidate(candidate, found, paid)

@@ -91,7 +91,8 @@ class _Phases:
         self.objective = space.objective
         self.jobs = space.jobs_in(state)
         self.idle_w = idle_power_w([job.profile for job in space.sets.variants]) or 0.0
-        self.pauses: dict[tuple[int, int], float] = {}
+        self.pauses_s: dict[tuple[int, int], float] = {}
+        self.turns: dict[tuple[int, int, int], Turn] = {}
         self.marks: dict[object, int] = {}
         inside = dict.fromkeys(map(int, space.sets.state[space.sets.inside(state)[0]]))
         self.groups = {each: list(self._groups(each)) for each in inside if each}
@@ -115,7 +116,7 @@ class _Phases:
 
     def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
         """Add what any group that is left may come to, next after the jobs of the state `done`."""
-        left = self.jobs - self.space.jobs_in(done)
+        left, count = self.jobs - self.space.jobs_in(done), self.objective.after
         ahead = [
             (group, group.mark, group.on_instances, reached.setdefault(done + group.state, {}))
             for group in self._next(done)
@@ -125,11 +126,10 @@ class _Phases:
                 key = own, cut or cut_up
                 if (kept := after.get(key)) is None:
                     kept = after[key] = []
-                pause_s = self._pause_s(labels[0], group, mark)
-                turn = Turn(pause_s, left, self.idle_w)
+                turn, scores = self._turn(labels[0], group, mark, left), group.scores
                 for label in labels:
-                    reaches = self.objective.after((label.cost, label.worst), group.scores, turn)
-                    _keep(kept, *reaches, label, group)
+                    cost, worst = count((label.cost, label.worst), scores, turn)
+                    _keep(kept, cost, worst, label, group)
 
     def _next(self, done: int) -> Iterator[PhaseGroup]:
         """PhaseGroups of jobs that are left; all of them at once make no phases."""
@@ -138,13 +138,21 @@ class _Phases:
             if state and state != self.state:
                 yield from self.groups[state]
 
+    def _turn(self, label: Label, group: PhaseGroup, mark: int, left: int) -> Turn:
+        """The turn of `group` after `label`, which leaves the GPU set up as `mark` says."""
+        key = mark, group.mark, left
+        if (found := self.turns.get(key)) is None:
+            pause_s = self._pause_s(label, group, mark)
+            found = self.turns[key] = Turn(pause_s, left, self.idle_w)
+        return found
+
     def _pause_s(self, label: Label, group: PhaseGroup, mark: int) -> float:
         if not label.groups:
             return 0.0
         key = mark, group.mark
-        if key not in self.pauses:
-            self.pauses[key] = repartition_s(label.groups[-1].setup, group.setup)
-        return self.pauses[key]
+        if key not in self.pauses_s:
+            self.pauses_s[key] = repartition_s(label.groups[-1].setup, group.setup)
+        return self.pauses_s[key]
 
     def _groups(self, state: int) -> Iterator[PhaseGroup]:
         """Ways for the jobs of `state` to share the GPU that may be of use."""
