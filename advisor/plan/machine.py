@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
@@ -17,9 +16,6 @@ from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job
 from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration
-
-if TYPE_CHECKING:
-    from advisor.plan.admission import Running
 
 _NONE = Path("none")
 
@@ -113,7 +109,7 @@ _NEAREST = 3
 
 def running_now(
     live: LiveGpu, named: Sequence[Job], held_mib: Mapping[str, float]
-) -> "Running | None":
+) -> Running | None:
     """The jobs that run on `live`; None where nothing does.
 
     A driver knows processes, not jobs: the user names these.
@@ -127,8 +123,6 @@ def running_now(
         InvalidInput: The user names more or fewer jobs than there are processes, or the GPU is cut
             into MIG instances.
     """
-    from advisor.plan.admission import Running
-
     servers = {each.pid for each in live.mps}
     processes = [each for each in live.processes if each.pid not in servers]
     if live.mig_enabled:
