@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room, Stage
+from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Stage
 from advisor.sharing import Instance
 
 ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
@@ -58,7 +58,7 @@ def body(plan: LaunchPlan) -> tuple[str, ...]:
     capped = plan.power_cap_w is not None
     undo = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
     cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
-    return (*shell.guard(plan.rooms, undo), *cap, *_lines(plan), shell.STATUS)
+    return (*shell.guard(plan.partitions, undo), *cap, *_lines(plan), shell.STATUS)
 
 
 def head(plan: LaunchPlan) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _lines(plan: LaunchPlan) -> Iterator[str]:
         if stage.on_mig != on_mig:
             on_mig = stage.on_mig
             yield f"sudo nvidia-smi -i {plan.device} -mig {on_mig:d}"
-        yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.rooms)
+        yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.partitions)
     if on_mig:
         yield f"sudo nvidia-smi -i {plan.device} -mig 0"
 
@@ -85,32 +85,32 @@ def _lines(plan: LaunchPlan) -> Iterator[str]:
 def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
     yield from created(stage, gpu)
     yield "nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set"
-    for room in stage.rooms:
-        jobs = ", ".join(str(start.number) for start in room.starts)
-        yield f': "${{MIG_{room.number}:?set it to the UUID of {room}, for job {jobs}}}"'
-    yield from run(stage.rooms)
+    for part in stage.partitions:
+        jobs = ", ".join(str(start.number) for start in part.starts)
+        yield f': "${{MIG_{part.number}:?set it to the UUID of {part}, for job {jobs}}}"'
+    yield from run(stage.partitions)
     mig = f"sudo nvidia-smi mig -i {stage.device}"
     yield f"{mig} -dci && {mig} -dgi"
 
 
 def created(stage: Stage, gpu: Gpu) -> Iterator[str]:
     """Lines that make the stage's GPU instances at their places, and all compute instances."""
-    whole = [room.instance for room in stage.rooms if room.instance and room.slices is None]
+    whole = [part.instance for part in stage.partitions if part.instance and part.slices is None]
     if whole:
         yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts(whole, gpu)} -C"
-    divided: dict[Instance, list[Room]] = {}
-    for room in stage.rooms:
-        if room.instance and room.slices is not None:
-            divided.setdefault(room.instance, []).append(room)
-    for instance, rooms in divided.items():
+    divided: dict[Instance, list[LaunchPartition]] = {}
+    for part in stage.partitions:
+        if part.instance and part.slices is not None:
+            divided.setdefault(part.instance, []).append(part)
+    for instance, partitions in divided.items():
         yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts([instance], gpu)}"
-        yield from _compute_instances(instance, rooms)
+        yield from _compute_instances(instance, partitions)
 
 
-def _compute_instances(instance: Instance, rooms: Sequence[Room]) -> Iterator[str]:
-    variable, mig = f"GI_{rooms[0].number}", f"nvidia-smi mig -i {rooms[0].device}"
-    largest_first = sorted(rooms, key=lambda room: -(room.slices or 0))
-    names = ",".join(str(room.profile) for room in largest_first)
+def _compute_instances(instance: Instance, partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    variable, mig = f"GI_{partitions[0].number}", f"nvidia-smi mig -i {partitions[0].device}"
+    largest_first = sorted(partitions, key=lambda part: -(part.slices or 0))
+    names = ",".join(str(part.profile) for part in largest_first)
     yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below likewise"
     yield f': "${{{variable}:?set it to the ID of {instance}}}"'
     yield f'sudo {mig} -cci {names} -gi "${variable}"'
@@ -123,33 +123,33 @@ def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
     return ",".join(f"{profile.profile_id}:{start}" for profile, start in found)
 
 
-def run(rooms: Sequence[Room], *, by_scheduler: bool = False) -> Iterator[str]:
+def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) -> Iterator[str]:
     """Lines that start daemons and jobs, wait for the jobs, and end the daemons.
 
     They come after those of `shell.guard`.
 
     Args:
-        rooms: Of one stage.
+        partitions: Of one stage.
         by_scheduler: Leave out device and cores: a scheduler has given them out.
     """
-    served = [room for room in rooms if room.under_mps]
-    for room in served:
+    served = [part for part in partitions if part.under_mps]
+    for part in served:
         # Pipes are Unix sockets, whose paths are short.
-        yield f"{shell.folder(room)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
-        where = [] if by_scheduler else [shell.device(room)]
-        yield " ".join([*where, shell.daemon_started(room), "|| exit"])
-    one_by_one = rooms[0].sharing.mode == "serial"
-    for room in rooms:
-        told = not by_scheduler or shell.renumbered(room)
-        where = [shell.device_of_job(room)] if told else []
-        for start in room.starts:
+        yield f"{shell.folder(part)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
+        where = [] if by_scheduler else [shell.device(part)]
+        yield " ".join([*where, shell.daemon_started(part), "|| exit"])
+    one_by_one = partitions[0].sharing.mode == "serial"
+    for part in partitions:
+        told = not by_scheduler or shell.renumbered(part)
+        where = [shell.device_of_job(part)] if told else []
+        for start in part.starts:
             cores = [] if by_scheduler else shell.pinned(start)
-            words = [*where, *shell.client(room, start), "job", *cores, shell.command(start)]
+            words = [*where, *shell.client(part, start), "job", *cores, shell.command(start)]
             yield " ".join(words)
             if one_by_one:
                 yield "ended"
     if not one_by_one:
         yield "ended"
-    for room in served:
-        yield shell.daemon_stopped(room)
-        yield f"{shell.folder(room)}="
+    for part in served:
+        yield shell.daemon_stopped(part)
+        yield f"{shell.folder(part)}="

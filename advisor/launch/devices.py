@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from advisor.launch import shell
 from advisor.launch.commands import ORDER, body, commands, commands_on, head
-from advisor.launch.launch_plan import LaunchPlan, Room, Stage, Start, launch_plan
+from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start, launch_plan
 from advisor.plan.candidates import chosen_for
 from advisor.plan.recommendation import Plan, Recommendation
 
@@ -13,7 +13,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 def side_by_side(
     plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
 ) -> tuple[LaunchPlan, ...]:
-    """`plans` with devices, and with host cores and room numbers that no two of them share.
+    """`plans` with devices, and with host cores and partition numbers that no two of them share.
 
     Args:
         plans: By the index of the GPU; each alone on its host, with its jobs numbered from 1.
@@ -26,7 +26,7 @@ def side_by_side(
         moved.append(replace(plan, stages=tuple(map(shift.stage, plan.stages))))
         ends = (start.cores[1] + 1 for start in moved[-1].starts if start.cores)
         taken = max(ends, default=shift.cores)
-        shift = replace(shift, rooms=shift.rooms + len(plan.rooms), cores=taken)
+        shift = replace(shift, partitions=shift.partitions + len(plan.partitions), cores=taken)
     return tuple(moved)
 
 
@@ -47,21 +47,21 @@ def _in_own_shell(plan: LaunchPlan) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Shift:
-    """Where a plan comes to lie: how many rooms and cores others have, and what it is called."""
+    """Where a plan lies: how many partitions and cores others have, and what it is called."""
 
     device: int
-    rooms: int
+    partitions: int
     cores: int
     jobs: tuple[int, ...]
 
     def stage(self, stage: Stage) -> Stage:
-        return Stage(tuple(map(self._room, stage.rooms)))
+        return Stage(tuple(map(self._room, stage.partitions)))
 
-    def _room(self, room: Room) -> Room:
+    def _room(self, part: LaunchPartition) -> LaunchPartition:
         return replace(
-            room,
-            number=self.rooms + room.number,
-            starts=tuple(map(self._start, room.starts)),
+            part,
+            number=self.partitions + part.number,
+            starts=tuple(map(self._start, part.starts)),
             device=self.device,
         )
 

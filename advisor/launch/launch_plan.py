@@ -43,7 +43,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class LaunchPartition:
     """What has SMs of its own, with the jobs on it.
 
     Attributes:
@@ -74,23 +74,23 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Rooms that are there at once; the next stage begins when all their jobs have ended."""
+    """Partitions that are there at once; the next stage begins when all their jobs have ended."""
 
-    rooms: tuple[Room, ...]
+    partitions: tuple[LaunchPartition, ...]
 
     @property
     def on_mig(self) -> bool:
-        return self.rooms[0].instance is not None
+        return self.partitions[0].instance is not None
 
     @property
     def device(self) -> int | str:
         """Index or UUID of the GPU."""
-        return self.rooms[0].device
+        return self.partitions[0].device
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Of all rooms, in the jobs' order."""
-        every = (start for room in self.rooms for start in room.starts)
+        """Of all partitions, in the jobs' order."""
+        every = (start for part in self.partitions for start in part.starts)
         return tuple(sorted(every, key=lambda start: start.number))
 
 
@@ -116,15 +116,15 @@ class LaunchPlan:
     def on(self, device: str) -> "LaunchPlan":
         """The same on the GPU `device` of the host."""
         moved = (
-            Stage(tuple(replace(room, device=device) for room in stage.rooms))
+            Stage(tuple(replace(part, device=device) for part in stage.partitions))
             for stage in self.stages
         )
         return replace(self, stages=tuple(moved))
 
     @property
-    def rooms(self) -> tuple[Room, ...]:
+    def partitions(self) -> tuple[LaunchPartition, ...]:
         """Of all stages."""
-        return tuple(room for stage in self.stages for room in stage.rooms)
+        return tuple(part for stage in self.stages for part in stage.partitions)
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -152,8 +152,8 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     caps = memory_caps(gpu, prediction)
     stages: list[Stage] = []
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
-        rooms = sum(len(stage.rooms) for stage in stages)
-        stages.append(_stage(group, jobs, gpu, caps, rooms + 1))
+        partitions = sum(len(stage.partitions) for stage in stages)
+        stages.append(_stage(group, jobs, gpu, caps, partitions + 1))
     return LaunchPlan(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
 
 
@@ -174,7 +174,7 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
 def _stage(
     group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, caps: dict[int, int], first: int
 ) -> Stage:
-    """What `group` becomes; `first` is the number of its first room."""
+    """What `group` becomes; `first` is the number of its first partition."""
     one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
     cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
 
@@ -184,15 +184,15 @@ def _stage(
             limit=limit, memory_cap_mib=caps.get(number),
         )  # fmt: skip
 
-    rooms = (
-        Room(
+    partitions = (
+        LaunchPartition(
             number=number, sharing=part.sharing, instance=part.instance, slices=part.slices,
             profile=_profile(part, gpu),
             starts=tuple(map(start, part.jobs, part.sharing.limits or [None] * len(part.jobs))),
         )
         for number, part in enumerate(group.partitions, start=first)
     )  # fmt: skip
-    return Stage(tuple(rooms))
+    return Stage(tuple(partitions))
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:

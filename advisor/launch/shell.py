@@ -8,7 +8,7 @@ answers, CUDA runs without MPS and says nothing: so each is asked before a job s
 import shlex
 from collections.abc import Iterator, Sequence
 
-from advisor.launch.launch_plan import Room, Start
+from advisor.launch.launch_plan import LaunchPartition, Start
 
 _CONTROL = "nvidia-cuda-mps-control"
 
@@ -29,17 +29,17 @@ MPS_WORDS = (
 limits that the caller's environment sets from jobs that are to have none."""
 
 
-def guard(rooms: Sequence[Room], undo: Sequence[str] = ()) -> Iterator[str]:
+def guard(partitions: Sequence[LaunchPartition], undo: Sequence[str] = ()) -> Iterator[str]:
     """Lines before those that start anything: they end all of it, also when interrupted.
 
     They make a shell theirs: its traps, and the variables ``jobs`` and ``failed``.
 
     Args:
-        rooms: Whose daemons and jobs are started.
+        partitions: Whose daemons and jobs are started.
         undo: Lines that take back what else was set.
     """
-    served = [room for room in rooms if room.under_mps]
-    yield " ".join(["jobs= failed=0", *(f"{folder(room)}=" for room in served)])
+    served = [part for part in partitions if part.under_mps]
+    yield " ".join(["jobs= failed=0", *(f"{folder(part)}=" for part in served)])
     # A session each, so that a job's own processes end with it.
     yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
     yield 'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }'
@@ -48,8 +48,8 @@ def guard(rooms: Sequence[Room], undo: Sequence[str] = ()) -> Iterator[str]:
     yield '    kill -s TERM -- "-$each" || kill -s TERM "$each"'
     yield "  done 2> /dev/null"
     yield "  wait"
-    for room in served:
-        yield f"  [ -z {_value(room)} ] || {daemon_stopped(room)}"
+    for part in served:
+        yield f"  [ -z {_value(part)} ] || {daemon_stopped(part)}"
     yield from (f"  {line}" for line in undo)
     yield "}"
     if served:
@@ -63,46 +63,46 @@ STATUS = 'exit "$failed"'
 """The last line after those of `guard`: says whether a job failed."""
 
 
-def device(room: Room) -> str:
-    """The setting that lets a process, or an MPS daemon, see this room alone.
+def device(part: LaunchPartition) -> str:
+    """The setting that lets a process, or an MPS daemon, see this partition alone.
 
     UUIDs of MIG devices are known only once these exist, so a variable stands for each.
     """
-    name = str(room.device) if room.instance is None else f'"$MIG_{room.number}"'
+    name = str(part.device) if part.instance is None else f'"$MIG_{part.number}"'
     return f"CUDA_VISIBLE_DEVICES={name}"
 
 
-def device_of_job(room: Room) -> str:
+def device_of_job(part: LaunchPartition) -> str:
     """As `device`, for a job: to clients of an MPS daemon that sees one GPU, that is device 0."""
-    return "CUDA_VISIBLE_DEVICES=0" if renumbered(room) else device(room)
+    return "CUDA_VISIBLE_DEVICES=0" if renumbered(part) else device(part)
 
 
-def renumbered(room: Room) -> bool:
+def renumbered(part: LaunchPartition) -> bool:
     """Whether jobs see another number than whoever starts them: clients of a GPU's daemon do."""
-    return room.under_mps and room.instance is None
+    return part.under_mps and part.instance is None
 
 
-def folder(room: Room) -> str:
-    """The variable that holds the folder of the room's MPS daemon."""
-    return f"MPS_{room.number}"
+def folder(part: LaunchPartition) -> str:
+    """The variable that holds the folder of the partition's MPS daemon."""
+    return f"MPS_{part.number}"
 
 
-def daemon_started(room: Room) -> str:
-    """Starts the room's MPS daemon where it is told before to, and fails if it does not answer."""
-    return f"{_pipes(room)} CUDA_MPS_LOG_DIRECTORY={_value(room)} mps_start"
+def daemon_started(part: LaunchPartition) -> str:
+    """Starts the MPS daemon of a partition where told before, and fails if it does not answer."""
+    return f"{_pipes(part)} CUDA_MPS_LOG_DIRECTORY={_value(part)} mps_start"
 
 
-def daemon_answers(room: Room) -> str:
-    return f"{_pipes(room)} mps_answers"
+def daemon_answers(part: LaunchPartition) -> str:
+    return f"{_pipes(part)} mps_answers"
 
 
-def daemon_stopped(room: Room) -> str:
-    return f"{_pipes(room)} mps_stop"
+def daemon_stopped(part: LaunchPartition) -> str:
+    return f"{_pipes(part)} mps_stop"
 
 
-def client(room: Room, start: Start) -> list[str]:
-    """Settings of a job as an MPS client; none where its room has no MPS."""
-    return [_pipes(room), *_limits(start)] if room.under_mps else []
+def client(part: LaunchPartition, start: Start) -> list[str]:
+    """Settings of a job as an MPS client; none where its partition has no MPS."""
+    return [_pipes(part), *_limits(start)] if part.under_mps else []
 
 
 def _limits(start: Start) -> list[str]:
@@ -128,9 +128,9 @@ def command(start: Start) -> str:
     return shlex.quote(f"./{start.job.name}.sh")
 
 
-def _pipes(room: Room) -> str:
-    return f"CUDA_MPS_PIPE_DIRECTORY={_value(room)}"
+def _pipes(part: LaunchPartition) -> str:
+    return f"CUDA_MPS_PIPE_DIRECTORY={_value(part)}"
 
 
-def _value(room: Room) -> str:
-    return f'"${folder(room)}"'
+def _value(part: LaunchPartition) -> str:
+    return f'"${folder(part)}"'

@@ -213,8 +213,8 @@ def test_several_gpus_share_neither_cores_nor_numbers():
     ends = [start.cores[1] for plan in plans for start in plan.starts]
     assert len(taken) + len(ends) == len({*taken, *ends})
     assert sorted(s.number for plan in plans for s in plan.starts) == [1, 2, 3, 4, 5, 6]
-    rooms = [room.number for plan in plans for room in plan.rooms]
-    assert rooms == list(range(1, len(rooms) + 1))
+    numbers = [part.number for plan in plans for part in plan.partitions]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_an_impossible_cut_is_refused():

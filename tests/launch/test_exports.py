@@ -57,7 +57,7 @@ def test_mig_parted_finds_each_instance_of_each_group(name):
     for (entry,), stage in zip(document["mig-configs"].values(), stages, strict=True):
         assert entry["devices"] == [0]
         assert entry["mig-enabled"] == stage.on_mig
-        assert sum(entry.get("mig-devices", {}).values()) == len(stage.rooms) * stage.on_mig
+        assert sum(entry.get("mig-devices", {}).values()) == len(stage.partitions) * stage.on_mig
 
 
 @pytest.mark.parametrize("name", of("radt"))

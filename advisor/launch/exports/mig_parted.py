@@ -35,5 +35,5 @@ def _device(stage: Stage) -> Iterator[str]:
     yield f"      mig-enabled: {'true' if stage.on_mig else 'false'}"
     if stage.on_mig:
         yield "      mig-devices:"
-        for profile, count in Counter(str(room.profile) for room in stage.rooms).items():
+        for profile, count in Counter(str(part.profile) for part in stage.partitions).items():
             yield f'        "{profile}": {count}'

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room
+from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan
 
 _HEAD = """\
 #!/usr/bin/env bash
@@ -21,37 +21,37 @@ def mps_text(plan: LaunchPlan) -> str:
     Raises:
         InvalidInput: No job of `plan` shares by MPS.
     """
-    rooms = [room for room in plan.rooms if room.under_mps]
-    if not rooms:
+    partitions = [part for part in plan.partitions if part.under_mps]
+    if not partitions:
         raise InvalidInput(
             f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
         )
     head = _HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
-    return head + "\n".join([*_places(rooms), *_verbs(rooms), ""])
+    return head + "\n".join([*_places(partitions), *_verbs(partitions), ""])
 
 
-def _places(rooms: Sequence[Room]) -> Iterator[str]:
-    if any(room.instance for room in rooms):
+def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    if any(part.instance for part in partitions):
         yield f"# {NOT_RUN}"
     yield "set -eu"
-    for room in rooms:
-        if room.instance:
-            yield f': "${{MIG_{room.number}:?set it to the UUID of {room}: nvidia-smi -L}}"'
+    for part in partitions:
+        if part.instance:
+            yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
     # A short path, since pipes are Unix sockets.
     yield "folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps"
-    for room in rooms:
-        yield f"{shell.folder(room)}=$folder/{room.number}"
+    for part in partitions:
+        yield f"{shell.folder(part)}=$folder/{part.number}"
 
 
-def _verbs(rooms: Sequence[Room]) -> Iterator[str]:
+def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield from shell.MPS_WORDS
     yield "stop() {"
-    yield from (f"  {shell.daemon_stopped(room)}" for room in rooms)
+    yield from (f"  {shell.daemon_stopped(part)}" for part in partitions)
     yield "}"
     yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
     yield "case ${1:-} in"
     yield "start)"
-    yield from (f"  {line}" for line in _start(rooms))
+    yield from (f"  {line}" for line in _start(partitions))
     yield "  ;;"
     yield "stop)"
     yield "  stop"
@@ -60,30 +60,30 @@ def _verbs(rooms: Sequence[Room]) -> Iterator[str]:
     yield "  [ $# -gt 2 ] || usage"
     yield "  job=$2"
     yield "  shift 2"
-    yield from _jobs(rooms)
+    yield from _jobs(partitions)
     yield "  ;;"
     yield "*) usage ;;"
     yield "esac"
 
 
-def _start(rooms: Sequence[Room]) -> Iterator[str]:
+def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     """All daemons are started or none; those that run, with jobs on them maybe, are let be."""
-    for room in rooms:
-        said = f'echo "MPS runs already, in ${shell.folder(room)}: bash $0 stop" >&2'
-        yield f"! {shell.daemon_answers(room)} || {{ {said}; exit 1; }}"
-    for room in rooms:
-        yield f'mkdir -p "${shell.folder(room)}"'
-        yield f"{shell.device(room)} {shell.daemon_started(room)} || {{ stop; exit 1; }}"
+    for part in partitions:
+        said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
+        yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"
+    for part in partitions:
+        yield f'mkdir -p "${shell.folder(part)}"'
+        yield f"{shell.device(part)} {shell.daemon_started(part)} || {{ stop; exit 1; }}"
 
 
-def _jobs(rooms: Sequence[Room]) -> Iterator[str]:
+def _jobs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield "  case $job in"
-    for room in rooms:
+    for part in partitions:
         off = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
-        for start in room.starts:
-            settings = [shell.device_of_job(room), *shell.client(room, start), *shell.pinned(start)]
+        for start in part.starts:
+            settings = [shell.device_of_job(part), *shell.client(part, start), *shell.pinned(start)]
             yield f"  {start.number})  # {start.job.name}"
-            yield f"    {shell.daemon_answers(room)} || {off}"
+            yield f"    {shell.daemon_answers(part)} || {off}"
             yield f'    exec env {" ".join(settings)} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield "  esac"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from io import StringIO
 
 from advisor.errors import InvalidInput
-from advisor.launch.launch_plan import LaunchPlan, Room, Start
+from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
@@ -37,26 +37,26 @@ def _rows(plan: LaunchPlan) -> Iterator[tuple[object, ...]]:
     workload = 0
     for stage in plan.stages:
         workload += 1
-        for room in stage.rooms:
-            for position, start in enumerate(room.starts):
-                workload += room.sharing.mode == "serial" and position > 0
-                yield _row(workload, room, start)
+        for part in stage.partitions:
+            for position, start in enumerate(part.starts):
+                workload += part.sharing.mode == "serial" and position > 0
+                yield _row(workload, part, start)
 
 
-def _row(workload: int, room: Room, start: Start) -> tuple[object, ...]:
-    collocation = room.profile or ("mps" if room.under_mps else "-")
+def _row(workload: int, part: LaunchPartition, start: Start) -> tuple[object, ...]:
+    collocation = part.profile or ("mps" if part.under_mps else "-")
     return 1, workload, "", "", 0, collocation, f"{start.job.name}.py", "smi+top+dcgmi", "-"
 
 
 def _lacking(plan: LaunchPlan) -> str | None:
     """What of `plan` radT cannot say; None if it can say all."""
-    on_mig = [room for room in plan.rooms if room.instance]
+    on_mig = [part for part in plan.partitions if part.instance]
     reasons = {
         "MPS limits": any(start.limit is not None for start in plan.starts),
         "memory caps": any(start.memory_cap_mib is not None for start in plan.starts),
         "power cap": plan.power_cap_w is not None,
-        "compute instances": any(room.slices is not None for room in on_mig),
-        "several jobs on one instance": any(len(room.starts) > 1 for room in on_mig),
-        "MPS on an instance": any(room.under_mps for room in on_mig),
+        "compute instances": any(part.slices is not None for part in on_mig),
+        "several jobs on one instance": any(len(part.starts) > 1 for part in on_mig),
+        "MPS on an instance": any(part.under_mps for part in on_mig),
     }
     return next((what for what, lacking in reasons.items() if lacking), None)

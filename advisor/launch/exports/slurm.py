@@ -16,7 +16,7 @@ from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
 from advisor.launch.commands import created, run
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Room, Start
+from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start
 from advisor.sharing import Instance
 
 
@@ -56,7 +56,7 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     gres = [*_gpus(plan), f"shard:{shards}"] if shards else _gpus(plan)
     yield f"#   NodeName=NODE Gres={','.join(gres)}"
     yield from _types(plan)
-    if any(room.under_mps for room in plan.rooms):
+    if any(part.under_mps for part in plan.partitions):
         yield "# Jobs under MPS start its daemon themselves, and end it: nobody else must."
     yield "# Put your own command in place of each job's ./NAME.sh."
 
@@ -74,14 +74,16 @@ def _types(plan: LaunchPlan) -> Iterator[str]:
 
 def _most_at_once(plan: LaunchPlan) -> int:
     """Jobs that take turns on the GPU, at most; 0 if none does."""
-    rooms = (room for room in plan.rooms if room.sharing.mode == "naive")
-    return max((len(room.starts) for room in rooms if len(room.starts) > 1), default=0)
+    partitions = (part for part in plan.partitions if part.sharing.mode == "naive")
+    return max((len(part.starts) for part in partitions if len(part.starts) > 1), default=0)
 
 
 def _gpus(plan: LaunchPlan) -> list[str]:
     if not plan.on_mig:
         return ["gpu:1"]
-    types = Counter(_type(plan.gpu, room.instance.profile) for room in plan.rooms if room.instance)
+    types = Counter(
+        _type(plan.gpu, part.instance.profile) for part in plan.partitions if part.instance
+    )
     return [f"gpu:{name}:{count}" for name, count in types.items()]
 
 
@@ -111,36 +113,36 @@ def _jobs(plan: LaunchPlan) -> Iterator[str]:
     before: list[str] = []
     for stage in plan.stages:
         submitted: list[str] = []
-        for room in stage.rooms:
-            for starts in _allocations(room):
+        for part in stage.partitions:
+            for starts in _allocations(part):
                 name = "job_" + "_".join(str(start.number) for start in starts)
-                words = _words(plan.gpu, room, starts)
+                words = _words(plan.gpu, part, starts)
                 yield f"{name}=$(sbatch --parsable{_after(before)} {words})"
                 submitted.append(name)
-                if room.sharing.mode == "serial":
+                if part.sharing.mode == "serial":
                     before, submitted = [name], []
         before = submitted or before
 
 
-def _allocations(room: Room) -> list[tuple[Start, ...]]:
+def _allocations(part: LaunchPartition) -> list[tuple[Start, ...]]:
     """Jobs by who is given resources together: all that share a daemon or an instance."""
-    return [room.starts] if _together(room) else [(start,) for start in room.starts]
+    return [part.starts] if _together(part) else [(start,) for start in part.starts]
 
 
-def _together(room: Room) -> bool:
-    return room.under_mps or (room.instance is not None and len(room.starts) > 1)
+def _together(part: LaunchPartition) -> bool:
+    return part.under_mps or (part.instance is not None and len(part.starts) > 1)
 
 
 def _after(names: list[str]) -> str:
     return " --dependency=afterany:" + ":".join(f"${name}" for name in names) if names else ""
 
 
-def _words(gpu: Gpu, room: Room, starts: tuple[Start, ...]) -> str:
+def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
     name = shlex.quote("+".join(start.job.name for start in starts))
-    asked = f"--job-name {name} --gres={_gres(gpu, room)} --cpus-per-task={_cores(starts)}"
-    if not _together(room):
+    asked = f"--job-name {name} --gres={_gres(gpu, part)} --cpus-per-task={_cores(starts)}"
+    if not _together(part):
         return f"{asked} --wrap {shlex.quote(shell.command(starts[0]))}"
-    script = [*shell.guard([room]), *run([room], by_scheduler=True), shell.STATUS]
+    script = [*shell.guard([part]), *run([part], by_scheduler=True), shell.STATUS]
     return "\n".join([f"{asked} <<'EOF'", "#!/bin/bash", *script, "EOF", ""])
 
 
@@ -151,10 +153,10 @@ def _cores(starts: tuple[Start, ...]) -> str:
     return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
 
 
-def _gres(gpu: Gpu, room: Room) -> str:
-    if room.instance is not None:
-        return f"gpu:{_type(gpu, room.instance.profile)}:1"
-    in_turns = room.sharing.mode == "naive" and len(room.starts) > 1
+def _gres(gpu: Gpu, part: LaunchPartition) -> str:
+    if part.instance is not None:
+        return f"gpu:{_type(gpu, part.instance.profile)}:1"
+    in_turns = part.sharing.mode == "naive" and len(part.starts) > 1
     return "shard:1" if in_turns else "gpu:1"
 
 
@@ -184,12 +186,12 @@ def refuse_alike(plan: LaunchPlan) -> None:
     Raises:
         InvalidInput: Compute instances differ, or their neighbours do, and have one type.
     """
-    alike: dict[str, list[Room]] = {}
-    for instance, room in _on_instances(plan):
+    alike: dict[str, list[LaunchPartition]] = {}
+    for instance, part in _on_instances(plan):
         name = slurm_type(plan.gpu, instance.profile) or instance.profile
-        alike.setdefault(name, []).append(room)
-    for name, rooms in alike.items():
-        if len({(room.slices, room.slices and room.instance) for room in rooms}) > 1:
+        alike.setdefault(name, []).append(part)
+    for name, partitions in alike.items():
+        if len({(part.slices, part.slices and part.instance) for part in partitions}) > 1:
             raise InvalidInput(
                 f"{plan.sharing}: Slurm has one type, {name}, for all compute instances of such an "
                 f"instance, and cannot tell these apart. Export it as commands instead."
@@ -201,8 +203,8 @@ def profiles_used(plan: LaunchPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(instance.profile for instance, _ in _on_instances(plan)))
 
 
-def _on_instances(plan: LaunchPlan) -> Iterator[tuple[Instance, Room]]:
-    return ((room.instance, room) for room in plan.rooms if room.instance)
+def _on_instances(plan: LaunchPlan) -> Iterator[tuple[Instance, LaunchPartition]]:
+    return ((part.instance, part) for part in plan.partitions if part.instance)
 
 
 def _named(row: MigProfile, memory_gib: int) -> str:
