@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,20 +17,14 @@ from advisor.cli.combinations import (
     given_in,
 )
 from advisor.cli.options import (
-    AUTO,
-    DEFAULT_GPU,
     AsJson,
-    By,
-    CapOrAuto,
-    Device,
     Files,
-    GpuKey,
     Named,
-    Top,
     cap_w,
     grouped,
 )
 from advisor.cli.output import leave_out, show, show_json, show_text, warn
+from advisor.cli.recommend_options import Gpus, Joining, Ranking, Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,104 +33,9 @@ if TYPE_CHECKING:
     from advisor.plan.machine import Running
     from advisor.plan.recommendation import Standing
     from advisor.plan.rules import Conditions
-    from advisor.prediction.mix_prediction import Level
     from advisor.workload.job import Job
 
 _COPIES = ":auto"
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The options that say what is best, and what machine and user allow."""
-
-    gpu: GpuKey = DEFAULT_GPU
-    objective: By = "makespan"
-    pessimistic: Annotated[
-        bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
-    ] = False
-    power_cap: CapOrAuto = None
-    root: Annotated[
-        bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
-    ] = True
-    memory_margin: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
-    ] = 0.0
-
-    @property
-    def level(self) -> "Level":
-        return "p95" if self.pessimistic else "p50"
-
-    @property
-    def conditions(self) -> "Conditions":
-        from advisor.plan.rules import Conditions
-
-        caps = self.power_cap == AUTO
-        return Conditions(root=self.root, memory_margin=self.memory_margin, power_caps=caps)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The options that say which plans are shown; `commands` is the rank of one."""
-
-    top: Top = 5
-    commands: Annotated[
-        int | None,
-        typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """The options of plans for several GPUs."""
-
-    gpus: Annotated[int, typer.Option(min=1, max=64, help="How many equal GPUs there are.")] = 1
-    time_limit: Annotated[
-        float,
-        typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds."),
-    ] = 8.0
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """The options of jobs that join those that run."""
-
-    running: Annotated[
-        str | None,
-        typer.Option(metavar="JOB[:COPIES],...", help="What runs on the GPU: add the JOBs to it."),
-    ] = None
-    running_sharing: Annotated[
-        str | None,
-        typer.Option(metavar="SHARING", help="How that shares the GPU; default: naive."),
-    ] = None
-    now: Annotated[
-        bool, typer.Option("--now", help="Ask the driver how the GPU is shared at this moment.")
-    ] = False
-    device: Device = "0"
-    hurt: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="By which what runs may slow, e.g. 0.1; default: 0.05."),
-    ] = None
-
-    def __bool__(self) -> bool:
-        return self.running is not None or self.now
-
-    def found(self, advisor: "Advisor") -> "Running | None":
-        """What runs; None where nothing does.
-
-        Raises:
-            InvalidInput: What is said of it cannot be.
-            GpuUnavailable: ``--now`` asks a GPU that does not answer.
-        """
-        names = [name for name in (self.running or "").split(",") if name]
-        if not self.now:
-            return advisor.running(names, self.running_sharing or "naive")
-        from advisor.hardware.live_gpu import live_gpu
-
-        live = live_gpu(self.device)
-        found = advisor.running_now(names, live, leave_out)
-        if found is None:
-            warn([f"nothing runs on GPU {live.index} now: all of it is free"])
-        return found
 
 
 @grouped
@@ -206,7 +105,7 @@ class _Answer:
 
 def _answer(asked: _Asked) -> _Answer:
     """The answer to the question that the words ask: one of four."""
-    from advisor.plan.fleet_plan import EXACT_JOBS
+    from advisor.plan.rules import EXACT_JOBS
 
     given, names = asked.given, asked.named.jobs or []
     copied = [name for name in names if name.endswith(_COPIES)]

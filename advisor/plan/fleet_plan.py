@@ -11,13 +11,10 @@ from advisor.plan.objectives import ObjectiveName
 from advisor.plan.objectives.fleet_objective import FleetObjective
 from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.recommendation import Forecast, Standing
-from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
 from advisor.plan.search.fleet.fleet_search import FleetSearchResult
 from advisor.prediction.mix_prediction import LEVELS, Interval, Level
 from advisor.workload.job import Job
-
-EXACT_JOBS = 8
-"""More jobs than this on one GPU are split into groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

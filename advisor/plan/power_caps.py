@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
-from advisor.plan.fleet_plan import FleetPlan
 from advisor.plan.forecast import CachingPredictor
 from advisor.plan.objectives.table import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Level
 from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from advisor.plan.fleet_plan import FleetPlan
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
 """Caps that a plan may have, as shares of the GPU's own limit: a choice.
@@ -82,7 +85,7 @@ def _price(forecast: Forecast, question: Question) -> float:
     return known_cost(forecast, question.objective).at(question.level)
 
 
-def with_caps(found: FleetPlan, question: Question) -> FleetPlan:
+def with_caps(found: "FleetPlan", question: Question) -> "FleetPlan":
     """`found` under the caps that save most joules of all GPUs, chosen for one after another.
 
     A job that keeps its deadline without caps keeps it under them.
@@ -107,7 +110,7 @@ def with_caps(found: FleetPlan, question: Question) -> FleetPlan:
     return found
 
 
-def _energy_j(found: FleetPlan, level: Level) -> float:
+def _energy_j(found: "FleetPlan", level: Level) -> float:
     joules = found.energy_j
     assert joules is not None, "a cap changes how much energy is used, not whether it is known"
     return joules.at(level)

@@ -22,6 +22,9 @@ from advisor.workload.job import Job
 MAX_OOM_PROBABILITY = 0.05
 """A plan whose jobs run out of memory more often than this is none."""
 
+EXACT_JOBS = 8
+"""More jobs than this on one GPU are split into groups."""
+
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
