@@ -10,7 +10,7 @@ from advisor.cli.output import leave_out, warn
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.admission import Running
+    from advisor.plan.machine import Running
     from advisor.plan.rules import Conditions
     from advisor.prediction.mix_prediction import Level
 
