@@ -1,4 +1,4 @@
-"""Counts and articles, as a sentence has them."""
+"""Writes counts and articles for English sentences."""
 
 _SIBILANTS = ("s", "x", "sh")
 _VOWELS = "aeiou"

@@ -1,8 +1,8 @@
-"""What each part of a profile and each term of the physics buys: the error without it.
+"""Ablation: the error without each part of a profile and each term of the physics.
 
-The regression is made anew without the part, at the lengths fitted with all parts, and scored on
-families left out, in closed form. Nothing else is tuned anew, so what a part seems worth is what
-it is worth to the model as it is.
+The regression is fitted again without the part, at the lengths fitted with all parts, and scored
+on families left out, in closed form. Nothing else is tuned again, so the result is the value of a
+part to the present model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -73,7 +73,7 @@ def ablations(
     profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
     playback: ReplayCache,
 ) -> tuple[Ablated, ...]:  # fmt: skip
-    """The error with all parts, and without each, beside what each takes to measure.
+    """The error with all parts and without each, and the time to measure each.
 
     Args:
         profiles: Solo profiles by name.

@@ -26,7 +26,7 @@ class Sitting:
         gpus: On which it measured at once.
         records: That it made.
         minutes: Between its first record and its last.
-        a_minute: Records a minute, the first on each GPU left out: nobody dated their beginning.
+        a_minute: Records a minute, the first on each GPU left out, since its start has no date.
     """
 
     command: str

@@ -1,4 +1,4 @@
-"""The jobs predicted worst, and what the records say of each: words, not blame.
+"""The jobs with the largest errors, and what their records show.
 
 What is said can be seen in the data: unsteady windows, a repeat that differs, solo runs off the
 profile, a host that sets the pace, an interval that was wide already, a profile beyond those of

@@ -1,4 +1,4 @@
-"""Real runs of whole jobs, beside what the simulator says of them from the jobs' profiles alone."""
+"""Real runs of whole jobs and their simulation from the jobs' profiles alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,7 +103,7 @@ def compared_completions(
     Args:
         runs: Of any purpose; those of jobs without a profile are passed over.
         profiles: Solo profiles by name.
-        predictor: Says how fast jobs are beside each other.
+        predictor: Predicts how fast jobs run together.
     """
     return tuple(
         _compared(run, run.completion, profiles, predictor)

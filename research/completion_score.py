@@ -1,4 +1,4 @@
-"""How far the simulator is off for whole jobs, and what choosing by it gives away."""
+"""The error of the simulator for whole jobs, and the regret of choosing by it."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -77,8 +77,8 @@ class WholeJobs:
 
     Attributes:
         modes: By mode; those without a run are left out.
-        unseen: Likewise, each job by the model that never saw its family.
-        mixes: Likewise, of mixes that ran to be simulated and not to be chosen from.
+        unseen: The same, each job by the model fitted without its family.
+        mixes: The same for mixes that ran to be simulated and not to be chosen from.
         hosts: None if not all of it was recorded.
         pauses: None if MPS was neither started nor stopped between groups.
         set_sizes: Jobs of each job set that ran in several ways to be chosen from.

@@ -70,7 +70,7 @@ def _hosts(found: WholeJobs) -> Iterator[str]:
 
 
 def _pauses(found: WholeJobs) -> Iterator[str]:
-    """What it took to start or stop MPS between groups, beside what the simulator takes for it."""
+    """Measured and simulated seconds to start or stop MPS between groups."""
     if pauses := found.pauses:
         yield (
             f"Between groups MPS was started or stopped {pauses.n} times, which took "

@@ -1,4 +1,4 @@
-"""What the other GPUs of a host do to a run: controls done while those are busy, and while idle.
+"""The effect of the other GPUs of a host on a run: controls done while those are busy and idle.
 
 ``[[control]]`` of a campaign's plan makes such runs; see `advisor.measure.campaign.campaign_file`.
 """

@@ -1,4 +1,4 @@
-"""What was measured, on what, how often: the counts that the data card says in words."""
+"""Counts of what was measured, on which machines and how often, for the data card."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the error of predicted steps consists of, mode by mode, as shares of its square.
+"""The parts of the error of predicted steps, mode by mode, as shares of its square.
 
 The noise of one run comes from repeats. The rest of the squared errors is drawn as a sum of parts,
 none of them below zero: one for jobs that the host paces, one that grows with what all jobs
@@ -36,7 +36,7 @@ class Budget:
         rmse: Root of the mean squared error of the step.
         replay_rmse: The same of replay without regression; None if it is not defined.
         parts: Share of the squared error of each of `PARTS`, summing to 1, and the 90 % range of
-            that share if families are drawn anew, since jobs of one family err alike.
+            that share by a bootstrap of families, since errors in a family are correlated.
         host_checked: Share of the squared error of jobs that the host paces which goes with how
             much faster or slower their cores were than in their profiles; None if not recorded.
         worst: Share of the squared error that the worst twentieth of the jobs holds.
@@ -60,7 +60,7 @@ class _Place:
     Attributes:
         profile: Its own, as it was measured.
         memory: DRAM activity of all jobs of the run, at their predicted pace.
-        sms: SM activity of its mates, likewise.
+        sms: SM activity of its mates, in the same way.
         host_check: Log of the check's time on its core over that in its profile.
     """
 

@@ -1,4 +1,4 @@
-"""How good answers are where a profile has what nvidia-smi shows and no more, as on an A100.
+"""The error of predictions from what nvidia-smi shows alone, as on an A100.
 
 The scored runs are predicted again from profiles without kernel trace, GPM counters and probe. What
 such answers are fitted to, and their intervals, see no run with the family that is predicted.

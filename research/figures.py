@@ -1,4 +1,4 @@
-"""Every figure that README.md, profiles/REPORT.md, the data card and the plots say of one GPU."""
+"""All figures of one GPU in README.md, profiles/REPORT.md, the data card and the plots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ class Figures:
         schema: Version of this form.
         data: What was measured, on what, how often.
         scores: Errors of steps, each family predicted without it.
-        targets: What was asked, beside what was reached.
+        targets: The targets and what was reached.
         families: Errors of steps by family.
-        busy: Likewise, by how busy a job alone keeps the GPU.
+        busy: The same, by how busy a job alone keeps the GPU.
         noise: By mode: how far two runs of the same jobs lie apart.
         steadiness: How many workloads repeat well.
         budgets: By mode: what the squared error consists of.
@@ -88,7 +88,7 @@ class Figures:
 
 
 def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures:
-    """The figures of `found`, beside what a newcomer is shown."""
+    """The figures of `found`, and the example for new users."""
     evaluation = found.evaluation
     return Figures(
         data=data_figures(found),

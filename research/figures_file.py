@@ -1,4 +1,4 @@
-"""``profiles/<gpu>/evaluation.json``: figures as text and back, and what moved between two."""
+"""Writes and reads ``profiles/<gpu>/evaluation.json``, and lists differences between two."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""All that the committed data of one GPU say, found once for all who tell of it."""
+"""Computes all results from the committed data of one GPU, once for all documents."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Findings:
         evaluation: Each family predicted without it.
         validation: Runs of advice, predicted by a model fitted to runs of other job sets.
         power: How far power and activity are off, each family predicted without it.
-        memory: How far memory is off, likewise, and how often mixes run out of it.
+        memory: Errors of memory, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
         bare: The scored runs, predicted from what nvidia-smi shows of each job.
         completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.

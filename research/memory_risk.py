@@ -44,7 +44,7 @@ class RiskRow:
         trials: How many.
         misfits: How many of them ran out.
         recall: Share of misfits that were predicted; None if there was none.
-        false_alarms: Share of the others that were predicted to run out; None likewise.
+        false_alarms: Share of the others that were predicted to run out; None if there are none.
         cautious_recall: As `recall`, of the rule that no cache is ever given up.
         cautious_false_alarms: As `false_alarms`, of that rule.
         brier: Mean squared distance of risk and outcome.

@@ -1,6 +1,6 @@
-"""How far predicted memory is off, and whether mixes run out as often as predicted.
+"""The error of predicted memory, and whether mixes run out as often as predicted.
 
-As everywhere, a family's processes are predicted by what the others taught.
+As everywhere, a family's processes are predicted by a model fitted to the others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the plots draw: every scored job as a point, and how often intervals of any level hold."""
+"""The data of the plots: every scored job as a point, and the coverage of intervals by level."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Points:
 
     Attributes:
         measured_s: Their steps.
-        predicted_s: Likewise.
+        predicted_s: Predicted seconds of a step.
         busy_share: Share of its solo step for which each keeps the GPU, 0..1; None if it was
             not measured.
         inside: By nominal level of the interval, lowest first: the level, and the share of steps

@@ -1,4 +1,4 @@
-"""How far power and activity of the whole GPU are off, for model families never seen.
+"""The error of power and activity of the whole GPU, for model families left out.
 
 For each family F the laws of power are fitted to the runs without any tenant of F, and every
 scored run with a tenant of F is predicted once: at the pace that was measured, which shows the
@@ -36,7 +36,7 @@ class PowerRow:
         gract_error: Mean absolute difference of GRACT, as a share of 1: 0.05 is five points.
         smact_error: The same of SMACT.
         power_noise: Mean absolute difference of power between a run and its repeat, as a share.
-        gract_noise: Mean absolute difference of GRACT, likewise.
+        gract_noise: Mean absolute difference of GRACT between repeats.
         smact_noise: The same of SMACT.
     """
 
@@ -149,7 +149,7 @@ def _miss(
 def _scored(
     mode: Mode, pace: Pace, missed: Sequence[_Miss], pairs: Sequence[tuple[Run, Run]]
 ) -> PowerRow:
-    """The row of `missed`, beside the repeats of the same mode."""
+    """The row of `missed`, with the repeats of the same mode."""
     counted = [(once.counters, again.counters) for once, again in pairs
                if once.counters and again.counters]  # fmt: skip
     return PowerRow(

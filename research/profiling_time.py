@@ -1,4 +1,4 @@
-"""What profiling costs, as those profiles tell that recorded how long their parts took."""
+"""The time that profiling takes, from the profiles that recorded it."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ProfilingTime:
     Attributes:
         profiles: Those that recorded how long their parts took.
         whole_s: Their median.
-        probe_share: Median share of the MPS probe in it, 0..1; None if nobody recorded one.
+        probe_share: Median share of the MPS probe in it, 0..1; None if none was recorded.
     """
 
     profiles: int

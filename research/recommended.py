@@ -1,4 +1,4 @@
-"""How recommendations fared that were written down before anything of their job sets was run.
+"""The results of recommendations that were written before their job sets were run.
 
 ``benchmarks/recommend_panels.py`` writes them, with the digest of the model that made them.
 """

@@ -1,4 +1,4 @@
-"""Writes every number that README.md and profiles/ say in words, from the committed data alone.
+"""Writes every number in README.md and profiles/ from the committed data alone.
 
 ``make report`` runs it: what the data say goes into ``profiles/<gpu>/evaluation.json``, and all
 documents are rendered from that file. What a user measured or refitted on this machine is left

@@ -1,4 +1,4 @@
-"""Sections of profiles/REPORT.md on what a mix takes besides time: memory, power, activity."""
+"""Sections of profiles/REPORT.md on memory, power and activity of mixes."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ BIN_HEADINGS = ("sharing", "trials", "mean risk predicted", "share that ran out"
 
 
 def power(scores: Sequence[PowerRow]) -> str:
-    """Power and activity of the whole GPU, beside what two runs of the same jobs differ by."""
+    """Power and activity of the whole GPU, and how much two runs of the same jobs differ."""
     if not scores:
         return ""
     rows = [

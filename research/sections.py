@@ -18,7 +18,7 @@ def accuracy_text(found: Figures) -> str:
 
 
 def asked(found: Figures) -> str:
-    """Targets beside what was reached."""
+    """Targets and what was reached."""
     rows = targets.target_rows(found.targets, found.scores)
     return _joined("## What was asked", markdown(targets.HEADINGS, rows))
 

@@ -1,4 +1,4 @@
-"""Where predictions fall short: what the error of a mode consists of, and what would be needed."""
+"""Explains missed targets: the parts of a mode's error, and what would be needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -7,7 +7,7 @@ from advisor.validate.selection import SPLIT, Selection, families_of
 
 
 def splits_text(gpu: str, chosen: Selection) -> str:
-    """``runs/splits.json`` beside the runs of `gpu`, the same for the same runs."""
+    """The document ``runs/splits.json`` of `gpu`, the same for the same runs."""
     scored = [run.id for run in chosen.scored]
     panels = [run.id for run in chosen.advice]
     families = families_of((*chosen.scored, *chosen.advice))

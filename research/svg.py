@@ -18,7 +18,7 @@ class Axis:
 
     Attributes:
         low: Value at its beginning; what lies below is drawn there.
-        high: Value at its end, likewise.
+        high: Value at its end.
         ticks: Values with a line and a word each.
         log: Whether equal factors take equal room; then `low` is above 0.
     """

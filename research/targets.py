@@ -1,4 +1,4 @@
-"""What was asked of the predictions, beside what they reach: met or missed, nothing left out."""
+"""The targets of the predictions and what was reached: met or missed, nothing left out."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""A plan as a JSON file: read again to simulate it, and by ``python -m advisor.collocation``.
+"""Writes and reads a plan as a JSON file, to simulate it or for ``python -m advisor.collocation``.
 
 The keys are those of ``advisor recommend --json`` as far as that command needs them; each job of
-the plan says beside its name how much of it is to run, and what it was given.
+the plan has its name, how much of it is to run, and its constraints.
 """
 
 import json

@@ -78,7 +78,7 @@ def device_of_job(part: LaunchPartition) -> str:
 
 
 def renumbered(part: LaunchPartition) -> bool:
-    """Whether jobs see another number than whoever starts them: clients of a GPU's daemon do."""
+    """Whether jobs see another GPU number than their shell: clients of a GPU's daemon do."""
     return part.under_mps and part.instance is None
 
 
@@ -116,7 +116,7 @@ def _limits(start: Start) -> list[str]:
 
 
 def pinned(start: Start) -> list[str]:
-    """What keeps a job on its cores; nothing where nobody knows how many it uses."""
+    """Pins a job to its cores; empty if their number is not known."""
     if start.cores is None:
         return []
     first, last = start.cores

@@ -1,4 +1,4 @@
-"""What may join jobs that run already, as a table and as JSON."""
+"""Shows which jobs may join running ones, as a table and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

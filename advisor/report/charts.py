@@ -1,4 +1,4 @@
-"""Charts for the page, in altair; what they draw is decided elsewhere."""
+"""Charts for the page, in altair, from the drawings of the other modules."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +26,7 @@ def memory_chart(drawn: Drawing) -> "alt.LayerChart | alt.FacetChart":
 
 
 def sm_chart(drawn: Drawing) -> "alt.LayerChart | alt.FacetChart":
-    """Which SMs each job may use; its rows lie beside those of `memory_chart`."""
+    """Which SMs each job may use; its rows are aligned with those of `memory_chart`."""
     title = f"SMs that it may use, of {drawn.sm_count}"
     return _panel(drawn, drawn.sms, drawn.sm_count, title, labelled=False)
 

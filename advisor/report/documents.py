@@ -78,7 +78,7 @@ def _verdict(advised: Recommendation) -> dict[str, Any]:
 
 
 def standing_document(standing: Standing) -> dict[str, Any]:
-    """What an answer stands on beside profiles and model."""
+    """What an answer is based on in addition to profiles and model."""
     calibrated = standing.calibrated
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),

@@ -1,7 +1,7 @@
-"""A GPU with jobs in it, as bars to scale; whoever draws needs no more than these numbers.
+"""The bars of a drawing of a GPU with its jobs, to scale, for text and charts.
 
-Each job has a row. In one panel lies the memory that it takes, in the other the SMs that it may
-use, and where there is MIG, the instance around either.
+Each job has a row. One panel shows its memory, the other the SMs that it may use, both with the
+MIG instance around them if there is one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +33,9 @@ class Bar:
         job: Its name, the same for copies.
         kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in.
         start: Left end, in GiB or SMs.
-        end: Right end, likewise.
+        end: Right end, in the same unit.
         end_low: Where the right end may lie at least; None if it is certain.
-        end_high: Where the right end may lie at most; likewise.
+        end_high: Upper end of the interval of the right end.
         hint: One line on what this is.
     """
 

@@ -1,4 +1,4 @@
-"""The sentence that answers, before any table."""
+"""The headline: the sentence that answers a question, before any table."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,7 +65,7 @@ def _first(advised: Recommendation) -> str:
 
 
 def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
-    """Whose host path to mend, and how much faster it has been seen."""
+    """The jobs whose host path to shorten, and how much faster it was measured."""
     said = []
     for each in jobs:
         said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")
@@ -84,7 +84,7 @@ def cap_note(cap_w: float) -> str:
 
 
 def calibrated_note(standing: Standing) -> str | None:
-    """For which machine advice is; None if nobody calibrated one."""
+    """The machine that advice is for; None if no machine was calibrated."""
     if standing.calibrated is None:
         return None
     name = Path(standing.calibrated.file).name

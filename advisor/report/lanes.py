@@ -1,4 +1,4 @@
-"""A simulation drawn in characters: who runs when, and how busy the GPUs are."""
+"""A simulation drawn in characters: which jobs run when, and how busy the GPUs are."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

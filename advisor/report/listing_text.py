@@ -1,4 +1,4 @@
-"""What there is: GPU models, the GPU at hand, workloads, profiles."""
+"""Lists GPU models, this machine's GPUs, workloads and profiles."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

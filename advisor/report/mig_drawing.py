@@ -1,4 +1,4 @@
-"""Where MIG instances lie, for drawing: memory by memory slices, SMs side by side."""
+"""The layout of MIG instances for drawing: memory by memory slices, SMs side by side."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def _name(part: SharedPartition, cut: DrawnInstance) -> str:
 
 
 def _sms_of(profile: MigProfile, gpu: Gpu) -> float:
-    """SMs of an instance; its share of the memory slices where nobody counted them."""
+    """SMs of an instance; its share of the memory slices if they are not known."""
     return profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
 
 
@@ -98,9 +98,9 @@ class Block:
     """An instance, what lies inside one, or what is left.
 
     Attributes:
-        row: Says what the blocks beside each other are.
+        row: Title of the blocks side by side.
         start: Left end, in memory slices from the first; a part of an instance lies in its share.
-        end: Right end, likewise.
+        end: Right end, in the same unit.
         label: What it is called, and whose it is.
         kind: What it is.
     """

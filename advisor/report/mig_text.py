@@ -1,4 +1,4 @@
-"""How a GPU can be cut up with MIG, as tables and drawings in plain characters."""
+"""Shows how a GPU can be divided with MIG, as tables and drawings in plain characters."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the page says around its charts: a headline, and tables in words and with units."""
+"""The page's text around its charts: a headline, and tables in words and with units."""
 
 from collections.abc import Sequence
 

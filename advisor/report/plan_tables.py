@@ -1,4 +1,4 @@
-"""Answers as tables that read well in 80 columns, in a terminal or a file."""
+"""Plans as tables that fit in 80 columns, for a terminal or a file."""
 
 import re
 from collections.abc import Iterator, Sequence

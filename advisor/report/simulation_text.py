@@ -1,4 +1,4 @@
-"""The results of jobs over time, as text that reads well in 80 columns, and as a document."""
+"""The result of a simulation, as text that fits in 80 columns, and as a document."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

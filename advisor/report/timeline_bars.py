@@ -1,4 +1,4 @@
-"""A simulation on one GPU as stretches of time; whoever draws needs no more than these numbers."""
+"""The bars of a drawing of a simulation on one GPU, for text and charts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Span:
         job: Its name, the same for copies.
         kind: Whether it runs or waits.
         end_low: Where its end may lie at least; None: of a stretch of waiting.
-        end_high: Where its end may lie at most; likewise.
+        end_high: Upper end of the interval of its end.
         hint: One line on what this is.
     """
 

@@ -1,4 +1,4 @@
-"""Predicted numbers as people read them: with a unit and an interval; None is not measured."""
+"""Writes predicted numbers with a unit and an interval; None is not measured."""
 
 from collections.abc import Sequence
 

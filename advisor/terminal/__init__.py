@@ -1,4 +1,4 @@
-"""Text that a terminal shows as it is, and never obeys."""
+"""Removes control sequences from text before a terminal shows it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Tables for terminals of any width: where columns do not fit, each row is a few lines."""
+"""Tables for terminals of any width: if columns do not fit, each row is a few lines."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

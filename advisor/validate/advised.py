@@ -1,4 +1,4 @@
-"""Advice, run for real: from ranked plans to runs that fitting finds."""
+"""Runs advice for real: ranked plans become runs in the user's folder, which fitting reads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -82,7 +82,7 @@ def validate_advice(
 
     Raises:
         NothingFits: No plan can be run.
-        GpuUnavailable: No GPU, no permission, or somebody else holds it.
+        GpuUnavailable: No GPU, no permission, or another process holds it.
         InvalidInput: The runs cannot go to `store`.
     """
     gpu = recommendation.gpu
@@ -138,7 +138,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
     Progress and what goes wrong are said on stderr.
 
     Raises:
-        GpuUnavailable: No GPU, no permission, or somebody else holds it.
+        GpuUnavailable: No GPU, no permission, or another process holds it.
         InvalidInput: The plans cannot be run on that device.
         AdvisorError: A run failed.
         KeyboardInterrupt: It was interrupted; nothing that it started is left.

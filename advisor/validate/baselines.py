@@ -1,6 +1,6 @@
-"""What a prediction has to beat: answers that need no fit to shared runs.
+"""Baselines that a prediction has to beat, without a fit to shared runs.
 
-A rule of somebody else's is one function of the type `Baseline` and one line in `UNFITTED`.
+To add a rule, write one function of the type `Baseline` and one line in `UNFITTED`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Rules that choose how jobs share without predicting a step: what a choice has to beat.
+"""Baseline rules that choose how jobs share without predicting a step.
 
-A rule of somebody else's is one function of the type `Chooser` and one line in `CHOOSERS`. A rule
+To add a rule, write one function of the type `Chooser` and one line in `CHOOSERS`. A rule
 that predicts steps belongs to `advisor.validate.baselines`; it chooses by highest throughput.
 """
 

@@ -1,6 +1,6 @@
-"""How often measured steps lie in their intervals, and how sure that share is.
+"""How often measured steps lie in their intervals, and the uncertainty of that share.
 
-Jobs of one family err alike, so what is drawn anew is families, not jobs.
+Errors within a family are correlated, so the bootstrap resamples families, not jobs.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Coverage:
     Attributes:
         low: Lower end of its 95 % interval under a bootstrap over families; None if there is
             one family only.
-        high: Upper end, likewise.
+        high: Upper end.
     """
 
     share: float

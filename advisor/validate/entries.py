@@ -1,7 +1,7 @@
-"""Predictions as a file: ours to look into, or somebody else's to score by the same rules.
+"""Writes and reads predictions as a file, ours for inspection or others' for scoring.
 
 One JSON object a line: the id of a run, and the predicted step of each tenant in the run's order,
-in seconds. An interval of 90 % may stand beside the median; then every tenant has one.
+in seconds. A 90 % interval is optional; if one tenant has it, every tenant has.
 """
 
 import json
@@ -19,7 +19,7 @@ from advisor.validate.evaluate import Evaluation, evaluation_of
 from advisor.validate.predicted_and_measured import (
     RunComparison,
     baseline_steps,
-    beside,
+    compared_job,
     profiles_of,
     sharing_of,
 )
@@ -169,5 +169,5 @@ def _beside(
     rivals = baseline_steps(UNFITTED, alone, sharing_of(run), gpu)
     rows = zip(run.tenants, alone, entry.step_s, rivals, strict=True)
     return RunComparison(
-        run, tuple(beside(tenant, p, step.interval, steps) for tenant, p, step, steps in rows)
+        run, tuple(compared_job(tenant, p, step.interval, steps) for tenant, p, step, steps in rows)
     )

@@ -1,4 +1,4 @@
-"""How far predictions are off for model families that the model never saw.
+"""Scores predictions for model families that the model was not fitted to.
 
 For each family F the model is fitted, tuned and calibrated on the runs without any tenant of F;
 then F's jobs are scored, once in every scored run that contains F. The panels of plans are
@@ -51,7 +51,7 @@ class Evaluation:
         alone: Runs of one tenant.
         profiles: Of all tenants, by name.
         intervals: Whether the predictions have intervals.
-        models: By family: the one that never saw it; none where somebody else made the predictions.
+        models: By family: the model fitted without it; empty for predictions of others.
     """
 
     gpu: str
@@ -83,7 +83,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
         gpu: The GPU that all of them ran on.
         processes: How many to spread the fits over; the answer is the same.
         playback: Replays already made, where others ask for the same ones.
-        tell: Told how many families of how many are done.
+        tell: Called with the number of families done and of all.
 
     Raises:
         InvalidInput: No run can be scored.
@@ -106,7 +106,7 @@ def evaluation_of(
     advice: tuple[RunComparison, ...],
     intervals: bool = True,
 ) -> Evaluation:
-    """Whoever made the predictions in `scored` and `advice`, with all that is told of them."""
+    """The source of the predictions in `scored` and `advice`, with its description."""
     return Evaluation(
         gpu=chosen.scored[0].gpu,
         families=families_of(chosen.scored),

@@ -1,4 +1,4 @@
-"""Fits the data again and again with one family left out, on as many cores as there are."""
+"""Fits the model once for each family left out, on all cores."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Models = dict[str, Model]
 _Part = tuple[Held, Models]
 
 Tell = Callable[[int, int], None]
-"""Told how many parts of how many are done."""
+"""Called with the number of parts done and the number of all parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tupl
     Args:
         folds: The data.
         processes: How many to spread the families over; the answer is the same.
-        tell: Told how many families of how many are done.
+        tell: Called with the number of families done and of all.
     """
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
@@ -89,7 +89,7 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tupl
 
 
 def _told(parts: Iterable[_Part], total: int, tell: Tell | None) -> Iterator[_Part]:
-    """`parts`; how far they are is told before the first and after each."""
+    """`parts`, with a call of `tell` before the first and after each."""
     if tell is not None:
         tell(0, total)
     for done, part in enumerate(parts, start=1):

@@ -1,4 +1,4 @@
-"""What no prediction can get below: how far two runs of the same jobs lie apart."""
+"""The noise floor of predictions: how much two runs of the same jobs differ."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Repeats = Iterable[tuple[Run, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Repeats with fresh workers beside the errors of the same runs; all as shares.
+    """Differences of repeats with new workers and errors of the same runs; all as shares.
 
     Attributes:
         n: Jobs measured twice.

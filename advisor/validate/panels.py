@@ -1,4 +1,4 @@
-"""Plans of one job set that were run beside each other: which was best, and was it chosen?"""
+"""Panels: plans of one job set that were all run, to see which was best and which was chosen."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
         comparisons: Runs of advice; one sharing may have been run several times.
         alone: Runs of one tenant. Those of advice whose id begins as the ids of a set's runs do
             are how the set ran one after another, and so are the solo runs of its campaign: alone,
-            a job runs alike for every set. A job without either ran as in its profile.
+            a job runs the same for every set. A job without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], list[RunComparison]] = {}
     for comparison in comparisons:
@@ -141,7 +141,7 @@ class PanelRun:
         jobs: Names with counts, as the command line takes them.
         sharing: As the run has it.
         predicted: Throughput.
-        measured: Likewise.
+        measured: Throughput.
         worst_error: The largest error of a step: predicted over measured, less 1.
         n: Steps, one of each job.
         inside: Those that lie inside their 90 % intervals.

@@ -1,4 +1,4 @@
-"""One real run, predicted beside measured."""
+"""Compares the prediction of a real run with its measurement."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class JobComparison:
         family: Of its workload.
         busy_share: Share of its solo step in which the GPU worked; None if not measured.
         alone_s: Its solo step, from its profile.
-        memory_mib: Predicted device memory of the process; None if nobody predicted it.
+        memory_mib: Predicted device memory of the process; None if not predicted.
         measured_memory_mib: None if the driver would not say.
         baselines_s: Each baseline's step, by name; None if it is not defined.
     """
@@ -80,7 +80,7 @@ class RunComparison:
 
     @property
     def memory_total_mib(self) -> float | None:
-        """None if nobody predicted it."""
+        """None if not predicted."""
         return _sum([job.memory_mib for job in self.jobs])
 
     @property
@@ -127,7 +127,7 @@ def compare(
     gpu: Gpu,
     baselines: Mapping[str, Baseline],
 ) -> RunComparison:
-    """Predict `run` from its tenants' profiles alone and set what was measured beside it.
+    """Predict `run` from its tenants' profiles alone and compare it with the measurement.
 
     Args:
         run: One in which every tenant ran to the end.
@@ -145,7 +145,7 @@ def compare(
     return RunComparison(
         run,
         tuple(
-            beside(tenant, profile, predicted.step_s, steps, predicted.memory_mib)
+            compared_job(tenant, profile, predicted.step_s, steps, predicted.memory_mib)
             for tenant, profile, predicted, steps in zip(
                 run.tenants, alone, prediction.jobs, rivals, strict=True
             )
@@ -164,14 +164,14 @@ def baseline_steps(
     ]
 
 
-def beside(
+def compared_job(
     tenant: Tenant,
     alone: Profile,
     step_s: Interval,
     baselines_s: Mapping[str, float | None],
     memory_mib: float | None = None,
 ) -> JobComparison:
-    """What `tenant` did beside what was predicted of it."""
+    """The measurement of `tenant` with its prediction."""
     return JobComparison(
         job=tenant.workload.name,
         family=tenant.workload.family,

@@ -1,4 +1,4 @@
-"""What choices give away of the best measured throughput: the model's, and those of rules."""
+"""The regret of choices, the model's and those of rules, in measured throughput."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from advisor.validate.panels import Panel, panels
 from advisor.validate.score_words import MODEL, RULE_WORDS, percent
 from advisor.workload.profile import Profile
 
-# A set that was run in one way only, beside one after another, says nothing about the choice.
+# A set that was run in one way only, apart from one after another, does not test the choice.
 _FEWEST_OPTIONS = 3
 
 HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")

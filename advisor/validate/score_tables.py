@@ -1,4 +1,4 @@
-"""The scoreboard as people read it: a table for the terminal, the same cells as Markdown."""
+"""The scoreboard as a table for the terminal, and the same cells as Markdown."""
 
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,7 @@ def drift_text(drift: Drift) -> str:
 
 
 def regret_lines(scores: Scores) -> list[str]:
-    """How much of the best measured throughput the model's choices gave away, beside rules."""
+    """The regret of the model's choices and of rules, in measured throughput."""
     kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
     said = []
     for kind, judged in kinds.items():

@@ -1,4 +1,4 @@
-"""How numbers, modes and rules are written, wherever results are shown."""
+"""Writes numbers, modes and rules in the same way in all results."""
 
 from collections.abc import Iterable, Sequence
 

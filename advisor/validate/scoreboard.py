@@ -1,4 +1,4 @@
-"""The table that says how good predictions are: by mode, by degree, same jobs and mixes apart."""
+"""The scoreboard: errors of predictions by mode and degree, same jobs and mixes apart."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,16 +30,16 @@ class ScoreRow:
         mape: Mean absolute error of the step time.
         rmse: Root of its mean square.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
-        coverage90_low: Lower end of the 95 % interval of that share, by families drawn anew;
+        coverage90_low: Lower end of the 95 % interval of that share, by a bootstrap of families;
             None for one family.
-        coverage90_high: Upper end, likewise.
+        coverage90_high: Upper end of that interval.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
             workers; None if no run was repeated.
-        noise_floor_rmse: Root of the mean square of those differences, likewise.
+        noise_floor_rmse: Root of the mean square of those differences; None as `noise_floor`.
         excess_error: Root of the squared error, over the repeated runs, less that of the noise.
         throughput_mape: Mean absolute error of a run's weighted speedup.
         memory_mape: Mean absolute error of a process's device memory; None if not measured.
-        memory_total_mape: Of all processes of a run together, likewise.
+        memory_total_mape: The same for all processes of a run together.
         baselines: Mean absolute error of each baseline's step time; None if not defined.
         baselines_n: Jobs for which each baseline is defined.
     """

@@ -1,4 +1,4 @@
-"""What an evaluation says of step times in figures: the scoreboard, and what choices gave away."""
+"""The figures of an evaluation of step times: the scoreboard and the regret of choices."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Whether advice came true: real runs of it, predicted again from profiles alone."""
+"""Compares real runs of advice with predictions from profiles alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,7 +40,7 @@ class Validation:
 def compared(
     runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
 ) -> tuple[RunComparison, ...]:
-    """Each of `runs` predicted from its tenants' profiles, beside what was measured.
+    """Each of `runs` predicted from its tenants' profiles, compared with the measurement.
 
     A run in which a tenant ended early has nothing to compare and is passed over; `check` names
     it. So is one that shows no pace.

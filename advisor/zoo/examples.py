@@ -143,7 +143,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Sequences of `source` token ids below `vocabulary`; what is to be told of each is `target`.
+    """Sequences of `source` token ids below `vocabulary`; the label of each is `target`.
 
     Inputs are the source and the target so far; the target is each of its tokens' successor.
     """

@@ -1,4 +1,4 @@
-"""How a step is carried out: as torch does, compiled, or replayed as one CUDA graph."""
+"""Executes a step: eagerly, compiled, or captured once and replayed as a CUDA graph."""
 
 import os
 import warnings

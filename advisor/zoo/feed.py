@@ -1,4 +1,4 @@
-"""Where a step's batches come from: device memory, or worker processes that make them."""
+"""Feeds a step with batches from device memory, or from worker processes that make them."""
 
 from collections.abc import Iterator
 from itertools import cycle
@@ -18,7 +18,7 @@ class Feed(Protocol):
         """The next batch on the step's device, inputs first; a copy may still be under way."""
 
     def close(self) -> None:
-        """End whatever makes batches; afterwards there are none."""
+        """End the processes that make batches; no batch can be read after it."""
 
 
 class Resident:

@@ -1,4 +1,4 @@
-"""What each model is trained with: its network, examples and loss."""
+"""The recipe of each model: its network, examples and loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A workload as something that runs: one full training step at a call."""
+"""A workload as a callable: one full training step a call."""
 
 from collections.abc import Callable, Mapping
 

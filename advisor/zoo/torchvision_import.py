@@ -1,6 +1,6 @@
-"""Torchvision, which timm imports, beside a torch that was built without CUDA.
+"""Imports torchvision, which timm needs, with a torch that was built without CUDA.
 
-The registry's torchvision is built for CUDA, so its C++ operators cannot load beside a torch for
+The registry's torchvision is built for CUDA, so its C++ operators cannot load with a torch for
 the CPU alone, and its import ends at two operators that it registers in any case (seen in 0.28.0).
 No model here calls them: it is enough that they are declared.
 """
@@ -33,7 +33,7 @@ def _forget_torchvision() -> None:
             del sys.modules[name]
 
 
-# Declarations vanish with the object that made them, hence a name that lives on.
+# Declarations vanish with the object that made them, so it gets a lasting name.
 _declarations: list[torch.library.Library] = []
 
 

@@ -7,7 +7,7 @@ from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
-from advisor.validate.predicted_and_measured import RunComparison, beside
+from advisor.validate.predicted_and_measured import RunComparison, compared_job
 from advisor.workload.store import load_profiles, load_runs
 from research.power_score import PowerData, power_scores
 
@@ -26,7 +26,7 @@ def compared(run, profiles, off):
     return RunComparison(
         run,
         tuple(
-            beside(each, profiles[each.workload.name], Interval(*[off * each.step_s] * 3), {})
+            compared_job(each, profiles[each.workload.name], Interval(*[off * each.step_s] * 3), {})
             for each in run.tenants
         ),
     )

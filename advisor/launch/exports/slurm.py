@@ -88,7 +88,7 @@ def _gpus(plan: LaunchPlan) -> list[str]:
 
 
 def _type(gpu: Gpu, profile: str) -> str:
-    """What Slurm calls an instance; a variable stands for it where nobody knows."""
+    """Slurm's name of an instance; a variable if it is not known."""
     return slurm_type(gpu, profile) or f"${_variable(profile)}"
 
 
@@ -97,7 +97,7 @@ def _variable(profile: str) -> str:
 
 
 def _unknown(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that stop the script until what nobody knows has been filled in."""
+    """Lines that stop the script until the unknown values have been filled in."""
     for profile in profiles_used(plan):
         if slurm_type(plan.gpu, profile) is None:
             said = f"set it to the type of {profile} that slurmd -G lists"
@@ -147,7 +147,7 @@ def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
 
 
 def _cores(starts: tuple[Start, ...]) -> str:
-    """How many cores `starts` use together; variables stand for what nobody knows."""
+    """How many cores `starts` use together; variables for unknown numbers."""
     known = sum(start.core_count or 0 for start in starts)
     unknown = [f"CORES_{start.number}" for start in starts if start.core_count is None]
     return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)

@@ -1,4 +1,4 @@
-"""A workload's training steps without a GPU and without content: which memory they ask for, when.
+"""Runs a workload's steps without a GPU and without data, and records their memory requests.
 
 recording = recorded(workload)
 allocator = replayed(recording, workspace_mib=32)

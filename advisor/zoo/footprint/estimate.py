@@ -1,4 +1,4 @@
-"""Device memory of a workload that was never run, from its description alone.
+"""Estimates the device memory of a workload that was not run, from its description alone.
 
 Needs torch and no GPU.
 """

@@ -1,4 +1,4 @@
-"""What a process holds beyond what its tensors ask for, fitted to measured processes.
+"""The memory of a process beyond its tensors' requests, fitted to measured processes.
 
 Needs no torch: fitting takes dry runs that were made before.
 """
@@ -24,14 +24,14 @@ _LEAST_SIGMA = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A measured process beside a dry run of its workload; memory in MiB.
+    """A measured process and a dry run of its workload; memory in MiB.
 
     Attributes:
         execution: How its step is carried out; the dry run is of torch doing it call by call.
         dry_mib: What torch's allocator reserves in the dry run.
         convolves: Whether the workload has convolutions.
         reserved_mib: What it reserved.
-        context_mib: What the process held beside.
+        context_mib: Memory of the process outside torch's allocator.
     """
 
     workload: str
@@ -148,7 +148,7 @@ def fit_overhead(rows: Sequence[Measured]) -> Overhead:
     """
     eager = [row for row in rows if row.execution == "eager"]
     if not eager:
-        raise InvalidInput("no eager workload was measured, and others are told by those")
+        raise InvalidInput("no eager workload was measured, from which others are estimated")
     plain = [row for row in eager if not row.convolves]
     context_mib = median(row.context_mib for row in plain or eager)
     sizes = np.array([row.held_mib for row in eager])

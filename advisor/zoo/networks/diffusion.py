@@ -120,7 +120,7 @@ def _up(resolution: int, kept: list[int]) -> nn.ModuleList:
 
 
 class _ResidualBlock(nn.Module):
-    """Two convolutions beside a way around them, told the time; attention after them if asked."""
+    """Two convolutions with a skip connection and the time added; optional attention after them."""
 
     def __init__(self, before: int, after: int, attends: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks small enough to train on a CPU, for trying out."""
+"""Networks small enough to train on a CPU, for trials."""
 
 from torch import Tensor, nn
 
