@@ -76,7 +76,7 @@ def test_a_job_of_unknown_length_is_ranked_and_what_comes_of_it_over_time_is_ask
     page.run()
     assert not page.exception
     assert not page.error
-    assert any("how long an epoch of" in said.value for said in page.info)
+    assert any("the length of an epoch of" in said.value for said in page.info)
 
 
 def test_commands_of_the_plan_in_view_can_be_copied(page):

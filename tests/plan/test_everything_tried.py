@@ -1,9 +1,9 @@
 """What is ranked for 2 and 3 jobs, beside everything there is to try, predicted one by one.
 
 What is tried: naive, MPS, MPS with one limit of `EQUAL_GRID` for all, those aside that would leave
-SMs to nobody if all jobs ran; phases of these and of jobs alone; and MIG instances where two rooms
-or more are used, each shared naively or under MPS. All jobs on one instance are the GPU with fewer
-SMs, and no plan; nor are phases on instances looked at here.
+SMs to nobody if all jobs ran; phases of these and of jobs alone; and MIG instances where two
+partitions or more are used, each shared naively or under MPS. All jobs on one instance are the GPU
+with fewer SMs, and no plan; nor are phases on instances looked at here.
 """
 
 from dataclasses import replace
@@ -76,7 +76,7 @@ def whole(own, jobs):
 def at_once(jobs):
     yield from whole(jobs, jobs)
     for plan in each_kind_once(mig_plans(jobs, A30), jobs):
-        if len(plan.rooms) > 1:
+        if len(plan.partitions) > 1:
             yield plan.group
 
 

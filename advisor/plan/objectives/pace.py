@@ -25,7 +25,7 @@ from advisor.sharing.traversal import running_together
 from advisor.timeline.outcome import around
 
 
-class _Pace(FleetObjective):
+class _PaceObjective(FleetObjective):
     unit = "ratio"
     per_job = True
 
@@ -33,7 +33,7 @@ class _Pace(FleetObjective):
         return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
 
 
-class Throughput(_Pace):
+class Throughput(_PaceObjective):
     """Time to do what serial does in a unit of time."""
 
     name = "throughput"
@@ -61,7 +61,7 @@ class Throughput(_Pace):
         return _time(total, awake.jobs), 0.0
 
 
-class Fairness(_Pace):
+class Fairness(_PaceObjective):
     """As `Throughput`, for the job that fares worst, if serial gives each an equal share of time.
 
     Plans for several GPUs cost the worst end of a job over the time that it takes alone.
