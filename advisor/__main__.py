@@ -9,17 +9,17 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 def main() -> None:
     """Run the command line; an interrupt ends it quietly, whenever it comes."""
-    heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # as of a command under nohup
-    if heeded:  # nothing is begun yet that would have to be cleared up
+    handles = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # as of a command under nohup
+    if handles:  # nothing is begun yet that would have to be cleared up
         signal.signal(signal.SIGINT, _leave)
     from advisor.cli import main as run
 
-    if heeded:
+    if handles:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         run()
     finally:
-        if heeded:  # all is cleared up; what ends now are libraries
+        if handles:  # all is cleared up; what ends now are libraries
             signal.signal(signal.SIGINT, _leave)
 
 

@@ -1,4 +1,4 @@
-"""Which options go together: what a command would ignore beside another is refused."""
+"""Which options go together: an option that another one makes useless is refused."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def given_in(context: typer.Context) -> Given:
 
 
 def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
-    """See that `one` is not given beside any of `others`.
+    """See that `one` is not given together with any of `others`.
 
     Raises:
         InvalidInput: It is; says `why` they do not go together.
@@ -42,7 +42,7 @@ def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
 
 
 def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
-    """See that `one` is given only beside one of `others`, options by their parameters.
+    """See that `one` is given only together with one of `others`, options by their parameters.
 
     Raises:
         InvalidInput: It is given alone.

@@ -116,7 +116,7 @@ def to_stdout() -> Iterator[None]:
 
 
 Tell = Callable[[int, int, str], None]
-"""Told how many parts of how many are done, and what is being done."""
+"""Takes the number of parts done, the number of all parts, and what is being done."""
 
 
 @contextmanager
