@@ -1,7 +1,7 @@
 """The event loop of jobs that share GPUs: at an end, the rest change pace and a waiting job starts.
 
 Time jumps from one arrival or end to the next. Between two events no pace changes, so the result is
-exact. How fast jobs run together is given by a `Pace`, which job starts next by a `Queue`.
+exact. How fast jobs run together is given by a `Pace`, which job starts next by a `JobQueue`.
 """
 
 from collections import deque
@@ -47,7 +47,7 @@ Pace = Callable[[PlacedJobs], Sequence[float]]
 """The jobs that run on a GPU -> steps a second of each, in that order."""
 
 
-class Queue(Protocol):
+class JobQueue(Protocol):
     """Jobs that have arrived and not started; it decides who starts next, and where."""
 
     def add(self, job: int) -> None: ...
@@ -152,7 +152,7 @@ class _LoopState:
                 self.left[seat.job] = after
         gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
 
-    def begin(self, queue: Queue) -> set[int]:
+    def begin(self, queue: JobQueue) -> set[int]:
         """Let jobs start as `queue` says; the GPUs that they start on."""
         seats = [gpu.seats for gpu in self.gpus]
         joined = set()
@@ -180,7 +180,7 @@ class _LoopState:
             heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
 
 
-def run(tasks: Sequence[Task], pace: Pace, queue: Queue, gpus: int = 1) -> History:
+def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> History:
     """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
 
     Args:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal
 
-from advisor.timeline.event_loop import JobStart, PlacedJob, PlacedJobs, Queue
+from advisor.timeline.event_loop import JobQueue, JobStart, PlacedJob, PlacedJobs
 
 Policy = Literal["first-come", "shortest-first", "best-fit"]
 
@@ -198,7 +198,7 @@ class BestFit:
 
 def queue_of(
     policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
-) -> Queue:
+) -> JobQueue:
     """An empty queue.
 
     Args:

@@ -10,7 +10,7 @@ from advisor.workload.reading import read_profile
 from advisor.zoo.footprint.dry_step import recorded, replayed
 from advisor.zoo.footprint.estimate import footprint
 from advisor.zoo.footprint.overhead import (
-    Measured,
+    MeasuredMemory,
     fit_overhead,
     fitted,
     fitted_text,
@@ -92,7 +92,7 @@ def test_what_nothing_measured_stands_for_gets_a_wider_range_with_the_reason(nam
 def rows():
     """Processes that hold 2 % more than dry runs, 30 MiB more where they convolve, and 700."""
     return [
-        Measured(
+        MeasuredMemory(
             workload=f"{family}-{dry}", family=family, execution="eager", dry_mib=dry,
             convolves=family == "b", reserved_mib=dry * 1.02 + 30 * (family == "b"),
             context_mib=700,

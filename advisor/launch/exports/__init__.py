@@ -41,14 +41,14 @@ SUFFIXES = {
 """What the name of a file of each format ends in, after a dot."""
 
 
-class Exported(NamedTuple):
+class ExportedPlans(NamedTuple):
     """A plan as a file; `note` is what to know before it is applied, None if nothing is."""
 
     text: str
     note: str | None
 
 
-def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> Exported:
+def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> ExportedPlans:
     """The plan that `prediction` speaks of, in one of the formats of `EXPORTS`.
 
     Args:
@@ -63,4 +63,4 @@ def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str
     """
     plan = launch_plan(jobs, gpu, prediction)
     check_memory(plan, prediction)
-    return Exported(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)
+    return ExportedPlans(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)

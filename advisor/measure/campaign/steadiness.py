@@ -19,7 +19,7 @@ STEADY_WITHIN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class _Pace:
+class _RunPace:
     """The run that a run should repeat, and each tenant's workload and seconds a step."""
 
     like: str | None
@@ -39,7 +39,7 @@ class Steadiness:
 
     def __init__(self, profiles: Iterable[Path]) -> None:
         self._alone_s: dict[str, float] = {}
-        self._paces: dict[str, _Pace] = {}
+        self._paces: dict[str, _RunPace] = {}
         self.refused: dict[str, str] = {}
         for folder in reversed(list(profiles)):
             for path in profile_files(folder):
@@ -88,7 +88,7 @@ class Steadiness:
         twin = idle_twin(record["id"]) if purpose == "control" else None
         steps_s = tuple((each["workload"]["name"], _step_s(each)) for each in tenants)
         like = record.get("repeats") or (twin if twin != record["id"] else None)
-        self._paces[record["id"]] = _Pace(like, purpose == "solo", steps_s)
+        self._paces[record["id"]] = _RunPace(like, purpose == "solo", steps_s)
 
     def short(self) -> str:
         """The number of solo runs that repeat their profiles, for a line of progress."""

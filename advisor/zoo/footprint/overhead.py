@@ -23,7 +23,7 @@ _LEAST_SIGMA = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredMemory:
     """A measured process and a dry run of its workload; memory in MiB.
 
     Attributes:
@@ -137,7 +137,7 @@ class Footprint:
     notes: tuple[str, ...]
 
 
-def fit_overhead(rows: Sequence[Measured]) -> Overhead:
+def fit_overhead(rows: Sequence[MeasuredMemory]) -> Overhead:
     """The overhead that comes nearest to `rows`, by least squares of relative errors.
 
     Captured steps teach what capturing adds, and compiled ones nothing, for no dry run is like
@@ -164,7 +164,7 @@ def fit_overhead(rows: Sequence[Measured]) -> Overhead:
     return replace(overhead, capture_mib=_capture_mib(rows, overhead))
 
 
-def _capture_mib(rows: Sequence[Measured], overhead: Overhead) -> float:
+def _capture_mib(rows: Sequence[MeasuredMemory], overhead: Overhead) -> float:
     """What captured steps among `rows` hold beyond `overhead`; 0 if there are none."""
     beyond = [
         row.held_mib - overhead.held_mib(row.dry_mib, convolves=row.convolves)
@@ -173,7 +173,7 @@ def _capture_mib(rows: Sequence[Measured], overhead: Overhead) -> float:
     return max(0.0, median(beyond or [0.0]))
 
 
-def fitted(gpu: str, rows: Sequence[Measured]) -> Fitted:
+def fitted(gpu: str, rows: Sequence[MeasuredMemory]) -> Fitted:
     """The overhead that `rows` support, scored by leaving out one family after another.
 
     Raises:
