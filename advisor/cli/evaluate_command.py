@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from advisor.cli.combinations import apart, given_in
-from advisor.cli.options import AsJson, Measured, grouped
+from advisor.cli.options import AsJson, MeasuredOptions, grouped
 from advisor.cli.output import progress, show_found
 
 
 @grouped
 def evaluate(
     context: typer.Context,
-    measured: Measured,
+    measured: MeasuredOptions,
     predictions: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),

@@ -12,7 +12,7 @@ from advisor.cli.output import show_text, warn
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportOptions:
     """The options that say what is written, and where."""
 
     sharing: Annotated[
@@ -31,7 +31,7 @@ class Exported:
 def export(
     context: typer.Context,
     *,
-    exported: Exported,
+    exported: ExportOptions,
     named: Named,
     gpu: GpuKey = DEFAULT_GPU,
     objective: By = "makespan",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.options import Measured, grouped
+from advisor.cli.options import MeasuredOptions, grouped
 from advisor.cli.output import progress, show_text
 from advisor.english import counted
 from advisor.terminal import clean
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @grouped
 def fit(
-    measured: Measured,
+    measured: MeasuredOptions,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),

@@ -151,7 +151,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredOptions:
     """The options that say whose measurements a model is fitted to, or scored on."""
 
     gpu: GpuKey = DEFAULT_GPU

@@ -59,7 +59,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueOptions:
     """The options that say what the jobs run on, and who starts next."""
 
     gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
@@ -115,7 +115,7 @@ def simulate(
     *,
     load: Load,
     gpu: GpuKey = DEFAULT_GPU,
-    queue: Queue,
+    queue: QueueOptions,
     traced: TraceFile,
     power_cap: PowerCap = None,
     files: Files,

@@ -10,7 +10,14 @@ from advisor.plan.memory_limits import memory_caps
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import Group, Hybrid, Instance, Mps, Naive, Serial, SharedPartition, Sharing
+from advisor.sharing import (
+    Group,
+    Hybrid,
+    Instance,
+    PartitionSharing,
+    SharedPartition,
+    Sharing,
+)
 from advisor.sharing.traversal import groups
 from advisor.workload.job import Job
 
@@ -55,7 +62,7 @@ class LaunchPartition:
     """
 
     number: int
-    sharing: Serial | Naive | Mps
+    sharing: PartitionSharing
     starts: tuple[Start, ...]
     instance: Instance | None = None
     slices: int | None = None

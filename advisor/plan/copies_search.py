@@ -9,7 +9,7 @@ from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Predicts, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Level, MixPrediction
-from advisor.sharing import Mps, Naive, Serial
+from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.workload.job import MAX_JOBS, Job
 
 PAYS = 0.02
@@ -20,9 +20,6 @@ fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %).""
 _PATIENCE = 2
 # What the equal limits of all copies add up to, in per cent.
 _LIMIT_SUMS = (100, 200)
-
-
-_Way = Serial | Naive | Mps
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ class _CopiesTable:
         problems = [each for each in asked if isinstance(each, str)]
         return problems[0] if len(problems) == len(asked) else None
 
-    def _asked(self, copies: int, sharing: _Way) -> MixPrediction | str:
+    def _asked(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
         jobs: Sequence[Job] = [self.job] * copies
         if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
             return problem
@@ -145,7 +142,7 @@ class _CopiesTable:
         return fits.broken(answer) or answer
 
 
-def _ways(copies: int) -> Iterator[_Way]:
+def _ways(copies: int) -> Iterator[PartitionSharing]:
     if copies == 1:
         yield Serial()
         return

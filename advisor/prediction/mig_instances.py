@@ -22,7 +22,15 @@ from advisor.prediction.replay import Effort, replay_mps, replay_naive
 from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
 from advisor.prediction.transfer import moving_s, on_partition
 from advisor.prediction.utilisation_model import MPS_CAPACITY, NAIVE_CAPACITY, contended
-from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Serial, Sharing
+from advisor.sharing import (
+    Arrangement,
+    Group,
+    Hybrid,
+    Instance,
+    PartitionSharing,
+    Place,
+    Sharing,
+)
 from advisor.sharing.traversal import instance_sets, of_one_group, relocated
 from advisor.workload.profile import Profile
 
@@ -65,7 +73,7 @@ def _on_place(
 @once_a_mix
 def _steps_in_partition(
     tenants: Sequence[Profile],
-    sharing: Serial | Naive | Mps,
+    sharing: PartitionSharing,
     partition: GpuPartition,
     gpu: Gpu,
     physics: Physics,
@@ -91,7 +99,7 @@ def _alone_s(profile: Profile, gpu: Gpu, packing: float) -> float:
 
 
 def _replayed(
-    scripts: Sequence[ReplayTrace], sharing: Serial | Naive | Mps, sms: int, physics: Physics
+    scripts: Sequence[ReplayTrace], sharing: PartitionSharing, sms: int, physics: Physics
 ) -> Floats:
     """Steps of `scripts` against each other on a partition of `sms`, which they are scaled to."""
     if len(scripts) > 1 and not sharing.under_mps:
@@ -102,7 +110,7 @@ def _replayed(
 
 
 def _by_capacity(
-    tenants: Sequence[Profile], sharing: Serial | Naive | Mps, partition: GpuPartition
+    tenants: Sequence[Profile], sharing: PartitionSharing, partition: GpuPartition
 ) -> Floats:
     """The whole GPU path stretched by what the partition misses of the SMs."""
     shares = [partition.sm_share * limit / 100 for limit in sharing.limits] or [

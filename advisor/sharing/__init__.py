@@ -28,6 +28,7 @@ from advisor.sharing.modes import (
     Mode,
     Mps,
     Naive,
+    PartitionSharing,
     Serial,
     SharedPartition,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Mode",
     "Mps",
     "Naive",
+    "PartitionSharing",
     "Phases",
     "Place",
     "Serial",

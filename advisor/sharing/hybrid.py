@@ -10,7 +10,7 @@ from advisor.sharing.modes import (
     Mode,
     Mps,
     Naive,
-    Serial,
+    PartitionSharing,
     SharedPartition,
     check_group,
     check_once,
@@ -163,5 +163,5 @@ def one_job_each(instances: tuple[Instance, ...]) -> Hybrid:
     return Hybrid(tuple(Slot(each, (job,)) for job, each in enumerate(instances, start=1)))
 
 
-Arrangement = Serial | Naive | Mps | Mig | Hybrid
+Arrangement = PartitionSharing | Mig | Hybrid
 """A GPU that is set up once."""

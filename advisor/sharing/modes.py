@@ -101,7 +101,11 @@ class Mig:
         return "mig=" + ",".join(map(str, self.instances))
 
 
-def check_group(jobs: tuple[int, ...], sharing: Serial | Naive | Mps) -> None:
+PartitionSharing = Serial | Naive | Mps
+"""How jobs share what has SMs of its own: a whole GPU, an instance, or a part of one."""
+
+
+def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
     """Refuse an impossible group of jobs, or one that cannot share by `sharing`.
 
     Args:
@@ -142,6 +146,6 @@ class SharedPartition:
     """
 
     jobs: tuple[int, ...]
-    sharing: Serial | Naive | Mps
+    sharing: PartitionSharing
     instance: Instance | None = None
     slices: int | None = None

@@ -4,10 +4,10 @@ import re
 
 from advisor.errors import InvalidInput
 from advisor.sharing.hybrid import Compute, Divided, Hybrid, Place, Slot
-from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.modes import Instance, Mig, Mps, Naive, PartitionSharing, Serial
 from advisor.sharing.phases import Group, Phases, Sharing
 
-_PLAIN: dict[str, Serial | Naive | Mps] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
+_PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
 _JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
 _INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
@@ -41,7 +41,7 @@ def parse_sharing(text: str) -> Sharing:
     return _whole(words, text)
 
 
-def _whole(words: str, text: str) -> Serial | Naive | Mps:
+def _whole(words: str, text: str) -> PartitionSharing:
     if plain := _PLAIN.get(words):
         return plain
     mode, _, rest = words.partition("=")

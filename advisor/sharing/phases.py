@@ -8,9 +8,7 @@ from advisor.sharing.hybrid import Arrangement, Hybrid
 from advisor.sharing.modes import (
     Instance,
     Mode,
-    Mps,
-    Naive,
-    Serial,
+    PartitionSharing,
     SharedPartition,
     check_group,
     check_once,
@@ -26,7 +24,7 @@ class Group:
     """
 
     jobs: tuple[int, ...]
-    sharing: Serial | Naive | Mps
+    sharing: PartitionSharing
     instances: ClassVar[tuple[Instance, ...]] = ()
 
     def __post_init__(self) -> None:
