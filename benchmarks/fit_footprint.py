@@ -37,11 +37,11 @@ def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
     return [each for each in [profile.memory, *beside] if each.context_mib]
 
 
-def measured(profile: Profile, held: Sequence[Memory]) -> overhead.Measured:
+def measured(profile: Profile, held: Sequence[Memory]) -> overhead.MeasuredMemory:
     """The medians of what processes of the workload held, beside a dry run."""
     recording = recorded(profile.workload)
     dry = replayed(recording, workspace_mib(gpu(profile.gpu)))
-    return overhead.Measured(
+    return overhead.MeasuredMemory(
         workload=profile.name,
         family=profile.workload.family,
         execution=profile.workload.execution,

@@ -12,8 +12,8 @@ from advisor.plan.recommendation import Calibrated, Predicts, Standing
 from advisor.prediction.predictor import Predictor, calibrated_predictor, slowdown_of
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import check_count
-from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job
+from advisor.workload.machine_calibration import Calibration
 from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration
 

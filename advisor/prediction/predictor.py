@@ -33,7 +33,7 @@ from advisor.prediction.transfer import on_host
 from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import check_count
-from advisor.workload.calibration import Calibration, Contexts
+from advisor.workload.machine_calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
 
 

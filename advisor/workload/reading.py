@@ -16,7 +16,7 @@ from advisor.workload.profile import Profile
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from advisor.workload.calibration import Calibration
+    from advisor.workload.machine_calibration import Calibration
     from advisor.workload.run import Run
 
 _Record = TypeVar("_Record")
@@ -79,7 +79,7 @@ def read_calibration(path: Path) -> "Calibration":
     Raises:
         InvalidInput: There is none, or its numbers are impossible.
     """
-    from advisor.workload.calibration import Calibration
+    from advisor.workload.machine_calibration import Calibration
 
     remedy = "Measure it again: `advisor calibrate`."
     return parse_record(Calibration, read_bytes(path), str(path), remedy)

@@ -19,7 +19,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.reading import read_calibration, read_profile, read_runs
 
 if TYPE_CHECKING:
-    from advisor.workload.calibration import Calibration
+    from advisor.workload.machine_calibration import Calibration
     from advisor.workload.run import Run
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.calibration import Calibration
 from advisor.workload.files import kind_of, reason_of
+from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 

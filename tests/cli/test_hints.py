@@ -85,9 +85,20 @@ def test_options_that_are_named_alone_are_options():
         for option in action.option_strings
     } | {"--devices", "--ray", "--resume"}
     words = re.compile(r"(?<![\w-])--[a-z][a-z-]+[a-z]")
-    packages = ("cli", "planning", "reporting", "workload", "sharing", "simulation", "prediction")
+    packages = (
+        "cli",
+        "plan",
+        "prediction",
+        "report",
+        "sharing",
+        "timeline",
+        "validate",
+        "workload",
+    )
     for package in packages:
-        for path in set((ROOT / "advisor" / package).rglob("*.py")) - FOR_OTHERS:
+        paths = set((ROOT / "advisor" / package).rglob("*.py")) - FOR_OTHERS
+        assert paths, package
+        for path in paths:
             named = {word for text in SAID[path] for word in words.findall(text)}
             assert named <= OPTIONS | of_argparse | OTHERS, path
 

@@ -11,9 +11,9 @@ from advisor.launch.plan_file import _PlanFile
 from advisor.prediction.model_file import Model
 from advisor.validate.entries import Entry
 from advisor.workload.arrivals import Arrival
-from advisor.workload.calibration import Calibration
 from advisor.workload.job import Job
 from advisor.workload.job_file import _JobFile
+from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.reading import parse_record
 from advisor.workload.run import Run

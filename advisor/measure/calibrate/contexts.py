@@ -10,7 +10,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import memory_record, tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Mps, Naive
-from advisor.workload.calibration import Contexts, LimitedContext
+from advisor.workload.machine_calibration import Contexts, LimitedContext
 from advisor.workload.named_workloads import workload
 
 # Small, and loads the matrix library as all training does.

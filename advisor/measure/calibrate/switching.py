@@ -24,7 +24,7 @@ from advisor.measure.process.tenants import GRACE_S, TenantProcess, living, tena
 from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
-from advisor.workload.calibration import Switching
+from advisor.workload.machine_calibration import Switching
 from advisor.workload.measured import median_step_s
 
 # Far below a slice of some milliseconds, and about as long as one.

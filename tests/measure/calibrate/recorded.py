@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.workload.calibration import (
+from advisor.workload.machine_calibration import (
     Calibration,
     Contexts,
     HostCheck,
