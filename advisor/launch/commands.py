@@ -111,7 +111,7 @@ def _compute_instances(instance: Instance, partitions: Sequence[LaunchPartition]
     variable, mig = f"GI_{partitions[0].number}", f"nvidia-smi mig -i {partitions[0].device}"
     largest_first = sorted(partitions, key=lambda part: -(part.slices or 0))
     names = ",".join(str(part.profile) for part in largest_first)
-    yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below likewise"
+    yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below too"
     yield f': "${{{variable}:?set it to the ID of {instance}}}"'
     yield f'sudo {mig} -cci {names} -gi "${variable}"'
 

@@ -1,4 +1,4 @@
-"""A plan as whoever applies it needs it: what starts when and where, on which cores."""
+"""A plan as it is applied: what starts when and where, on which cores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

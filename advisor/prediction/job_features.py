@@ -19,7 +19,7 @@ TRAITS = (
     "log_mean_kernel_us",
     "log_kernels",
     "tensor",  # tensor activity while the GPU works for the job
-    "sm_active",  # likewise
+    "sm_active",  # while the GPU works for the job
     "host_share",  # host path over step
     "log_at_tightest",  # slowdown alone under the tightest limit of the probe
     "log_at_loosest",

@@ -177,7 +177,7 @@ class Edge:
 
         Args:
             held_mib: What the processes of each set hold together, shape (sets,).
-            least_mib: What they need together, likewise.
+            least_mib: What they need together, in the same shape.
             capacity_mib: What there is.
             most_risk: 0..1, neither end.
         """

@@ -183,7 +183,7 @@ class PowerAndEnergy:
     Attributes:
         power_w: Mean power of the whole GPU; None if a profile has none.
         energy_step_j: Energy of a step of each job by the rule in `advisor.prediction.power`,
-            shape (jobs,); None likewise.
+            shape (jobs,); None where power was not measured.
     """
 
     power_w: Interval | None

@@ -133,7 +133,7 @@ class SurrogateAnswers:
 
         Args:
             tenancy: Where and how.
-            steps_s: Of a job of each profile, likewise.
+            steps_s: Of a job of each profile, in the same shape.
         """
         law = (
             PowerLaw() if tenancy.partition else self.model.power.laws.get(tenancy.mode, PowerLaw())

@@ -25,7 +25,7 @@ LIMITED = (
 )
 FIXED = (
     "dram",  # DRAM activity while the GPU works for the job
-    "occupancy",  # likewise
+    "occupancy",  # while the GPU works for the job
     "host",  # host path over step
     "wide",  # share of the kernels' time in kernels that fill nine tenths of the GPU
     "log_kernel_us",  # of the kernel that runs at a random busy moment

@@ -131,7 +131,7 @@ def limit_exponent(profile: Profile, gpu: Gpu, packing: float, bandwidth: float)
         profile: Measured alone.
         gpu: Its GPU.
         packing: As of `advisor.prediction.physics.Physics`.
-        bandwidth: Likewise: how far limited jobs keep the bandwidth that each had alone.
+        bandwidth: How far limited jobs keep the bandwidth that each had alone.
     """
     return bandwidth * _exponent_alone(profile, gpu, packing) + (1 - bandwidth)
 

@@ -28,7 +28,7 @@ trap 'exit 143' HUP TERM
 sudo nvidia-smi -i 0 -mig 1
 sudo nvidia-smi mig -i 0 -cgi 9:4 -C
 sudo nvidia-smi mig -i 0 -cgi 5:0
-nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below likewise
+nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below too
 : "${GI_1:?set it to the ID of 4g.71gb@0}"
 sudo nvidia-smi mig -i 0 -cci 2c.4g.71gb,2c.4g.71gb -gi "$GI_1"
 nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set

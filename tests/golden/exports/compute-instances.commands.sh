@@ -15,7 +15,7 @@ trap 'exit 130' INT
 trap 'exit 143' HUP TERM
 sudo nvidia-smi -i 0 -mig 1
 sudo nvidia-smi mig -i 0 -cgi 0:0
-nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below likewise
+nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below too
 : "${GI_1:?set it to the ID of 7g.141gb@0}"
 sudo nvidia-smi mig -i 0 -cci 4c.7g.141gb,3c.7g.141gb -gi "$GI_1"
 nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set

@@ -1,5 +1,5 @@
-from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.provenance import Origin, command_line, host_cpu, recipes
+from advisor.measure.process.claimed_device import Device, host_cpu
+from advisor.measure.process.provenance import Origin, command_line, recipes
 
 
 def test_a_command_is_recorded_without_its_paths():
