@@ -3,11 +3,11 @@
     python benchmarks/solver.py [GPU]
 
 *Searched* is the whole space in rough answers: the ways to share the whole GPU, every set of jobs
-in every partition of every MIG layout, and phases over all set partitions. *Recommended* is all that
-``advisor recommend`` does once its files are read: beside that, limits that differ from job to job,
-and the best of each kind replayed to the end. The process is warm: what follows from a profile by
-itself is known, and so are partitions of MIG instances that were replayed; no mix on the whole GPU is.
-Profiles and model are of an H200; on another GPU they stand in, to time the search.
+in every partition of every MIG layout, and phases over all set partitions. *Recommended* is all
+that ``advisor recommend`` does once its files are read: limits that differ from job to job too, and
+the best of each kind replayed to the end. The process is warm: what follows from a profile by
+itself is known, and so are MIG instances that were replayed; no mix on the whole GPU is. Profiles
+and model are of an H200; on another GPU they stand in, to time the search.
 `benchmarks/growth.py` draws how this grows with the number of jobs.
 """
 
