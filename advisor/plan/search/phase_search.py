@@ -1,10 +1,10 @@
 """Groups of jobs one after another: every way to make them, by dynamic programming.
 
-What is known of jobs that are done is how the GPU is set up now, and what all cost until now. Of
-groups that leave the GPU set up alike, one that is no better in anything is dropped. Each group is
-on the whole GPU in any of its ways, or on MIG instances in the way that is best for the group by
-itself: of two such ways that cost nearly the same, another might be cheaper to set up for, by what
-it takes to make and destroy instances.
+A state of the program is the set of jobs that are done, how the GPU is set up now, and what all of
+them cost so far. Of sequences that end in the same state, those that another beats in every respect
+are dropped. A group has the whole GPU in any way to share it, or MIG instances in the way that is
+best for the group alone; so of two such ways that cost nearly the same, the one that is cheaper to
+change to may be missed, by the seconds that it takes to make and destroy instances.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.timeline.outcome import idle_power_w
 from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
 
-# Of plans that no other beats in everything, so many are kept for each set of jobs that are done.
+# Sequences kept for each set of jobs that are done, of those that no other beats in every respect.
 _MOST_KEPT = 12
 
 
@@ -32,11 +32,11 @@ class PhaseGroup:
     """Jobs that share the GPU until the last of them ends.
 
     Attributes:
-        state: Which.
-        how: A set on the whole GPU, or sets on instances.
-        setup: How the GPU is set up for them; the numbers of its jobs mean nothing.
-        mark: The same for all that leave the GPU set up alike.
-        scores: What they count.
+        state: The set of jobs, as `Sets.state` numbers it.
+        how: A set of jobs on the whole GPU, or sets on instances.
+        setup: How the GPU is set up for them; the job numbers in it have no meaning.
+        mark: Equal for groups after which the GPU is set up in the same way.
+        scores: What the group adds to an objective's sums.
     """
 
     state: int
@@ -52,20 +52,20 @@ class PhaseGroup:
 
 
 class Label(NamedTuple):
-    """What all groups until now cost; groups in the order in which they run."""
+    """A sequence of groups, in the order in which they run, and the two sums of its objective."""
 
     cost: float
     worst: float
     groups: tuple[PhaseGroup, ...]
 
 
-# By how the GPU is set up now, and whether it ever was cut up: what all groups until now cost.
+# Sequences by how the GPU is set up after them, and by whether it was ever cut into instances.
 _Reached = dict[tuple[int, bool], list[Label]]
 
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """PhaseGroups one after another.
+    """Groups that run one after another.
 
     Attributes:
         cost: By the objective.
@@ -79,8 +79,8 @@ class Phased:
 def phased(space: Space, state: int, most: int) -> list[Phased]:
     """Up to `most` of the best ways to run the jobs of `state` in groups, best first.
 
-    The best without MIG instances is always among them, as one more if need be: what is on
-    instances seems to cost less than it will, as partitions that slow each other are not counted.
+    The best one without MIG instances is always among them, as one more if need be: groups on
+    instances seem cheaper than they are, since how instances slow each other is not counted.
     """
     return _Phases(space, state).best(most)
 
@@ -115,7 +115,7 @@ class _Phases:
         return [each for at, each in enumerate(found) if at < most or each is sure]
 
     def _go_on(self, done: int, reached: dict[int, _Reached]) -> None:
-        """Add what any group that is left may come to, next after the jobs of the state `done`."""
+        """Append each group of jobs that are left to each sequence that ends in `done`."""
         left, count = self.jobs - self.space.jobs_in(done), self.objective.after
         ahead = [
             (group, group.mark, group.on_instances, reached.setdefault(done + group.state, {}))
@@ -132,14 +132,14 @@ class _Phases:
                     _keep(kept, cost, worst, label, group)
 
     def _next(self, done: int) -> Iterator[PhaseGroup]:
-        """PhaseGroups of jobs that are left; all of them at once make no phases."""
+        """Groups of jobs that are left; all jobs in one group are not phases."""
         inside, _ = self.space.sets.inside(self.state - done)
         for state in dict.fromkeys(self.space.sets.state[inside].tolist()):
             if state and state != self.state:
                 yield from self.groups[state]
 
     def _turn(self, label: Label, group: PhaseGroup, mark: int, left: int) -> Turn:
-        """The turn of `group` after `label`, which leaves the GPU set up as `mark` says."""
+        """The turn of `group` after the sequence `label`, which leaves the GPU as `mark` says."""
         key = mark, group.mark, left
         if (found := self.turns.get(key)) is None:
             pause_s = self._pause_s(label, group, mark)
@@ -155,7 +155,7 @@ class _Phases:
         return self.pauses_s[key]
 
     def _groups(self, state: int) -> Iterator[PhaseGroup]:
-        """Ways for the jobs of `state` to share the GPU that may be of use."""
+        """Ways for the jobs of `state` to share the GPU, but those beaten in every respect."""
         sets, jobs = self.space.sets, self.space.jobs_in(state)
         ways: dict[bool, list[PhaseGroup]] = {}
         for chosen in np.flatnonzero(sets.state == state).tolist():
@@ -170,7 +170,7 @@ class _Phases:
     def _on_instances(
         self, state: int, jobs: int, whole: Sequence[PhaseGroup]
     ) -> Iterator[PhaseGroup]:
-        """The best way on MIG instances, where it may be better than any on the whole GPU."""
+        """The best way on MIG instances, if its bound is below every way on the whole GPU."""
         hybrids = self.space.hybrids(jobs)
         bar = min((self._price_alone(each) for each in whole), default=np.inf)
         if hybrids.least(state) < bar:
@@ -181,7 +181,7 @@ class _Phases:
                 yield self._group(state, jobs, assignment, partitions)
 
     def _price_alone(self, group: PhaseGroup) -> float:
-        """What a group costs for which MIG is left and entered; as `AssignmentSearch.least`."""
+        """Cost of a group if MIG mode is left and entered for it; as `AssignmentSearch.least`."""
         jobs = group.scores.jobs
         turn = Turn(2 * MIG_MODE_S, jobs, self.idle_w)
         cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
@@ -209,7 +209,7 @@ class _Phases:
         return PhaseGroup(state, how, setup, self._mark(setup), scores)
 
     def _mark(self, setup: Group | Hybrid) -> int:
-        """A number for everything that stays set up after a group."""
+        """The `mark` of a group: a number for each set of instances and MPS daemons that stay."""
         stays = tuple(
             (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
             for memory in setup.memories

@@ -220,7 +220,7 @@ class FleetSolver:
 
 
 def _longest_first(plan: Sequence[PlacedGroup]) -> list[Members]:
-    """MemberRows of a plan that share a GPU."""
+    """Groups of a plan in which jobs share a GPU, the longest first."""
     runs_s = {each.group.members: each.group.runs_s for each in plan}
     shared = [members for members in runs_s if len(members) > 1]
     return sorted(shared, key=lambda members: -runs_s[members])

@@ -1,4 +1,4 @@
-"""What is known of groups of jobs, each worked out once."""
+"""Predictions and estimates of groups of jobs, each computed once, for the search over fleets."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
@@ -21,7 +21,7 @@ class GroupPool:
         kinds: Of all jobs.
         problem: What the plan is to be best at.
         sources: Of groups.
-        in_time: Nothing is worked out any more where it says no.
+        in_time: Where it answers no, nothing more is predicted.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class GroupPool:
 
     @property
     def predicted(self) -> int:
-        """How many member_sets were."""
+        """How many sets of jobs were predicted."""
         return len(self._predicted)
 
     @property
     def member_sets(self) -> int:
-        """How many were thought of."""
+        """How many sets of jobs were predicted or estimated."""
         return len(self._predicted | set(self._estimated))
 
     @property
@@ -49,12 +49,12 @@ class GroupPool:
 
     @property
     def groups(self) -> list[FleetGroup]:
-        """All that are predicted."""
+        """All predicted groups."""
         return [group for group in self._ways.values() if group is not None]
 
     @property
     def has_estimates(self) -> bool:
-        """Whether thousands of member_sets can be estimated."""
+        """Whether a surrogate model can estimate thousands of sets of jobs."""
         return self._sources.estimated is not None
 
     def best(self, members: Members) -> FleetGroup | None:

@@ -15,7 +15,7 @@ SIZES = (2, 3, 4, 5, 6, 8)
 _BUSY = (1.0, 1.5, 2.0)
 
 MayShare = Callable[[Members], bool]
-"""Whether the jobs of a members may share a GPU, and fit on it."""
+"""Whether the jobs of a group may share a GPU, and fit on it."""
 
 
 def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[list[Members]]:
@@ -83,14 +83,14 @@ _DUST = 1e-6
 
 
 class Change(NamedTuple):
-    """MemberRows of a plan, by where they stand, that become others."""
+    """Groups of a plan, by their positions in it, and those that replace them."""
 
     old: tuple[int, ...]
     new: tuple[Members, ...]
 
 
 def changes(member_sets: Sequence[Members]) -> Iterator[Change]:
-    """Jobs that swap places, a job that joins others, and one that goes alone."""
+    """Every swap of two jobs, every move of a job to another group, and every job made alone."""
     for one, other in combinations(range(len(member_sets)), 2):
         yield from _swaps(member_sets, one, other)
         yield from _joined(member_sets, one, other)
@@ -131,7 +131,7 @@ def _with(members: Members, kind: int) -> Members:
 
 
 def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
-    """At most so many of them, drawn."""
+    """At most so many of them, drawn at random by the seed."""
     every = list(found)
     return every if len(every) <= most else draw.sample(every, most)
 
@@ -139,7 +139,7 @@ def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
 def rebatched(
     blocks: Sequence[Sequence[Members]], pool: GroupPool, problem: Problem, draw: Random
 ) -> list[list[Members]]:
-    """Lighter member_sets of the jobs of each block, as far as is known of member_sets.
+    """Lighter groups of the jobs of each block, by what is known of groups.
 
     Args:
         blocks: MemberRows of which each block's jobs stay in it.

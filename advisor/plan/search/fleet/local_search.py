@@ -9,13 +9,13 @@ from advisor.plan.search.fleet.group_pool import GroupPool
 from advisor.plan.search.fleet.grouping import changes, rebatched, some_of
 from advisor.plan.search.fleet.placement import Problem, arranged, levelled, replaced
 
-# A plan is better to stand at if what it costs and what its groups weigh, each as a share of what
-# the best plan has, are less together: lighter groups are where cheaper plans come from.
+# The search goes on from the plan whose cost and weight, each as a share of the best plan's, sum to
+# less: cheaper plans come from lighter groups.
 _WEIGHT = 0.5
 
 
 class Incumbent:
-    """Plans of predicted groups, of which the best is kept.
+    """The best plan found so far, and the one from which the search goes on.
 
     Args:
         problem: What they are to be best at.
@@ -32,7 +32,7 @@ class Incumbent:
         return [each.group for each in self.current]
 
     def offer(self, plan: Sequence[PlacedGroup]) -> bool:
-        """Keep `plan` if it is the best, and stand there if it is better to; whether it is."""
+        """Keep `plan` if it is the best, and go on from it if it scores better; whether used."""
         rank = self._problem.rank
         better = self.score(plan) < self.score(self.current)
         best = rank(plan) < rank(self.plan)
@@ -52,12 +52,12 @@ class Incumbent:
         return plan is not None and self.offer(plan)
 
     def promises(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """Whether that would be better, if `new` groups come to what is known of them."""
+        """Whether that would score better, by the estimates of the `new` groups."""
         plan = self._changed(old, new)
         return plan is not None and self.score(plan) < self.score(self.current)
 
     def score_in_place(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> float:
-        """Score with `new` groups just where `old` ones were: soon said, of many."""
+        """Score with `new` groups in the places of `old` ones: cheap enough for many."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
@@ -84,7 +84,7 @@ class Incumbent:
 
 # Groups in a block, one size after another.
 _BLOCKS = (4, 6, 3, 8, 5)
-# Changes of the whole plan that are looked at in a round, and predicted at most.
+# Changes of the whole plan that a round scores, and how many of them it predicts at most.
 _LOOKED_AT, _TRIED = 300, 8
 _SEED = 1
 
@@ -93,9 +93,9 @@ class Improver:
     """Batches groups of a plan anew, and lets jobs swap places; what is drawn is always the same.
 
     Args:
-        pool: Knows what member_sets come to.
+        pool: Predicts and estimates groups.
         problem: What plans are to be best at.
-        incumbent: Hears of every plan.
+        incumbent: Is offered every plan.
     """
 
     def __init__(self, pool: GroupPool, problem: Problem, incumbent: Incumbent) -> None:
@@ -160,7 +160,7 @@ class Improver:
         return any([self._adopted(block, new) for block, new in pairs])
 
     def _mixed(self, member_sets: Sequence[Members]) -> list[Members]:
-        """MemberRows as large, of the same jobs in another order."""
+        """Groups of the same sizes, of the same jobs in another order."""
         jobs = [kind for members in member_sets for kind in members]
         self._draw.shuffle(jobs)
         return [tuple(sorted(jobs.pop() for _ in members)) for members in member_sets]
