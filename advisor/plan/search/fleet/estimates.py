@@ -108,7 +108,7 @@ class EstimatedGroups:
             yield from self._best(np.array(list(same)))
 
     def may(self, members: Members, mode: Mode) -> bool:
-        """Whether a members may share so, and has the memory to."""
+        """Whether `members` may share in this way, and fit in memory."""
         alone = replace(self._quick.rough, profiles=tuple(
             job.profile for job in self._kinds.of(members)
         ))  # fmt: skip

@@ -122,7 +122,7 @@ class GroupPool:
         self._compare(group)
 
     def _compare(self, group: FleetGroup | None) -> None:
-        """Of a members, keep the lightest group."""
+        """Keep the lightest group of each set of members."""
         known = None if group is None else self._best.get(group.members)
         if group is not None and (
             known is None or self._problem.weight(group) < self._problem.weight(known)
@@ -138,7 +138,7 @@ class GroupPool:
     def every_member_set(self, most: int) -> list[Members] | None:
         """All jobs that may be together on a GPU, predicted in each way; None: more than `most`.
 
-        More jobs never take less memory, so a members of which a part does not fit is left out.
+        More jobs never take less memory, so a set of which a part does not fit is left out.
         """
         found: list[Members] = []
         smaller: set[Members] = {(kind,) for kind in range(len(self._kinds.jobs))}

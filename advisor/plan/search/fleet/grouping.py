@@ -142,9 +142,9 @@ def rebatched(
     """Lighter groups of the jobs of each block, by what is known of groups.
 
     Args:
-        blocks: MemberRows of which each block's jobs stay in it.
-        pool: Knows what member_sets come to.
-        problem: What makes a members light.
+        blocks: Groups, by their members; the jobs of a block stay in it.
+        pool: Predicts and estimates groups.
+        problem: Its weight says which group is light.
         draw: Which changes are looked at, where there are many.
     """
     found = [list(block) for block in blocks]
