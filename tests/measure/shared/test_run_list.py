@@ -115,7 +115,7 @@ def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(com
     (supervisor,) = [
         pid
         for pid in shared.processes()
-        if b"-m\0advisor.running\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"-m\0advisor.measure.process\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(supervisor, signal.SIGKILL)
     said = process.communicate(timeout=60)[1]

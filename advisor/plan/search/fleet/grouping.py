@@ -68,9 +68,10 @@ def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare
 def _orders(problem: Problem) -> Iterator[list[int]]:
     """Kinds of all jobs: the longest first; where turns count, the shortest and the first due."""
     every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
-    yield sorted(every, key=lambda kind: -problem.alone_s[kind])
+    longest_first = sorted(every, key=lambda kind: -problem.alone_s[kind])
+    yield longest_first
     if problem.objective.order_matters:
-        yield sorted(every, key=lambda kind: problem.alone_s[kind])
+        yield longest_first[::-1]
     if problem.objective.uses_deadlines:
         due_s = [float("inf") if each is None else each for each in problem.deadlines_s]
         yield sorted(every, key=lambda kind: due_s[kind])

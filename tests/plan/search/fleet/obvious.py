@@ -15,7 +15,8 @@ def alone_s(job):
 
 def greedy_costs(jobs, gpu, predictor, terms):
     """What each greedy plan costs, by its name."""
-    longest = sorted(jobs, key=alone_s, reverse=True)
+    # Jobs that take equally long are in the order in which they were given, copies together.
+    longest = sorted(jobs, key=lambda job: (-alone_s(job), jobs.index(job)))
     found = {"one after another": cost_of([[job] for job in longest], Serial(), predictor, terms)}
     for way in (Mps(), Naive()):
         for order in (longest, longest[::-1]) if way == Mps() else (longest,):
