@@ -3,7 +3,7 @@
     python benchmarks/fit_footprint.py
 
 reads the shipped profiles and runs, makes a dry run of each workload (needs torch, no GPU; some
-seconds each), prints how far estimates are off and writes ``advisor/zoo/footprint/overhead.json``.
+seconds each), prints how far estimates are off and writes ``advisor/zoo/overhead.json``.
 """
 
 import argparse
@@ -17,9 +17,8 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import load_profiles, load_runs
 from advisor.workload.writing import write_whole
-from advisor.zoo.footprint import overhead
-from advisor.zoo.footprint.dry_step import recorded, replayed
-from advisor.zoo.footprint.estimate import workspace_mib
+from advisor.zoo import overhead
+from advisor.zoo.footprint import recorded, replayed, workspace_mib
 
 
 def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
@@ -55,7 +54,7 @@ def measured(profile: Profile, held: Sequence[Memory]) -> overhead.MeasuredMemor
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", default="h200-141gb")
-    parser.add_argument("--out", type=Path, default=Path("advisor/zoo/footprint") / overhead.DATA)
+    parser.add_argument("--out", type=Path, default=Path("advisor/zoo") / overhead.DATA)
     asked = parser.parse_args()
     runs = load_runs(asked.gpu)
     each_held = [(each, processes(each, runs)) for each in load_profiles(asked.gpu).values()]

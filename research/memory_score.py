@@ -20,7 +20,7 @@ from advisor.prediction.memory import Need, needs
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.zoo.footprint.overhead import known_overheads
+from advisor.zoo.overhead import known_overheads
 from research.memory_risk import RiskRow, risk_rows
 
 

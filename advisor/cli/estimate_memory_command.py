@@ -76,7 +76,7 @@ def _estimate(asked: "Workload", gpu: str, as_json: bool) -> None:
         ) from None
     from advisor.hardware.catalogue import gpu as known
     from advisor.report.listing_text import footprint_document, footprint_text
-    from advisor.zoo.footprint.estimate import footprint
+    from advisor.zoo.footprint import footprint
 
     found = footprint(asked, known(gpu))
     if as_json:

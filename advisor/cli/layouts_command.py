@@ -35,9 +35,13 @@ def layouts(
     """List and draw how MIG can cut up a GPU, from where each kind of instance may lie."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.hardware.mig_layouts import placement_sets
-    from advisor.hardware.mig_names import instance_named, profiles_named, profiles_offered
     from advisor.hardware.mig_offer import as_offered_here
-    from advisor.hardware.mig_rules import driver_branch
+    from advisor.hardware.mig_rules import (
+        driver_branch,
+        instance_named,
+        profiles_named,
+        profiles_offered,
+    )
     from advisor.report.mig_text import layouts_document, layouts_report
 
     card, branch = known(gpu), None

@@ -1,10 +1,145 @@
-"""The part of a GPU that jobs have: all of it, what an MPS limit leaves, an instance of MIG."""
+"""The part of a GPU that jobs have: all of it, what an MPS limit leaves, an instance of MIG.
+
+Compute instances divide the SMs of one GPU instance, as ``3c + 4c in one 7g``: each has SMs of its
+own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and compute instances
+compete for them (NVIDIA MIG User Guide, Concepts). The driver chooses the placement: create the
+largest first.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu, MigProfile
-from advisor.hardware.compute_instances import compute_profiles
+from advisor.hardware.mig_layouts import packed, profile_of
+
+# Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
+# of the 7g: NVML's mock of NVIDIA; the others follow from how many there may be of each.
+_STARTS: dict[int, dict[int, tuple[int, ...]]] = {
+    2: {1: (0, 1)},
+    3: {1: (0, 1, 2), 2: (0,)},
+    4: {1: (0, 1, 2, 3), 2: (0, 2)},
+    7: {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """One kind of compute instance inside one kind of GPU instance.
+
+    Attributes:
+        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it
+            takes all of it.
+        compute_slices: Compute slices of an instance.
+        sms: Streaming multiprocessors of an instance; None if unknown.
+        starts: First compute slices of the GPU instance at which one may start; there is room for
+            as many instances as starts.
+    """
+
+    name: str
+    compute_slices: int
+    sms: int | None
+    starts: tuple[int, ...]
+
+
+def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
+    """The compute instances that a GPU instance of `profile` offers, the smallest first.
+
+    If the offer of `gpu` is unknown, only the whole instance.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
+    """
+    row = profile_of(gpu, profile)
+    known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
+    parts = [
+        ComputeProfile(f"{size}c.{row.name}", size, _sms(gpu, row, size), starts)
+        for size, starts in known.items()
+    ]
+    return (*parts, ComputeProfile(row.name, row.compute_slices, row.sms, (0,)))
+
+
+def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The placement of compute instances of `sizes` in one GPU instance, in their order.
+
+    Args:
+        gpu: The whole GPU.
+        profile: Of the GPU instance, e.g. ``"7g.141gb"``.
+        sizes: Compute slices of each, e.g. ``(3, 4)`` of ``3c + 4c``.
+
+    Returns:
+        The first compute slice of each.
+
+    Raises:
+        NothingFits: `gpu` has no such profile, or it cannot hold those at once.
+    """
+    starts = _starts(gpu, profile)
+    asked = "+".join(f"{size}c" for size in sizes)
+    if any(size not in starts for size in sizes):
+        offers = ", ".join(f"{size}c" for size in starts)
+        raise NothingFits(
+            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}"
+            f"{_ignorance(gpu)}."
+        )
+    places = packed([(starts[size], size) for size in sizes])
+    if places is None:
+        offers = "; ".join(f"{size}c at {', '.join(map(str, at))}" for size, at in starts.items())
+        raise NothingFits(
+            f"one {profile} of {gpu.key} cannot hold {asked}: some would share one of its "
+            f"{max(starts)} compute slices. Places to start: {offers}."
+        )
+    return places
+
+
+def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
+    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
+    """
+    return _maximal(tuple(_starts(gpu, profile).items()))
+
+
+def _starts(gpu: Gpu, profile: str) -> dict[int, tuple[int, ...]]:
+    return {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
+
+
+@cache
+def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
+    """As `compute_sets`, for sizes with their possible starts."""
+    starts = dict(offered)
+    sizes = sorted(starts, reverse=True)
+    return tuple(
+        each for each in _descending(starts, sizes)
+        if each and not any(_fits(starts, (*each, more)) for more in sizes)
+    )  # fmt: skip
+
+
+def _descending(
+    starts: dict[int, tuple[int, ...]], sizes: Sequence[int], held: tuple[int, ...] = ()
+) -> list[tuple[int, ...]]:
+    """`held` and every set that fits with more of `sizes`, none larger than the one before."""
+    found = []
+    for number, size in enumerate(sizes):
+        if _fits(starts, (*held, size)):
+            found += _descending(starts, sizes[number:], (*held, size))
+    return [*found, held]
+
+
+def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:
+    return packed([(starts[size], size) for size in sizes]) is not None
+
+
+def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
+    """SMs of `size` slices: equal shares on Ampere; on later GPUs the whole has more than that."""
+    if row.sms is None or gpu.architecture != "Ampere":
+        return None
+    return row.sms * size // row.compute_slices
+
+
+def _ignorance(gpu: Gpu) -> str:
+    return "" if "compute_instances" in gpu.sources else ", as far as is known"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A `device` is an index, ``0`` or ``"0"``, or a UUID, ``"GPU-..."`` or ``"MIG-...
 every GPU of the machine in PCI bus order, as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES
 says; CUDA counts the visible ones only, and the fastest first unless
 CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: set CUDA_VISIBLE_DEVICES to
-`device_uuid(device)`.
+`live_gpu(device).uuid`.
 
 Nothing is changed on the GPU. Every function raises `GpuUnavailable` if there is no driver, no
 such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
@@ -112,22 +112,6 @@ def handle_of(nvml: Any, device: int | str) -> Any:
         raise GpuUnavailable(
             f"no GPU {device} here, where the driver counts {count}. `advisor gpus` lists them."
         ) from None
-
-
-def driver_version() -> str:
-    with driver() as nvml:
-        return str(nvml.nvmlSystemGetDriverVersion())
-
-
-def device_name(device: int | str) -> str:
-    """The product's name, e.g. ``"NVIDIA H200"``."""
-    with driver() as nvml:
-        return str(nvml.nvmlDeviceGetName(handle_of(nvml, device)))
-
-
-def device_uuid(device: int | str) -> str:
-    with driver() as nvml:
-        return str(nvml.nvmlDeviceGetUUID(handle_of(nvml, device)))
 
 
 def power_w_now(device: int | str) -> float | None:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_rules import forbidden, refuse_without_mig
-from advisor.hardware.slice_packing import covered, packed
 from advisor.sharing import Instance
 
 
@@ -136,18 +135,19 @@ def _placement_sets(
     kinds = dict.fromkeys((*profiles, *movable))
     pieces = [_placed_profile(profile, start) for profile in kinds for start in profile.starts]
     addable = [piece for piece in pieces if piece.profile in profiles]
-    free = [piece for piece in pieces if not piece.slices & _taken(fixed)]
     found = [
         held
-        for held in _grown(fixed, free, branch)
+        for held in _grown(fixed, _beside(fixed, pieces), branch)
         if held and _holds(held[len(fixed) :], Counter(movable), profiles)
     ]
-    full = [
-        sorted(held, key=lambda piece: piece.start)
-        for held in found
-        if not _has_room(held, addable, branch)
-    ]
-    full.sort(key=_by_slice)
+    full = sorted(
+        (
+            sorted(held, key=lambda piece: piece.start)
+            for held in found
+            if not any(_allowed(held, piece, branch) for piece in _beside(held, addable))
+        ),
+        key=_by_slice,
+    )
     maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
     return PlacementSets(len(found), tuple(maximal))
 
@@ -158,9 +158,20 @@ def _grown(
     """`held`, and every valid set of it with some of `more`, none of which overlaps it."""
     yield held
     for number, piece in enumerate(more, start=1):
-        if forbidden([each.profile for each in (*held, piece)], branch) is None:
-            later = [each for each in more[number:] if not each.slices & piece.slices]
-            yield from _grown((*held, piece), later, branch)
+        if _allowed(held, piece, branch):
+            yield from _grown((*held, piece), _beside([piece], more[number:]), branch)
+
+
+def _allowed(held: Sequence[_PlacedProfile], piece: _PlacedProfile, branch: int | None) -> bool:
+    return forbidden([each.profile for each in (*held, piece)], branch) is None
+
+
+def _beside(
+    held: Sequence[_PlacedProfile], pieces: Sequence[_PlacedProfile]
+) -> list[_PlacedProfile]:
+    """Those of `pieces` that share no memory slice with `held`."""
+    taken = sum(each.slices for each in held)
+    return [each for each in pieces if not each.slices & taken]
 
 
 def _holds(
@@ -174,24 +185,11 @@ def _holds(
     )
 
 
-def _has_room(
-    held: Sequence[_PlacedProfile], more: Sequence[_PlacedProfile], branch: int | None
-) -> bool:
-    taken = _taken(held)
-    return any(
-        forbidden([each.profile for each in (*held, piece)], branch) is None
-        for piece in more
-        if not piece.slices & taken
-    )
-
-
-def _taken(held: Sequence[_PlacedProfile]) -> int:
-    return sum(piece.slices for piece in held)
-
-
 def _by_slice(held: Sequence[_PlacedProfile]) -> list[tuple[int, int, int, str]]:
-    sizes = ((each.profile.memory_slices, each.profile.compute_slices) for each in held)
-    return [(-each.start, *size, each.profile.name) for each, size in zip(held, sizes, strict=True)]
+    return [
+        (-start, profile.memory_slices, profile.compute_slices, profile.name)
+        for profile, start, _ in held
+    ]
 
 
 def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
@@ -209,3 +207,44 @@ def _offers(gpu: Gpu, instances: Sequence[Instance]) -> str:
         for profile in gpu.mig
         if profile.name in names
     )
+
+
+def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
+    """A start for each of `pieces`, no slice shared; None if they do not fit.
+
+    Pieces with the fewest possible starts are placed first, each at its first free start.
+
+    Args:
+        pieces: For each piece, the slices at which it may start, and how many it covers.
+    """
+    hardest_first = sorted(range(len(pieces)), key=lambda index: len(pieces[index][0]))
+    found = _search([pieces[index] for index in hardest_first])
+    if found is None:
+        return None
+    starts = dict(zip(hardest_first, found, strict=True))
+    return tuple(starts[index] for index in range(len(pieces)))
+
+
+def covered(start: int, size: int) -> int:
+    """The slices from `start` on, a bit each."""
+    return ((1 << size) - 1) << start
+
+
+def _search(
+    pieces: Sequence[tuple[Sequence[int], int]], taken: int = 0, skipped: int = 0
+) -> list[int] | None:
+    """As `packed`, around slices that are taken; `skipped` starts of the first were tried before.
+
+    Of two equal pieces the second lies after the first: the other way round is the same.
+    """
+    if not pieces:
+        return []
+    (starts, size), *others = pieces
+    for tried, start in enumerate(starts[skipped:], start=skipped + 1):
+        slices = covered(start, size)
+        if not slices & taken:
+            equal = others and others[0] == pieces[0]
+            rest = _search(others, taken | slices, tried if equal else 0)
+            if rest is not None:
+                return [start, *rest]
+    return None

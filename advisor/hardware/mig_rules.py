@@ -1,10 +1,11 @@
-"""Rules that forbid a set of MIG instances on one GPU and driver, wherever they are placed."""
+"""Names of MIG profiles, and rules that forbid a set of them wherever they are placed."""
 
 from collections import Counter
 from collections.abc import Sequence
 
-from advisor.errors import InvalidInput, NothingFits
+from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.sharing import Instance
 
 _FIRST_WITH_MIG = 450  # MIG User Guide, driver versions
 _FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
@@ -55,3 +56,52 @@ def _too_new(profiles: Sequence[MigProfile], branch: int) -> str | None:
     if branch < _FIRST_WITH_4G_AND_3G and {(4, 4), (3, 4)} <= sizes:
         return f"a 4g together with a 3g needs a driver of R510 or later, not R{branch}"
     return None
+
+
+def profiles_named(
+    gpu: Gpu, names: Sequence[str], driver_branch: int | None = None
+) -> tuple[MigProfile, ...]:
+    """The MIG profiles of `gpu` called `names`, each once.
+
+    Raises:
+        NothingFits: `gpu` has no MIG, or the driver is too old for one of them.
+        UnknownName: `gpu` has none of such a name.
+    """
+    refuse_without_mig(gpu)
+    known = {profile.name: profile for profile in gpu.mig}
+    for name in names:
+        if name not in known:
+            remedy = f"It has {', '.join(known)}."
+            raise UnknownName(f"MIG profile of {gpu.key}", name, known, remedy)
+        if reason := forbidden([known[name]], driver_branch):
+            raise NothingFits(f"{gpu.key}: {reason}.")
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigProfile, ...]:
+    """Every MIG profile of `gpu` that the driver offers.
+
+    Raises:
+        NothingFits: There is none.
+    """
+    refuse_without_mig(gpu)
+    offered = tuple(each for each in gpu.mig if forbidden([each], driver_branch) is None)
+    if not offered:
+        raise NothingFits(f"{gpu.key}: {forbidden(gpu.mig[:1], driver_branch)}.")
+    return offered
+
+
+def instance_named(gpu: Gpu, text: str) -> Instance:
+    """The instance that `text` names: a profile of `gpu`, with an optional ``@start``.
+
+    Raises:
+        InvalidInput: The start is not a number, or `gpu` has no such profile.
+        NothingFits: `gpu` has no MIG.
+    """
+    name, at, start = text.partition("@")
+    (profile,) = profiles_named(gpu, [name])
+    if at and not (start.isascii() and start.isdigit()):
+        raise InvalidInput(
+            f"{text!r}: after @ comes the first memory slice, e.g. {name}@{profile.starts[-1]}"
+        )
+    return Instance(name, int(start) if at else None)

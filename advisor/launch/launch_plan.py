@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.compute_instances import compute_profiles
+from advisor.hardware.gpu_partition import compute_profiles
 from advisor.plan.memory_limits import memory_caps
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mig_instances import placed

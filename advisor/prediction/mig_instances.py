@@ -12,8 +12,7 @@ from typing import overload
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.compute_instances import place_compute
-from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of
+from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of, place_compute
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.cache import once_a_mix, once_a_profile
 from advisor.prediction.mix_prediction import Interval, interval_around

@@ -12,7 +12,7 @@ from advisor.report.units import NOT_MEASURED, number, share
 from advisor.terminal import clean
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
-from advisor.zoo.footprint.overhead import Footprint
+from advisor.zoo.overhead import Footprint
 
 if TYPE_CHECKING:
     from rich.table import Table

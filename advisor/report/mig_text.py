@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
 from advisor.hardware.catalogue import Gpu, MigProfile
-from advisor.hardware.compute_instances import compute_sets
+from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import PlacementSets, profile_of
 from advisor.report.documents import SCHEMA
 from advisor.report.listing_text import plain_table

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import catalogue, gpu
-from advisor.hardware.compute_instances import compute_profiles, compute_sets, place_compute
+from advisor.hardware.gpu_partition import compute_profiles, compute_sets, place_compute
 from tests.hardware.test_mig_layouts import FACTS, PUBLISHED, outside
 
 INSTANCES = ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")

@@ -66,15 +66,14 @@ def test_one_broken_gpu_does_not_hide_the_others(install):
 @pytest.mark.parametrize("device", [1, "1", "GPU-b"])
 def test_a_device_is_an_index_or_a_uuid(install, device):
     install(FakeLibrary(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b")))
-    assert live_gpu.device_uuid(device) == "GPU-b"
-    assert live_gpu.device_name(device) == "NVIDIA H200"
+    assert live_gpu.live_gpu(device).uuid == "GPU-b"
 
 
 @pytest.mark.parametrize("device", [2, "7", "GPU-c"])
 def test_a_device_that_is_not_there_is_named_and_the_others_are_counted(install, device):
     install(FakeLibrary(FakeGpu(), FakeGpu(uuid="GPU-1")))
     with pytest.raises(GpuUnavailable, match=f"no GPU {device} here, where the driver counts 2"):
-        live_gpu.device_name(device)
+        live_gpu.live_gpu(device)
 
 
 def test_an_mps_client_is_listed_once_with_all_its_memory(install):
@@ -109,7 +108,7 @@ def test_no_driver_is_told_in_one_line(monkeypatch):
 def test_a_driver_that_does_not_start_says_what_to_do(install, code, said):
     install(FakeLibrary(FakeGpu(), refuses={"nvmlInitWithFlags": code}))
     with pytest.raises(GpuUnavailable, match=said):
-        live_gpu.driver_version()
+        live_gpu.live_gpus()
 
 
 def test_any_other_failure_of_the_driver_is_passed_on(install):

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.zoo.footprint.allocator import CachingAllocator
+from advisor.zoo.allocator import CachingAllocator
 
 MIB = 2**20
 

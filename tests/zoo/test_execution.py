@@ -9,13 +9,12 @@ from torch import nn
 
 from advisor.errors import InvalidInput
 from advisor.workload.named_workloads import timm_workload, workload
-from advisor.zoo import execution
+from advisor.zoo import task
 from advisor.zoo.examples import Continuations
-from advisor.zoo.execution import check_device
 from advisor.zoo.optimizers import optimizer_for, optimizer_of
 from advisor.zoo.precision import autocast
 from advisor.zoo.recipe import recipe_of
-from advisor.zoo.task import build
+from advisor.zoo.task import build, check_device
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -29,26 +28,26 @@ def test_what_only_a_gpu_can_do_is_refused_on_a_cpu(name, why):
 
 
 def test_compiling_without_a_compiler_is_refused_before_anything_is_built(monkeypatch):
-    monkeypatch.setattr(execution, "which", lambda _: None)
+    monkeypatch.setattr(task, "which", lambda _: None)
     with pytest.raises(InvalidInput, match="C compiler"):
         build(workload("mlp-toy-bs2-compiled"), "cpu")
 
 
 def test_compiling_for_a_gpu_without_triton_is_refused(monkeypatch):
-    monkeypatch.setattr(execution, "find_spec", lambda _: None)
+    monkeypatch.setattr(task, "find_spec", lambda _: None)
     with pytest.raises(InvalidInput, match="triton"):
         check_device(workload("mlp-toy-bs2-compiled"), CUDA)
 
 
 def test_a_gpu_may_do_everything(monkeypatch):
-    monkeypatch.setattr(execution, "find_spec", lambda _: "found")
-    monkeypatch.setattr(execution, "which", lambda _: "found")
+    monkeypatch.setattr(task, "find_spec", lambda _: "found")
+    monkeypatch.setattr(task, "which", lambda _: "found")
     for option in ("fp16", "graph", "compiled", "fp16-graph", "amp-compiled-loader2"):
         check_device(workload(f"mlp-toy-bs2-{option}"), CUDA)
 
 
 def test_a_compiled_step_trains_the_same_weights_in_one_process(monkeypatch, tmp_path):
-    monkeypatch.setattr(execution, "_BACKEND", "eager")  # captures the network, compiles no code
+    monkeypatch.setattr(task, "_BACKEND", "eager")  # captures the network, compiles no code
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     losses = []
@@ -65,9 +64,9 @@ def test_a_compiled_step_trains_the_same_weights_in_one_process(monkeypatch, tmp
 
 
 def test_a_users_own_cache_of_compiled_code_is_kept(monkeypatch, tmp_path):
-    monkeypatch.setattr(execution, "_BACKEND", "eager")
+    monkeypatch.setattr(task, "_BACKEND", "eager")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    execution.compiled(nn.Linear(1, 1))
+    task.compiled(nn.Linear(1, 1))
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
 
 

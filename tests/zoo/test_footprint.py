@@ -7,9 +7,8 @@ from advisor.hardware.catalogue import gpu
 from advisor.workload.data_folders import beside_package
 from advisor.workload.named_workloads import workload
 from advisor.workload.reading import read_profile
-from advisor.zoo.footprint.dry_step import recorded, replayed
-from advisor.zoo.footprint.estimate import footprint
-from advisor.zoo.footprint.overhead import (
+from advisor.zoo.footprint import footprint, recorded, replayed
+from advisor.zoo.overhead import (
     MeasuredMemory,
     fit_overhead,
     fitted,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.compute_instances import compute_sets
+from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import layouts, profile_of
 from advisor.plan.search.job_sets import Sets
 from advisor.plan.search.limit_tuning import EQUAL_GRID

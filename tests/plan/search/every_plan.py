@@ -6,7 +6,7 @@ jobs go to partitions in every way, and partitions are shared in every way.
 
 from itertools import product
 
-from advisor.hardware.compute_instances import compute_sets
+from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import layouts, profile_of
 from advisor.plan.search.limit_tuning import EQUAL_GRID
 from advisor.sharing import Compute, Divided, Group, Hybrid, Instance, Mps, Naive, Slot

@@ -1,13 +1,13 @@
-"""Runs a workload's steps without a GPU and without data, and records their memory requests.
+"""Estimates the device memory of a workload that never ran; needs torch and no GPU.
 
-recording = recorded(workload)
-allocator = replayed(recording, workspace_mib=32)
+Its steps run on tensors without content, which records what they ask for; the caching allocator
+says what it would reserve for that; what a process holds beyond it was fitted to measured ones.
 """
 
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -15,9 +15,11 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from advisor.hardware.catalogue import Gpu
 from advisor.workload.spec import Workload
-from advisor.zoo.footprint.allocator import CachingAllocator
-from advisor.zoo.footprint.fake_gpu_tensors import AsOnGpu, meta_storages
+from advisor.zoo.allocator import CachingAllocator
+from advisor.zoo.fake_gpu_tensors import AsOnGpu, meta_storages
+from advisor.zoo.overhead import Fitted, Footprint, known_overheads
 from advisor.zoo.task import Step
 
 MIB = 2**20
@@ -26,10 +28,11 @@ MIB = 2**20
 _STEPS = 3
 
 Kind = Literal["weights", "gradients", "optimizer", "activations", "workspace"]
+_TENSORS: tuple[Kind, ...] = ("weights", "gradients", "optimizer", "activations")
 
 # cuBLAS holds a workspace for each thread that multiplies: the one that goes forward, and
 # autograd's that goes back.
-_THREAD_OF = {"forward": "forward", "backward": "backward"}
+_MULTIPLIES = ("forward", "backward")
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
 
 
@@ -102,7 +105,7 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
         self.operators.add(name)
-        if name in _PRODUCTS and self.phase in _THREAD_OF:
+        if name in _PRODUCTS and self.phase in _MULTIPLIES:
             self.products.setdefault(self.phase, len(self.requests))
         for storage in meta_storages([result]):
             self._note(storage)
@@ -151,7 +154,8 @@ def recorded(workload: Workload) -> Recording:
         halved = workload.precision in ("amp", "fp16")
         for _ in range(_STEPS):
             for name, phase in step.phases.items():
-                with _phase(ledger, name, halved):
+                ledger.phase = name
+                with AsOnGpu(halved=halved) if name == "forward" else nullcontext():
                     phase()
                 if name == "backward":
                     ledger.label("gradients", [each.grad for each in parameters])
@@ -164,16 +168,6 @@ def recorded(workload: Workload) -> Recording:
         recurrent=any(isinstance(each, torch.nn.RNNBase) for each in step.network.modules()),
         convolves="aten::convolution" in ledger.operators,
     )
-
-
-@contextmanager
-def _phase(ledger: _Ledger, name: str, halved: bool) -> Iterator[None]:
-    ledger.phase = name
-    if name == "forward":
-        with AsOnGpu(halved=halved):
-            yield
-    else:
-        yield
 
 
 def replayed(recording: Recording, workspace_mib: float) -> DryRun:
@@ -206,3 +200,61 @@ def replayed(recording: Recording, workspace_mib: float) -> DryRun:
             allocator.free(request.key)
             held[kind] -= sizes.pop(request.key)
     return DryRun(allocator.reserved / MIB, {kind: size / MIB for kind, size in at_peak.items()})
+
+
+# Workspace that torch asks for for each cuBLAS handle, by default (ATen/cuda/CublasHandlePool.cpp,
+# torch 2.11): 32 MiB on compute capability 9.0, else 8.125 MiB.
+_WORKSPACE_MIB = {"9.0": 32.0}
+_OTHER_WORKSPACE_MIB = 8.125
+
+# By how much an interval is widened for each thing that no measured workload stands for. A
+# choice, not a measurement.
+_WIDER = 2.0
+
+# Where no GPU like the one asked for was measured.
+_FITTED_ON = "h200-141gb"
+
+
+def footprint(workload: Workload, gpu: Gpu) -> Footprint:
+    """What a process that trains `workload` on `gpu` will hold.
+
+    Raises:
+        UnknownName: There is no such model.
+        InvalidInput: The workload's numbers do not suffice or do not fit the model.
+    """
+    recording = recorded(workload)
+    dry = replayed(recording, workspace_mib(gpu))
+    fit = known_overheads().get(gpu.key) or known_overheads()[_FITTED_ON]
+    held_mib = fit.overhead.held_mib(
+        dry.reserved_mib, convolves=recording.convolves, execution=workload.execution
+    )
+    parts_mib = {kind: dry.parts_mib.get(kind, 0.0) for kind in _TENSORS}
+    notes = _notes(workload, gpu, recording, fit)
+    low_mib, high_mib = fit.interval_mib(held_mib, _WIDER ** len(notes))
+    return Footprint(
+        workload=workload.name,
+        gpu=gpu.key,
+        p05_mib=low_mib,
+        p50_mib=held_mib,
+        p95_mib=high_mib,
+        parts_mib=parts_mib | {"overhead": held_mib - sum(parts_mib.values())},
+        notes=notes,
+    )
+
+
+def workspace_mib(gpu: Gpu) -> float:
+    """What torch asks for for each of cuBLAS's handles on `gpu`."""
+    return _WORKSPACE_MIB.get(gpu.compute_capability, _OTHER_WORKSPACE_MIB)
+
+
+def _notes(
+    workload: Workload, gpu: Gpu, recording: Recording, fit: Fitted
+) -> tuple[str, ...]:  # fmt: skip
+    notes = []
+    if workload.execution == "compiled":
+        notes.append("it is compiled, and was estimated as if torch ran it call by call")
+    if recording.recurrent:
+        notes.append("cuDNN does not say what its recurrent layers keep")
+    if gpu.key != fit.gpu:
+        notes.append(f"what a process adds to its tensors was measured on {fit.gpu} only")
+    return tuple(notes)

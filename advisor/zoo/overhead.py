@@ -213,7 +213,7 @@ def fitted_text(fits: Sequence[Fitted]) -> str:
 @cache
 def known_overheads() -> dict[str, Fitted]:
     """The overheads that come with this package, by GPU."""
-    document = json.loads(files("advisor.zoo.footprint").joinpath(DATA).read_text())
+    document = json.loads(files("advisor.zoo").joinpath(DATA).read_text())
     return {entry["gpu"]: _fitted(entry) for entry in document["gpus"]}
 
 
