@@ -60,7 +60,7 @@ class Advisor(Sources):
                 cap is given and left to the plans too.
             NothingFits: A job is too big for the GPU.
         """
-        from advisor.launch.devices import with_commands
+        from advisor.launch.commands import with_commands
         from advisor.plan.ranking import ranked
         from advisor.plan.shorter_host_path import variants_of
 

@@ -128,7 +128,7 @@ def _answer(asked: _Asked) -> _Answer:
 
 
 def _of_one_gpu(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.launch.devices import with_commands
+    from advisor.launch.commands import with_commands
     from advisor.report.plan_tables import plan_commands, plans_report
 
     def document() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The shell lines that apply a plan by hand.
+"""The shell lines that apply a plan by hand, and plans for several GPUs of one host at once.
 
 Of MIG, after NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and first
 memory slice, compute instances of a divided one by name, the largest first, since the driver
@@ -6,17 +6,27 @@ chooses their places; taken apart in the opposite order.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
-from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Stage
+from advisor.launch.launch_plan import (
+    NOT_RUN,
+    LaunchPartition,
+    LaunchPlan,
+    Stage,
+    Start,
+    launch_plan,
+)
+from advisor.plan.candidates import chosen_for
+from advisor.plan.recommendation import Plan, Recommendation
 from advisor.sharing import Instance
 
 ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; CUDA does if it is told to."""
+"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; with this set, CUDA does too."""
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
@@ -140,8 +150,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
         yield " ".join([*where, shell.daemon_started(part), "|| exit"])
     one_by_one = partitions[0].sharing.mode == "serial"
     for part in partitions:
-        told = not by_scheduler or shell.renumbered(part)
-        where = [shell.device_of_job(part)] if told else []
+        given = by_scheduler and not shell.renumbered(part)
+        where = [] if given else [shell.device_of_job(part)]
         for start in part.starts:
             cores = [] if by_scheduler else shell.pinned(start)
             words = [*where, *shell.client(part, start), "job", *cores, shell.command(start)]
@@ -153,3 +163,74 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
     for part in served:
         yield shell.daemon_stopped(part)
         yield f"{shell.folder(part)}="
+
+
+def side_by_side(
+    plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
+) -> tuple[LaunchPlan, ...]:
+    """`plans` with devices, and with host cores and partition numbers that no two of them share.
+
+    Args:
+        plans: By the index of the GPU; each alone on its host, with its jobs numbered from 1.
+        jobs: Numbers of the jobs of each plan among all, by the same index.
+    """
+    moved: list[LaunchPlan] = []
+    partitions = cores = 0
+    for device, plan in plans.items():
+        moved.append(_moved(plan, device, jobs[device], partitions, cores))
+        partitions += len(plan.partitions)
+        ends = (start.cores[1] + 1 for start in moved[-1].starts if start.cores)
+        cores = max(ends, default=cores)
+    return tuple(moved)
+
+
+def _moved(
+    plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int, cores: int
+) -> LaunchPlan:
+    """`plan` of `jobs` on the GPU `device`, after so many partitions and cores of others."""
+
+    def start(its: Start) -> Start:
+        own = its.cores and (cores + its.cores[0], cores + its.cores[1])
+        return replace(its, number=jobs[its.number - 1], cores=own)
+
+    def part(its: LaunchPartition) -> LaunchPartition:
+        starts = tuple(map(start, its.starts))
+        return replace(its, number=partitions + its.number, starts=starts, device=device)
+
+    stages = (Stage(tuple(map(part, stage.partitions))) for stage in plan.stages)
+    return replace(plan, stages=tuple(stages))
+
+
+def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
+    """Lines that apply `plans`, as `side_by_side` has them, and wait for all."""
+    heads = dict.fromkeys(line for plan in plans for line in head(plan))
+    shells = (line for plan in plans for line in _on_own_gpu(plan))
+    inside = (*shell.guard(()), ORDER, *shells, "ended", shell.STATUS)
+    return (*heads, "(", *(f"  {line}" for line in inside), ")")
+
+
+def _on_own_gpu(plan: LaunchPlan) -> Iterator[str]:
+    numbers = ", ".join(str(start.number) for start in plan.starts)
+    yield f"(  # GPU {plan.device}: job {numbers}"
+    yield from (f"  {line}" for line in body(plan))
+    yield ') & jobs="$jobs $!"'
+
+
+def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:
+    """`advised`, with the commands of each plan for the GPU `device`.
+
+    Args:
+        advised: For any GPU of its model.
+        device: Index as ``nvidia-smi`` counts, or UUID; None: the host's first.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    plans = tuple(_with_commands(advised, plan, device) for plan in advised.plans)
+    return replace(advised, plans=plans, serial=plans[advised.serial.rank - 1])
+
+
+def _with_commands(advised: Recommendation, plan: Plan, device: str | None) -> Plan:
+    launched = launch_plan(chosen_for(advised.jobs, plan), advised.gpu, plan.prediction)
+    lines = commands(launched) if device is None else commands_on(launched, device)
+    return replace(plan, commands=lines)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.errors import InvalidInput
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
@@ -20,6 +20,7 @@ from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT, Workload
 
 _SCHEMA: Literal[1] = 1
+_ASKED = ("epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated")
 _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
@@ -163,16 +164,16 @@ def _planned(start: Start) -> _PlannedJob:
     return _PlannedJob(
         job=job.name,
         examples_per_epoch=job.profile.workload.examples_per_epoch,
-        epochs=job.epochs,
-        validation_s=job.validation_s,
-        checkpoint_s=job.checkpoint_s,
-        user=job.user,
-        data_parallel=job.data_parallel,
-        isolated=job.isolated,
         cores=start.cores,
         mps_limit_percent=start.limit,
         memory_cap_mib=start.memory_cap_mib,
+        **_asked_of(job),
     )
+
+
+def _asked_of(job: Job | _PlannedJob) -> dict[str, Any]:
+    """How much of `job` is to run and its constraints, which `Job` and the file name alike."""
+    return {name: getattr(job, name) for name in _ASKED}
 
 
 def _job(found: Job, planned: _PlannedJob, asked: Workload) -> Job:
@@ -180,13 +181,5 @@ def _job(found: Job, planned: _PlannedJob, asked: Workload) -> Job:
     workload = replace(found.profile.workload, examples_per_epoch=planned.examples_per_epoch)
     if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
         raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
-    return replace(
-        found,
-        profile=replace(found.profile, workload=workload),
-        epochs=planned.epochs,
-        validation_s=planned.validation_s,
-        checkpoint_s=planned.checkpoint_s,
-        user=planned.user,
-        data_parallel=planned.data_parallel,
-        isolated=planned.isolated,
-    )
+    profile = replace(found.profile, workload=workload)
+    return replace(found, profile=profile, **_asked_of(planned))

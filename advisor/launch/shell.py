@@ -88,7 +88,7 @@ def folder(part: LaunchPartition) -> str:
 
 
 def daemon_started(part: LaunchPartition) -> str:
-    """Starts the MPS daemon of a partition where told before, and fails if it does not answer."""
+    """Starts the MPS daemon of a partition in its folder, and fails if it does not answer."""
     return f"{_pipes(part)} CUDA_MPS_LOG_DIRECTORY={_value(part)} mps_start"
 
 

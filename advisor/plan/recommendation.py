@@ -109,7 +109,7 @@ class Plan(Forecast):
         why: One line: what binds, how far behind the best it is, and by what rule it comes before
             a next one that it equals.
         commands: Shell lines that apply it; the jobs' own commands are placeholders. Empty until
-            `advisor.launch.devices.with_commands` adds them.
+            `advisor.launch.commands.with_commands` adds them.
     """
 
     rank: int

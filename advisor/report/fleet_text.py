@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
-from advisor.launch.commands import commands, commands_on
-from advisor.launch.devices import commands_at_once, side_by_side
+from advisor.launch.commands import commands, commands_at_once, commands_on, side_by_side
 from advisor.launch.launch_plan import LaunchPlan, launch_plan
 from advisor.plan.fleet_plan import FleetPlan, GpuPlan
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER

@@ -8,8 +8,7 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import catalogue
 from advisor.hardware.mig_layouts import layouts, profile_of
-from advisor.launch.commands import commands
-from advisor.launch.devices import commands_at_once, side_by_side
+from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan
 from advisor.sharing import Mig

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from advisor.launch.commands import commands
-from advisor.launch.devices import commands_at_once, side_by_side
+from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.measure.process.scratch_folder import end_mps_within, mps_within, wait_until
 from advisor.workload.job import Job

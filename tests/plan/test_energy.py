@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.launch.devices import with_commands
+from advisor.launch.commands import with_commands
 from advisor.plan.forecast import CappedPredictor, Mixes, forecast
 from advisor.plan.objectives.table import cost
 from advisor.plan.ranking import ranked

@@ -4,7 +4,7 @@ import pytest
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
-from advisor.launch.devices import with_commands
+from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, in_order, starved
 from advisor.plan.ranking import ranked

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from advisor.hardware.catalogue import Gpu
 from advisor.launch.commands import body, head
-from advisor.launch.exports.mig_parted import mig_parted_text
-from advisor.launch.exports.mps_environment import mps_text
+from advisor.launch.exports.gpu_setup import mig_parted_text, mps_text
 from advisor.launch.exports.radt import radt_text
 from advisor.launch.exports.slurm import slurm_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan

@@ -8,7 +8,7 @@ nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from advisor.errors import InvalidInput
@@ -186,12 +186,12 @@ def refuse_alike(plan: LaunchPlan) -> None:
     Raises:
         InvalidInput: Compute instances differ, or their neighbours do, and have one type.
     """
-    alike: dict[str, list[LaunchPartition]] = {}
+    alike = defaultdict(set)
     for instance, part in _on_instances(plan):
         name = slurm_type(plan.gpu, instance.profile) or instance.profile
-        alike.setdefault(name, []).append(part)
-    for name, partitions in alike.items():
-        if len({(part.slices, part.slices and part.instance) for part in partitions}) > 1:
+        alike[name].add((part.slices, part.slices and instance))
+    for name, kinds in alike.items():
+        if len(kinds) > 1:
             raise InvalidInput(
                 f"{plan.sharing}: Slurm has one type, {name}, for all compute instances of such an "
                 f"instance, and cannot tell these apart. Export it as commands instead."

@@ -1,5 +1,11 @@
-"""MPS daemons and the environment of their clients, for jobs that something else starts."""
+"""Files that set up a GPU for jobs that something else starts: MPS daemons, or mig-parted's YAML.
 
+mig-parted's format is v1, as its documentation and examples have it: by configuration, the devices,
+whether MIG is on, and how many of each profile; ``3c.7g.141gb`` is a compute instance. It has no
+word for a place: mig-parted tries the orders in turn until one fits.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput
@@ -54,16 +60,9 @@ def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield from (f"  {line}" for line in _start(partitions))
     yield "  ;;"
     yield "stop)"
-    yield "  stop"
-    yield "  ;;"
-    yield "run)"
-    yield "  [ $# -gt 2 ] || usage"
-    yield "  job=$2"
-    yield "  shift 2"
+    yield from ("  stop", "  ;;", "run)", "  [ $# -gt 2 ] || usage", "  job=$2", "  shift 2")
     yield from _jobs(partitions)
-    yield "  ;;"
-    yield "*) usage ;;"
-    yield "esac"
+    yield from ("  ;;", "*) usage ;;", "esac")
 
 
 def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
@@ -87,3 +86,27 @@ def _jobs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
             yield f'    exec env {" ".join(settings)} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield "  esac"
+
+
+def mig_parted_text(plan: LaunchPlan) -> str:
+    """One configuration of GPU 0 for each stage of `plan`: ``advisor``, or ``advisor-1``, ..."""
+    return "\n".join([*_configurations(plan), ""])
+
+
+def _configurations(plan: LaunchPlan) -> Iterator[str]:
+    several = len(plan.stages) > 1
+    yield f"# {plan.sharing} on one {plan.gpu.key}."
+    if plan.on_mig:
+        yield f"# {NOT_RUN}"
+        yield "# Places are left to mig-parted: the file has no word for them."
+    yield "# Apply: nvidia-mig-parted apply -f FILE -c " + ("advisor-1" if several else "advisor")
+    yield "version: v1"
+    yield "mig-configs:"
+    for number, stage in enumerate(plan.stages, start=1):
+        yield f"  advisor-{number}:" if several else "  advisor:"
+        yield "    - devices: [0]"
+        yield f"      mig-enabled: {'true' if stage.on_mig else 'false'}"
+        if stage.on_mig:
+            yield "      mig-devices:"
+            counts = Counter(str(part.profile) for part in stage.partitions)
+            yield from (f'        "{profile}": {count}' for profile, count in counts.items())
