@@ -15,8 +15,8 @@ from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import catalogue
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.process.provenance import present_machine
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.rules import Conditions

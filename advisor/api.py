@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
@@ -81,7 +81,7 @@ class Advisor(Sources):
         Raises:
             NothingFits: A job is too big for a GPU, even alone.
         """
-        from advisor.plan.many_jobs import plan_fleet
+        from advisor.plan.fleet_plan import plan_fleet
 
         found = plan_fleet(jobs, self.card, self.predictor, terms)
         return replace(found, standing=self.machine.standing(jobs))

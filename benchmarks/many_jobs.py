@@ -15,11 +15,10 @@ from time import perf_counter
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.copies_search import copies_that_pay
-from advisor.plan.fleet_plan import FleetPlan, FleetTerms
+from advisor.plan.fleet_plan import FleetPlan, FleetTerms, plan_fleet
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.many_jobs import plan_fleet
-from advisor.plan.objectives import ObjectiveName
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
 from advisor.sharing import Mps, Serial

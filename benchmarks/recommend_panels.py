@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api import recommend
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Plan
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import instance_sets

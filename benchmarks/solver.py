@@ -20,7 +20,7 @@ from statistics import median
 from time import perf_counter
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.plan.ranking import ranked
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.proposals import Solver

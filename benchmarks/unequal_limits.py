@@ -16,9 +16,8 @@ from random import Random
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.forecast import CachingPredictor, Mixes
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.pace import slowdowns
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.mix_prediction import Level
@@ -38,7 +37,7 @@ LEVELS: tuple[Level, ...] = ("p50", "p95")
 
 def least(mixes: Mixes, sharings: Sequence[Mps], objective: ObjectiveName, level: Level) -> float:
     """Of the costs while all jobs run."""
-    found = [slowdowns(mixes.whole(each).jobs, level) for each in sharings]
+    found = [[job.slowdown_at(level) for job in mixes.whole(each).jobs] for each in sharings]
     if objective == "fairness":
         return min(map(max, found))
     return min(1 / sum(1 / each for each in own) for own in found)

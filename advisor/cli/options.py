@@ -11,7 +11,7 @@ import typer
 
 from advisor.cli.output import leave_out
 from advisor.errors import InvalidInput
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:
     from advisor.api import Advisor

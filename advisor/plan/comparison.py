@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.hardware.catalogue import Gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import Binding, Limit, binding
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.table import known_cost, possible, tied
+from advisor.plan.objectives import known_cost, possible, tied
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Interval

@@ -1,19 +1,32 @@
-"""What is asked of a plan for many jobs on equal GPUs, and such a plan."""
+"""Plans for more jobs than one exact search can hold, or for several equal GPUs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapreplace
 from math import isfinite
 from statistics import fmean
+from time import monotonic
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Candidate
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.fleet_objective import FleetObjective
-from advisor.plan.objectives.table import OBJECTIVES
-from advisor.plan.recommendation import Forecast, Standing
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.memory_limits import check_each_fits
+from advisor.plan.objectives import OBJECTIVES, possible
+from advisor.plan.objectives.objective import Objective
+from advisor.plan.power_caps import with_caps
+from advisor.plan.recommendation import Forecast, Predicts, Standing
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
-from advisor.plan.search.fleet.fleet_search import FleetSearchResult
+from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.fleet.estimates import group_sources
+from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
+from advisor.plan.search.fleet.placement import PlacedGroup, Problem
+from advisor.plan.search.job_sets import Kinds, kinds
 from advisor.prediction.mix_prediction import LEVELS, Interval, Level
+from advisor.sharing import Serial
+from advisor.sharing.traversal import in_turn, relabelled
+from advisor.timeline.outcome import around, idle_power_w
 from advisor.workload.job import Job
 
 
@@ -42,7 +55,7 @@ class FleetTerms:
         if not (isfinite(self.limit_s) and self.limit_s > 0):
             raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
         objective = OBJECTIVES[self.objective]
-        if not isinstance(objective, FleetObjective):
+        if objective.of_steps:
             raise InvalidInput(
                 f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
                 f"{self.objective}. Use --objective energy: joules until the last job ends."
@@ -94,13 +107,18 @@ class FleetPlan:
     standing: Standing = field(default_factory=Standing)
 
     @property
+    def _gpu_ends_s(self) -> list[Interval] | None:
+        """Until each GPU's last job ends, of those that run any; None where one is not known."""
+        known = [each.forecast.makespan_interval_s for each in self.on]
+        found = [each for each in known if each is not None]
+        return found if len(found) == len(known) else None
+
+    @property
     def makespan_s(self) -> Interval | None:
         """Until the last job ends; None where a length is not known."""
-        ends_s = [each.forecast.makespan_interval_s for each in self.on]
-        known = [each for each in ends_s if each is not None]
-        if len(known) < len(ends_s):
+        if (ends_s := self._gpu_ends_s) is None:
             return None
-        return Interval(*(max(each.at(level) for each in known) for level in LEVELS))
+        return around([max(each.at(level) for each in ends_s) for level in LEVELS])
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
@@ -119,30 +137,113 @@ class FleetPlan:
     @property
     def late(self) -> tuple[int, ...]:
         """Numbers of the jobs that miss their deadlines, by the level that was asked for."""
-        pairs = zip(self.jobs, self.ends_s or (), strict=self.ends_s is not None)
-        return tuple(
-            number
-            for number, (job, end_s) in enumerate(pairs, start=1)
-            if job.deadline_s is not None and end_s.at(self.terms.level) > job.deadline_s
-        )
+        found = [
+            each.candidate.jobs[at]
+            for each in self.on
+            for at in each.forecast.late(self.terms.level)
+        ]
+        return tuple(sorted(found)) if self.ends_s is not None else ()
 
     @property
     def energy_j(self) -> Interval | None:
         """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
-        used = [each.forecast.energy_j for each in self.on]
-        known = [each for each in used if each is not None]
-        idle_w = self.idle_power_w
-        if self.makespan_s is None or idle_w is None or len(known) < len(used):
+        ends_s, idle_w = self._gpu_ends_s, self.idle_power_w
+        used_j = [each.forecast.energy_j for each in self.on if each.forecast.energy_j is not None]
+        if ends_s is None or idle_w is None or len(used_j) < len(self.on):
             return None
-        return Interval(
-            *(
-                sum(each.at(level) for each in known) + self._idle_gpu_s(level) * idle_w
-                for level in LEVELS
-            )
-        )
+        totals = []
+        for level in LEVELS:
+            held_s = [each.at(level) for each in ends_s]
+            idle_s = self.terms.gpus * max(held_s) - sum(held_s)
+            totals.append(sum(each.at(level) for each in used_j) + idle_s * idle_w)
+        return Interval(*totals)
 
-    def _idle_gpu_s(self, level: Level) -> float:
-        """Seconds without a job until the last job ends, summed over GPUs."""
-        ends_s = [each.forecast.makespan_interval_s for each in self.on]
-        known = [each.at(level) for each in ends_s if each is not None]
-        return self.terms.gpus * max(known) - sum(known)
+
+def plan_fleet(
+    jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: FleetTerms, clock: Clock = monotonic
+) -> FleetPlan:
+    """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
+
+    Raises:
+        NothingFits: A job is too big for a GPU, even alone.
+    """
+    ends_s = clock() + terms.limit_s
+    asked = CachingPredictor(predictor)
+    serial = forecast(Mixes(jobs, asked), Serial())
+    check_each_fits(serial.prediction, gpu, terms.conditions)
+    ranked_by, note = possible([serial], terms.objective)
+    objective = OBJECTIVES["throughput" if OBJECTIVES[ranked_by].of_steps else ranked_by]
+    distinct = kinds(jobs)
+    problem = _problem(distinct, objective, terms.gpus, asked)
+    question = Question(
+        gpu=gpu, predictor=asked, objective=objective.within_group or objective.name,
+        conditions=terms.conditions, level=terms.level,
+    )  # fmt: skip
+    sources = group_sources(distinct, question, objective)
+    found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
+    plan = FleetPlan(
+        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=found,
+        on=tuple(
+            GpuPlan(number, each, forecast(Mixes(each.chosen(jobs), asked), each.sharing))
+            for number, each in _candidates(found.plan, distinct).items()
+        ),
+        serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
+    )  # fmt: skip
+    may_cap = terms.conditions.power_caps and plan.energy_j is not None
+    return with_caps(plan, question) if may_cap else plan
+
+
+def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> Problem:
+    jobs = distinct.jobs
+    ones = (1.0,) * len(jobs)
+    alone_s = tuple((job.work_steps or 0.0) * job.profile.step_s for job in jobs)
+    least_s = tuple(_least_s(job, predictor) for job in jobs)
+    return Problem(
+        objective=objective, gpus=gpus, counts=distinct.counts,
+        alone_s=alone_s if objective.in_seconds else ones,
+        least_s=least_s if objective.in_seconds else ones,
+        deadlines_s=tuple(job.deadline_s for job in jobs),
+        idle_power_w=idle_power_w([job.profile for job in jobs]),
+    )  # fmt: skip
+
+
+def _least_s(job: Job, predictor: Predicts) -> float:
+    """What `job` takes alone, at the batch size at which it takes least."""
+    alone = ((each, predictor.predict([each.profile], Serial()).jobs[0]) for each in job.variants)
+    return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
+
+
+def _candidates(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Candidate]:
+    """What each GPU of `plan` runs, by its number."""
+    left = [list(positions) for positions in distinct.positions]
+    named: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
+    for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):
+        numbers = [left[kind].pop(0) + 1 for kind in each.group.members]
+        named.setdefault(each.gpu, []).append((each, numbers))
+    return {gpu: _candidate(groups) for gpu, groups in named.items()}
+
+
+def _candidate(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Candidate:
+    own = sorted(number for _, numbers in groups for number in numbers)
+    renamed = [
+        group
+        for placed, numbers in groups
+        for group in relabelled(placed.group.sharing, [own.index(n) + 1 for n in numbers])
+    ]
+    batch = {
+        number: batch
+        for placed, numbers in groups
+        for number, batch in zip(numbers, placed.group.batches, strict=False)
+    }
+    batches = tuple(batch[number] for number in own) if len(batch) == len(own) else ()
+    return Candidate(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)
+
+
+def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:
+    known = [job.work_steps * job.profile.step_s for job in jobs if job.work_steps is not None]
+    if len(known) < len(jobs):
+        return None
+    free_s = [0.0] * gpus
+    for alone_s in sorted(known, reverse=True):
+        heapreplace(free_s, free_s[0] + alone_s)
+    return max(free_s)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
 from advisor.plan.forecast import CachingPredictor
-from advisor.plan.objectives.table import OBJECTIVES, known_cost
+from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Level

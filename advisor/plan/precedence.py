@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import assert_never
 
-from advisor.plan.objectives.pace import slowdowns
-from advisor.plan.objectives.table import OBJECTIVES, cost, tied
+from advisor.plan.objectives import OBJECTIVES, cost, tied
 from advisor.plan.recommendation import Forecast, Precedence
 from advisor.plan.search.candidate_space import Question
 from advisor.prediction.mix_prediction import Interval, Level
@@ -101,7 +100,7 @@ def how_simple(sharing: Sharing) -> int:
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:
     """Positions of the jobs that are slowed more than `STARVED` times, and how many times."""
-    found = enumerate(slowdowns(forecast.prediction.jobs, level))
+    found = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
     return {at: times for at, times in found if times > STARVED}
 
 

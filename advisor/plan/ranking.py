@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.hardware.catalogue import Gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
 from advisor.plan.candidates import Forecaster, as_asked, chosen_for
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.memory_limits import check_each_fits
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.table import possible, tied
+from advisor.plan.objectives import possible, tied
 from advisor.plan.power_caps import under_caps
 from advisor.plan.precedence import Priced, in_order, starved
 from advisor.plan.reasons import first_by, searched, standing, why

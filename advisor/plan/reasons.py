@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.plan.bottlenecks import Binding, binding
-from advisor.plan.objectives.table import known_cost, tied
+from advisor.plan.objectives import known_cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
 from advisor.plan.shorter_host_path import HostBound, host_bound

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing

@@ -91,6 +91,10 @@ class JobPrediction:
     energy_epoch_j: Interval | None = None
     energy_example_j: Interval | None = None
 
+    def slowdown_at(self, level: Level) -> float:
+        """How many times as long as alone a step takes, at `level`."""
+        return self.slowdown * self.step_s.at(level) / self.step_s.p50
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixPrediction:

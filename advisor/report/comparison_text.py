@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.plan.bottlenecks import Binding, Limit
 from advisor.plan.comparison import Comparison, Difference, JobChange
-from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import what_binds
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval

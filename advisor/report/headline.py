@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import assert_never
 
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.table import OBJECTIVES, known_cost
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, first_by, verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.plan.shorter_host_path import HostBound

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.plan.precedence import CLOSE
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf

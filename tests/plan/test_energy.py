@@ -4,7 +4,7 @@ import pytest
 
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import CappedPredictor, Mixes, forecast
-from advisor.plan.objectives.table import cost
+from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.headline import answer

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.objectives.table import cost
+from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.plan.search.limit_tuning import worth_trying

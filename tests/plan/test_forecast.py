@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives.table import cost, possible, tied
+from advisor.plan.objectives import cost, possible, tied
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job

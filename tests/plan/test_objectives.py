@@ -6,14 +6,12 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.fleet_objective import FleetObjective
-from advisor.plan.objectives.objective import Awake
-from advisor.plan.objectives.table import OBJECTIVES, cost, possible
+from advisor.plan.objectives import OBJECTIVES, cost, possible
+from advisor.plan.objectives.objective import Awake, Objective
 from advisor.plan.search.candidate_space import Question, Space
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, dealt
-from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.fleet.placement import FleetGroup, Problem, dealt
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.sharing import Serial, parse_sharing
 from advisor.workload.job import Job
@@ -100,7 +98,7 @@ def test_a_group_alone_costs_in_phases_what_it_costs_at_once(name):
     assert np.isfinite(found)
 
 
-FLEETS = [name for name in NAMES if isinstance(OBJECTIVES[name], FleetObjective)]
+FLEETS = [name for name in NAMES if isinstance(OBJECTIVES[name], Objective)]
 
 
 @pytest.mark.parametrize("name", FLEETS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives.table import cost
+from advisor.plan.objectives import cost
 from advisor.sharing import Phases, parse_sharing
 from advisor.timeline.waiting_jobs import repartition_s
 from advisor.workload.job import Job

@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
-from advisor.plan.objectives.table import cost
+from advisor.plan.objectives import cost
 from advisor.plan.power_caps import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions

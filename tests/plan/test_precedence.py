@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives.table import OBJECTIVES, cost, tied
+from advisor.plan.objectives import OBJECTIVES, cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
 from advisor.plan.ranking import ranked
 from advisor.plan.search.candidate_space import Question

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.bottlenecks import binding
-from advisor.plan.objectives.table import tied
+from advisor.plan.objectives import tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import standing, why
 from advisor.plan.recommendation import LeftOut

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.objectives.table import cost, tied
+from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import verdict
 from advisor.plan.shorter_host_path import variants_of

@@ -1,19 +1,62 @@
-"""What a plan can be best at: the names here, for the command line, and a class for each.
+"""The objectives by name, and by which of them plans can be ranked.
 
-`objective` and `fleet_objective` say what an objective answers; `completion`, `pace` and `energy`
-hold the objectives, and `table` finds them by name. A new objective is a name here and a class in
-one of these three files.
+A new objective is a name in `advisor.plan.ObjectiveName`, a class in `completion`, `pace` or
+`energy`, and its place in the table here.
 """
 
-from typing import Literal
+from collections.abc import Sequence
 
-ObjectiveName = Literal[
-    "makespan",
-    "throughput",
-    "mean-completion",
-    "energy",
-    "energy-epoch",
-    "energy-example",
-    "fairness",
-    "deadlines",
-]
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives.completion import (
+    Deadlines,
+    Makespan,
+    MeanCompletion,
+)
+from advisor.plan.objectives.energy import Energy, EpochEnergy, ExampleEnergy
+from advisor.plan.objectives.objective import Objective
+from advisor.plan.objectives.pace import Fairness, Throughput
+from advisor.plan.recommendation import Forecast
+from advisor.prediction.mix_prediction import Interval
+
+OBJECTIVES: dict[ObjectiveName, Objective] = {
+    each.name: each
+    for each in (
+        Makespan(), Throughput(), Energy(), EpochEnergy(), ExampleEnergy(), Fairness(),
+        MeanCompletion(), Deadlines(),
+    )
+}  # fmt: skip
+
+
+def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
+    """What `forecast` costs, the lower the better; None where it cannot be computed."""
+    return OBJECTIVES[objective].cost(forecast)
+
+
+def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
+    """What `forecast` costs by an objective by which all plans are ranked.
+
+    Raises:
+        ValueError: It cannot be computed, so nothing was ranked by it.
+    """
+    if (found := cost(forecast, objective)) is None:
+        raise ValueError(f"a plan that was ranked has a cost, but {forecast.sharing} has none")
+    return found
+
+
+def possible(
+    forecasts: Sequence[Forecast], objective: ObjectiveName
+) -> tuple[ObjectiveName, str | None]:
+    """What `forecasts` can be ranked by, and why where it is not `objective`."""
+
+    def known(asked: ObjectiveName) -> bool:
+        return all(cost(each, asked) is not None for each in forecasts)
+
+    if known(objective):
+        return objective, None
+    instead, why = next(each for each in OBJECTIVES[objective].instead if known(each[0]))
+    return instead, f"{objective} {why}"
+
+
+def tied(one: Interval, other: Interval) -> bool:
+    """Whether two costs are equal within our error: a median lies in the other's interval."""
+    return one.contains(other.p50) or other.contains(one.p50)

@@ -4,29 +4,34 @@ from collections.abc import Sequence
 from heapq import heapreplace
 from math import fsum
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
 from advisor.plan.objectives.objective import (
     LENGTHS_MISSING,
     Arrays,
     Awake,
     EndsOf,
     GroupScores,
+    Objective,
     Sums,
     Turn,
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
-from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_ends_s
+from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import LEVELS, Interval
 from advisor.prediction.trace import Floats
+from advisor.timeline.outcome import around
+
+if TYPE_CHECKING:
+    from advisor.plan.search.fleet.cp_model import PackingModel
+    from advisor.plan.search.fleet.packing import CoverBounds
 
 
-class Makespan(FleetObjective):
+class Makespan(Objective):
     """Seconds until the last job ends."""
 
     name = "makespan"
@@ -44,7 +49,7 @@ class Makespan(FleetObjective):
         return before[0] + turn.pause_s + group.time_s, 0.0
 
 
-class MeanCompletion(FleetObjective):
+class MeanCompletion(Objective):
     """Seconds until a job ends, on average."""
 
     name = "mean-completion"
@@ -57,8 +62,7 @@ class MeanCompletion(FleetObjective):
     def cost(self, forecast: Forecast) -> Interval | None:
         if forecast.ends_s is None:
             return None
-        return Interval(*(fmean(end.at(level) for end in forecast.ends_s)
-                          for level in LEVELS))  # fmt: skip
+        return around([fmean(end.at(level) for end in forecast.ends_s) for level in LEVELS])
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"a job is done in {shown} on average, {gain} as soon as one after another"
@@ -73,24 +77,24 @@ class MeanCompletion(FleetObjective):
         waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
         return before[0] + group.cost + waits_s, 0.0
 
-    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
-        return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(fleet.counts)
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(problem.counts)
 
-    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
-        each_s = fleet.of_every_job(fleet.least_s)
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        each_s = problem.of_every_job(problem.least_s)
         return soonest_s(each_s, places) / len(each_s)
 
-    def bound(self, bounds: GroupBounds) -> float:
+    def bound(self, bounds: "CoverBounds") -> float:
         return bounds.mean_completion_s()
 
-    def minimised(self, model: PackingModel) -> Any:
+    def minimised(self, model: "PackingModel") -> Any:
         return model.sum_of_ends()
 
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
         return wanted * model.unit_s / jobs
 
 
-class Deadlines(FleetObjective):
+class Deadlines(Objective):
     """The largest share of the time until its deadline that a job takes; above 1 it is late.
 
     Plans for several GPUs cost the number of jobs that are late.
@@ -109,14 +113,11 @@ class Deadlines(FleetObjective):
     within_group = "mean-completion"
 
     def cost(self, forecast: Forecast) -> Interval | None:
-        if forecast.ends_s is None:
-            return None
-        pairs = zip(forecast.ends_s, forecast.deadlines_s, strict=True)
+        pairs = zip(forecast.ends_s or (), forecast.deadlines_s, strict=forecast.ends_s is not None)
         due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
         if not due:
             return None
-        return Interval(*(max(end.at(level) / deadline_s for end, deadline_s in due)
-                          for level in LEVELS))  # fmt: skip
+        return around([max(end.at(level) / due_s for end, due_s in due) for level in LEVELS])
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         kept = "every deadline is kept" if cost.p50 <= 1 else "not every deadline is kept"
@@ -141,20 +142,20 @@ class Deadlines(FleetObjective):
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         return worst
 
-    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
-        return float(sum(fleet.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        return float(sum(problem.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
 
-    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
-        of_kinds = zip(range(len(fleet.counts)), fleet.least_s, fleet.counts, strict=True)
-        return float(sum(n for kind, s, n in of_kinds if fleet.late(kind, s)))
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        of_kinds = zip(problem.least_s, problem.counts, strict=True)
+        return float(sum(n for kind, (s, n) in enumerate(of_kinds) if problem.late(kind, s)))
 
-    def bound(self, bounds: GroupBounds) -> float:
+    def bound(self, bounds: "CoverBounds") -> float:
         return 0.0
 
-    def minimised(self, model: PackingModel) -> Any:
+    def minimised(self, model: "PackingModel") -> Any:
         return (model.latest + 1) * model.late_jobs() + model.end
 
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
         return wanted // (model.latest + 1)
 
 

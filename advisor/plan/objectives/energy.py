@@ -3,12 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import fsum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advisor.plan.objectives import ObjectiveName
-from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
+from advisor.plan import ObjectiveName
 from advisor.plan.objectives.objective import (
     LENGTHS_MISSING,
     POWER_MISSING,
@@ -22,11 +21,16 @@ from advisor.plan.objectives.objective import (
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, FleetJobs, PlacedGroup, makespan_s
+from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
 from advisor.prediction.trace import Floats
+from advisor.timeline.outcome import around
 from advisor.workload.spec import Workload
+
+if TYPE_CHECKING:
+    from advisor.plan.search.fleet.cp_model import PackingModel
+    from advisor.plan.search.fleet.packing import CoverBounds
 
 _WITHOUT_POWER: tuple[tuple[ObjectiveName, str], ...] = (
     ("makespan", POWER_MISSING),
@@ -38,7 +42,7 @@ _WITHOUT_LENGTHS: tuple[tuple[ObjectiveName, str], ...] = (
 )
 
 
-class Energy(FleetObjective):
+class Energy(Objective):
     """Joules of the GPU until the last job ends; of several GPUs, the idle ones too."""
 
     name = "energy"
@@ -65,25 +69,25 @@ class Energy(FleetObjective):
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
 
-    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
-        held_s = fleet.gpus * makespan_s(plan)
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        held_s = problem.gpus * makespan_s(plan)
         free_s = held_s - fsum(each.group.runs_s for each in plan)
         used_j = fsum(each.group.energy_j or 0.0 for each in plan)
-        return used_j + free_s * (fleet.idle_power_w or 0.0)
+        return used_j + free_s * (problem.idle_power_w or 0.0)
 
-    def group_weight(self, group: FleetGroup, fleet: FleetJobs, waiting: float) -> float:
+    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
         return group.runs_s if group.energy_j is None else group.energy_j
 
-    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
+    def least_cost(self, problem: Problem, places: int) -> float | None:
         return None
 
-    def bound(self, bounds: GroupBounds) -> float:
+    def bound(self, bounds: "CoverBounds") -> float:
         return bounds.least_sum([each.energy_j or 0.0 for each in bounds.groups])
 
-    def minimised(self, model: PackingModel) -> Any:
+    def minimised(self, model: "PackingModel") -> Any:
         return model.joules()
 
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
         return wanted * model.part_j
 
 
@@ -106,7 +110,7 @@ class _StepEnergy(Objective):
         known = [each for each in every if each is not None]
         if len(known) < len(every):
             return None
-        return Interval(*(sum(each.at(level) for each in known) for level in LEVELS))
+        return around([sum(each.at(level) for each in known) for level in LEVELS])
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         what = self.name.removeprefix("energy-")

@@ -1,20 +1,24 @@
-"""What an objective answers to the searches on one GPU, and to reports."""
+"""What an objective answers: to the searches on one GPU and on several, and to reports."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
+from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.trace import Floats
 
-Unit = Literal["s", "J", "ratio"]
+if TYPE_CHECKING:
+    from advisor.plan.search.fleet.cp_model import PackingModel
+    from advisor.plan.search.fleet.packing import CoverBounds
+
 Arrays = tuple[Floats, Floats]
 Sums = tuple[float, float]
 EndsOf = Callable[[], Floats]
@@ -78,7 +82,8 @@ class Objective(ABC):
     `cost` is exact: it is what plans are ranked by. The other methods answer for thousands of
     candidates at once, so that a search finds those that are worth an exact forecast: `of_limits`
     for vectors of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow
-    each other, `of_group`, `after` and `of_phases` for groups of jobs one after another.
+    each other, `of_group`, `after` and `of_phases` for groups of jobs one after another, and those
+    from `fleet_cost` on for groups on several GPUs, by default of a plan that costs its makespan.
 
     Attributes:
         unit: Of `cost`.
@@ -86,19 +91,29 @@ class Objective(ABC):
         measure: What `cost` is, in words.
         instead: What plans are ranked by where the cost of one is not known, and why; of several
             the first that is known. The last is always known.
-        of_steps: Whether it counts joules of single steps, and not those until the last job ends.
+        of_steps: Whether it counts joules of single steps, and not those until the last job ends:
+            by these, plans for several GPUs are not searched for.
         uses_deadlines: Whether the order of deadlines counts.
         per_job: Whether `of_phases` divides by the number of jobs.
+        order_matters: Whether the order in which groups run counts, not only how long they take.
+        in_seconds: Whether times are; of a throughput they are in units of what each job takes
+            alone, and no pause between groups counts.
+        within_group: What the plan of one group is searched for by, where that differs: deadlines
+            count from the start of all, fairness by the end of each job, and of one group the start
+            is not known, so its jobs are to end early.
     """
 
     name: ClassVar[ObjectiveName]
-    unit: ClassVar[Unit]
+    unit: ClassVar[Literal["s", "J", "ratio"]]
     choice: ClassVar[str]
     measure: ClassVar[str]
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     of_steps: ClassVar[bool] = False
     uses_deadlines: ClassVar[bool] = False
     per_job: ClassVar[bool] = False
+    order_matters: ClassVar[bool] = False
+    in_seconds: ClassVar[bool] = True
+    within_group: ClassVar[ObjectiveName | None] = None
 
     @property
     def saves_energy(self) -> bool:
@@ -130,27 +145,16 @@ class Objective(ABC):
         return np.asarray(ends_s().max(axis=1))
 
     def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        """Two numbers of each set: of one a plan counts the largest, of the other the sum.
+        """Two numbers of each set, each shape (sets,): by default of when its jobs end.
 
-        Args:
-            outcomes: Of every set under one option.
-            sets: Those.
-            awake: What runs with them.
-
-        Returns:
-            The numbers, each shape (sets,); by default of when the jobs end.
+        Of the one a plan counts the largest over its partitions, of the other the sum.
         """
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
-        """Cost, and what decides between equal costs, from the numbers of `of_sets`.
+        """Cost, and what decides between equal costs, from the largest and the sum of `of_sets`.
 
-        Both grow with each argument, so that lower bounds of `most` and `total` bound the cost.
-
-        Args:
-            most: Largest over partitions.
-            total: Sum over partitions.
-            awake: What runs at once.
+        Both grow with each, so that lower bounds of `most` and `total` bound the cost.
         """
         return most, total
 
@@ -159,16 +163,42 @@ class Objective(ABC):
         return total, 0.0
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
-        """The two numbers of `of_group` of several groups, with one more after them.
-
-        Args:
-            before: Of those that ran before.
-            group: The next one.
-            turn: When it runs.
-        """
+        """The two numbers of `of_group` of groups that ran `before`, with one more after them."""
         cost, worst = before
         return cost + group.cost, max(worst, group.worst)
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         """What groups one after another cost, from the numbers of `after`."""
         return cost / jobs if self.per_job else cost
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        """What `plan` costs: the lower, the better."""
+        return makespan_s(plan)
+
+    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
+        """What a group adds to the cost, about, while a share `waiting` of its GPU's jobs waits."""
+        if self.order_matters:
+            waits_s = waiting * sum(problem.counts) / problem.gpus * group.runs_s
+            return sum(group.ends_s) + waits_s
+        return group.runs_s
+
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        """No plan costs less that runs at most `places` jobs at once; None: not known.
+
+        No job is faster than alone: so the predictor has it, by construction. So each job holds one
+        of so many places for as long as it takes alone at least.
+        """
+        each_s = problem.of_every_job(problem.least_s)
+        return max(*each_s, sum(each_s) / places)
+
+    def bound(self, bounds: "CoverBounds") -> float:
+        """No plan of the groups of `bounds` costs less; 0 where nothing is known."""
+        return bounds.least_sum([each.runs_s for each in bounds.groups]) / bounds.problem.gpus
+
+    def minimised(self, model: "PackingModel") -> Any:
+        """What is minimised, as an expression over the variables of `model`."""
+        return model.end
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+        """What a plan of `jobs` costs at least where `minimised` is `wanted`."""
+        return wanted * model.unit_s

@@ -2,30 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from advisor.plan.objectives.completion import soonest_s
-from advisor.plan.objectives.fleet_objective import FleetObjective, GroupBounds, PackingModel
-from advisor.plan.objectives.objective import (
-    Arrays,
-    Awake,
-    EndsOf,
-    Sums,
-)
+from advisor.plan.objectives.objective import Arrays, Awake, EndsOf, Objective, Sums
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
-from advisor.plan.search.fleet.fleet_groups import FleetJobs, PlacedGroup, job_ends_s
+from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, Level, MixPrediction
+from advisor.prediction.mix_prediction import LEVELS, Interval, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import running_together
 from advisor.timeline.outcome import around
 
+if TYPE_CHECKING:
+    from advisor.plan.search.fleet.cp_model import PackingModel
+    from advisor.plan.search.fleet.packing import CoverBounds
 
-class _PaceObjective(FleetObjective):
+
+class _PaceObjective(Objective):
+    """Of how fast jobs run while all do, whatever is to run of each."""
+
     unit = "ratio"
     per_job = True
 
@@ -42,11 +42,7 @@ class Throughput(_PaceObjective):
     in_seconds = False
 
     def cost(self, forecast: Forecast) -> Interval | None:
-        # In turn, each job has its whole speed for its part of the time.
-        turns = _turns(forecast.prediction)
-        return _of_paces(
-            forecast.prediction, lambda slowed: turns / sum(1 / each for each in slowed)
-        )
+        return _throughput_cost(forecast.prediction)
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"{gain} the throughput of one after another"
@@ -75,8 +71,7 @@ class Fairness(_PaceObjective):
 
     def cost(self, forecast: Forecast) -> Interval | None:
         # In phases a job whose mates are faster has less of its group's time: it may fare worse.
-        turns = _turns(forecast.prediction)
-        return _of_paces(forecast.prediction, lambda slowed: turns * max(slowed) / len(slowed))
+        return _of_paces(forecast.prediction, lambda own, turns: turns * max(own) / len(own))
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"the job that fares worst runs {gain} as fast as its share of the time gives"
@@ -94,50 +89,45 @@ class Fairness(_PaceObjective):
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         return cost * worst / jobs
 
-    def fleet_cost(self, plan: Sequence[PlacedGroup], fleet: FleetJobs) -> float:
-        return max(end_s / fleet.alone_s[kind] for kind, end_s in job_ends_s(plan))
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        return max(end_s / problem.alone_s[kind] for kind, end_s in job_ends_s(plan))
 
-    def least_cost(self, fleet: FleetJobs, places: int) -> float | None:
-        slowed = [s / alone_s for s, alone_s in zip(fleet.least_s, fleet.alone_s, strict=True)]
-        least_s = soonest_s(fleet.of_every_job(fleet.least_s), places)
-        return max(*slowed, least_s / sum(fleet.of_every_job(fleet.alone_s)))
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        slowed = [s / alone_s for s, alone_s in zip(problem.least_s, problem.alone_s, strict=True)]
+        least_s = soonest_s(problem.of_every_job(problem.least_s), places)
+        return max(*slowed, least_s / sum(problem.of_every_job(problem.alone_s)))
 
-    def bound(self, bounds: GroupBounds) -> float:
+    def bound(self, bounds: "CoverBounds") -> float:
         # Ends are at most the worst slowdown times what each job takes alone.
-        mean_alone_s = fmean(bounds.fleet.of_every_job(bounds.fleet.alone_s))
+        mean_alone_s = fmean(bounds.problem.of_every_job(bounds.problem.alone_s))
         return bounds.mean_completion_s() / mean_alone_s
 
-    def minimised(self, model: PackingModel) -> Any:
+    def minimised(self, model: "PackingModel") -> Any:
         return model.worst_slowdown()
 
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
         return model.slowdown(wanted)
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
     """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
-    turns = _turns(mix)
-    cost = _of_paces(mix, lambda slowed: turns / sum(1 / each for each in slowed))
-    return 1 / cost.at(level)
+    return 1 / _throughput_cost(mix).at(level)
 
 
-def slowdowns(jobs: Sequence[JobPrediction], level: Level) -> list[float]:
-    """How many times as long as alone a step of each job takes, at `level`."""
-    return [job.slowdown * job.step_s.at(level) / job.step_s.p50 for job in jobs]
+def _throughput_cost(mix: MixPrediction) -> Interval:
+    # In turn, each job has its whole speed for its part of the time.
+    return _of_paces(mix, lambda slowed, turns: turns / sum(1 / each for each in slowed))
 
 
-def _turns(mix: MixPrediction) -> int:
-    return len(mix.jobs) if mix.sharing.mode == "serial" else 1
-
-
-def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float]], float]) -> Interval:
-    """`cost` of the slowdowns of all jobs at each level; 1 of serial without a power cap."""
+def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float], int], float]) -> Interval:
+    """`cost` of all slowdowns, and of how many take turns; 1 of serial without a power cap."""
     if mix.sharing.mode == "serial" and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
-    at_levels = [slowdowns(mix.jobs, level) for level in LEVELS]
+    turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
+    at_levels = [[job.slowdown_at(level) for job in mix.jobs] for level in LEVELS]
     if mix.sharing.mode == "phases":
         at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
-    return around(list(map(cost, at_levels)))
+    return around([cost(each, turns) for each in at_levels])
 
 
 def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:

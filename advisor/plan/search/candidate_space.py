@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.objectives.objective import Awake
-from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
 from advisor.plan.search.assignment import signature

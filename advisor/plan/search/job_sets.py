@@ -1,5 +1,6 @@
 """Every set of some jobs, as rows of arrays: copies of a job are one kind with a count."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,49 @@ ConstraintKey = tuple[tuple[str, bool, bool], ...]
 
 # Sets at most; where batch sizes make more of them, jobs are kept at the sizes asked for.
 _MOST_SETS = 20_000
+
+
+Members = tuple[int, ...]
+"""Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Jobs of which only the number matters: those that are equal are one kind.
+
+    Attributes:
+        jobs: One of each kind, shape (kinds,).
+        positions: Where the jobs of each kind stand among all, from 0.
+    """
+
+    jobs: tuple[Job, ...]
+    positions: tuple[tuple[int, ...], ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(map(len, self.positions))
+
+    @property
+    def together(self) -> tuple[Job, ...]:
+        """All jobs, those of a kind next to each other, in the order of the kinds."""
+        pairs = zip(self.jobs, self.counts, strict=True)
+        return tuple(job for job, count in pairs for _ in range(count))
+
+    def of(self, members: Members) -> tuple[Job, ...]:
+        """The jobs of `members`, in its order."""
+        return tuple(self.jobs[kind] for kind in members)
+
+    def allows(self, members: Members) -> bool:
+        """Whether there are as many jobs of each kind."""
+        return all(count <= len(self.positions[kind]) for kind, count in Counter(members).items())
+
+
+def kinds(jobs: Sequence[Job]) -> Kinds:
+    """`jobs` by kind, in the order of the first of each."""
+    first = [jobs.index(job) for job in jobs]  # a profile is long: comparing is less than hashing
+    places = [tuple(at for at, other in enumerate(first) if other == each) for each in first]
+    one_each = [at for at, other in enumerate(first) if other == at]
+    return Kinds(tuple(jobs[at] for at in one_each), tuple(places[at] for at in one_each))
 
 
 @dataclass(frozen=True)
@@ -143,18 +187,16 @@ class Sets:
 
 def sets_of(jobs: Sequence[Job]) -> Sets:
     """Every set of some of `jobs`, the empty one first."""
-    found = [jobs.index(job) for job in jobs]  # not by their hashes: those of traces take long
-    kinds = [jobs[at] for at in dict.fromkeys(found)]
-    positions = [tuple(at for at, own in enumerate(found) if own == first)
-                 for first in dict.fromkeys(found)]  # fmt: skip
-    parts = [_parts(len(own), len(job.variants)) for job, own in zip(kinds, positions, strict=True)]
+    found = kinds(jobs)
+    pairs = zip(found.jobs, found.counts, strict=True)
+    parts = [_parts(copies, len(job.variants)) for job, copies in pairs]
     if prod(map(len, parts)) > _MOST_SETS:
         return replace(sets_of([job.variants[0] for job in jobs]), batches_fixed=True)
     rows = [sum(each, ()) for each in product(*parts)]
     return Sets(
-        variants=tuple(variant for job in kinds for variant in job.variants),
-        kind_of=tuple(kind for kind, job in enumerate(kinds) for _ in job.variants),
-        positions=tuple(positions),
+        variants=tuple(variant for job in found.jobs for variant in job.variants),
+        kind_of=tuple(kind for kind, job in enumerate(found.jobs) for _ in job.variants),
+        positions=found.positions,
         counts=np.array(rows, dtype=np.intp),
         batches_fixed=False,
     )

@@ -14,10 +14,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes
-from advisor.plan.objectives import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.objectives.objective import Objective
-from advisor.plan.objectives.table import OBJECTIVES
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.search.candidate_space import MOST_ASKED
 from advisor.plan.search.limit_tuning import (

@@ -6,7 +6,7 @@ from itertools import islice
 from math import inf
 
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
-from advisor.plan.objectives.table import cost
+from advisor.plan.objectives import cost
 from advisor.plan.recommendation import Forecast, LeftOut
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.proposals import Proposal, Solver

@@ -13,8 +13,7 @@ from itertools import pairwise
 from math import floor
 from typing import Any, NamedTuple
 
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup
-from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem
 
 # Times are whole numbers of a unit, of which the longest plan has so many; slowdowns and joules
 # are whole numbers of these parts, the joules of those of an idle GPU in one unit. All are rounded
@@ -32,7 +31,7 @@ class _Piece(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class PackingModel:
     """A model of CP-SAT that is to be filled, of `groups` for `problem`."""
 
     model: Any

@@ -9,11 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.objectives.fleet_objective import FleetObjective
+from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, rules
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members
-from advisor.plan.search.one_gpu_search import BestCandidate
+from advisor.plan.search.candidate_space import Question
+from advisor.plan.search.fleet.placement import FleetGroup
+from advisor.plan.search.job_sets import Kinds, Members
+from advisor.plan.search.job_sets import kinds as kinds_of
+from advisor.plan.search.one_gpu_search import BestCandidate, OneGpuSolver, WholeGpuSolver
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
@@ -45,7 +48,7 @@ class PredictedGroups:
     """
 
     def __init__(
-        self, kinds: Kinds, solver: SolvesOneGpu, objective: FleetObjective, level: Level = "p50"
+        self, kinds: Kinds, solver: SolvesOneGpu, objective: Objective, level: Level = "p50"
     ) -> None:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
@@ -87,7 +90,7 @@ class EstimatedGroups:
         quick: SurrogatePredictor,
         gpu: Gpu,
         conditions: Conditions,
-        objective: FleetObjective,
+        objective: Objective,
     ) -> None:
         self._kinds, self._quick, self._gpu = kinds, quick, gpu
         self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
@@ -180,3 +183,21 @@ class GroupSources:
     estimated: EstimatedGroups | None
     ways: Mapping[str, PredictedGroups]
     thorough: PredictedGroups
+
+
+def group_sources(kinds: Kinds, question: Question, objective: Objective) -> GroupSources:
+    """Of groups of `kinds`: the predictor of `question`, and its surrogate model if it has one."""
+    quick = question.predictor.quick([job.profile for job in kinds.jobs])
+    ordered = kinds.together
+    alike = kinds_of(ordered)
+
+    def predicted(solver: SolvesOneGpu) -> PredictedGroups:
+        return PredictedGroups(alike, solver, objective, question.level)
+
+    return GroupSources(
+        EstimatedGroups(kinds, quick, question.gpu, question.conditions, objective)
+        if quick
+        else None,
+        {name: predicted(WholeGpuSolver(ordered, question, way)) for name, way in WAYS.items()},
+        predicted(OneGpuSolver(ordered, question)),
+    )

@@ -14,12 +14,18 @@ from time import monotonic
 
 from advisor.errors import NothingFits
 from advisor.plan.search.fleet.estimates import GroupSources
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members, PlacedGroup
-from advisor.plan.search.fleet.group_pool import GroupPool
+from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.search.fleet.grouping import greedy_groups
 from advisor.plan.search.fleet.local_search import Improver, Incumbent
-from advisor.plan.search.fleet.packing import bound, least_cost, packed, quick_plans
-from advisor.plan.search.fleet.placement import Problem, arranged, roughly_arranged
+from advisor.plan.search.fleet.packing import bound, packed, quick_plans
+from advisor.plan.search.fleet.placement import (
+    FleetGroup,
+    PlacedGroup,
+    Problem,
+    arranged,
+    roughly_arranged,
+)
+from advisor.plan.search.job_sets import Kinds, Members
 
 # Rounds between two recombinations, and rounds without gain after which no more are tried.
 _RECOMBINED, _STALE = 4, 5
@@ -95,9 +101,10 @@ class FleetSolver:
         """
         incumbent = Incumbent(self._problem, self._one_by_one())
         ended = all(self._in_time() for _ in self._steps(incumbent))
-        plan = incumbent.plan
-        cost, known = self._problem.cost(plan), [self._known_bound, least_cost(self._problem)]
-        bounds = [each for each in known if each is not None]
+        plan, problem = incumbent.plan, self._problem
+        cost = problem.cost(plan)
+        least = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
+        bounds = [each for each in (self._known_bound, least) if each is not None]
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
             complete=self._known_bound is not None, groups=self._pool.member_sets,

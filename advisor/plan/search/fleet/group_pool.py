@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 
 from advisor.plan.search.fleet.estimates import WAYS, GroupSources
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Kinds, Members
-from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.fleet.placement import FleetGroup, Problem
+from advisor.plan.search.job_sets import Kinds, Members
 
 # Jobs in a group at most: what was ever measured together.
 MOST_TOGETHER = 8

@@ -5,9 +5,9 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-from advisor.plan.search.fleet.fleet_groups import Kinds, Members
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.job_sets import Kinds, Members
 
 # Jobs in a batch.
 SIZES = (2, 3, 4, 5, 6, 8)

@@ -4,10 +4,17 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from random import Random
 
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, Members, PlacedGroup
 from advisor.plan.search.fleet.group_pool import GroupPool
 from advisor.plan.search.fleet.grouping import changes, rebatched, some_of
-from advisor.plan.search.fleet.placement import Problem, arranged, levelled, replaced
+from advisor.plan.search.fleet.placement import (
+    FleetGroup,
+    PlacedGroup,
+    Problem,
+    arranged,
+    levelled,
+    replaced,
+)
+from advisor.plan.search.job_sets import Members
 
 # The search goes on from the plan whose cost and weight, each as a share of the best plan's, sum to
 # less: cheaper plans come from lighter groups.

@@ -4,19 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from advisor.plan.objectives.completion import soonest_s
-from advisor.plan.search.fleet.cp_model import Search
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, PlacedGroup, dealt
-from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
-from advisor.plan.search.fleet.placement import Problem, arranged
+from advisor.plan.search.fleet.cp_model import PackingModel
+from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, arranged, dealt
 
 # One worker: more of them would find other plans on other numbers of cores.
 _WORKERS, _SEED = 1, 1
-# What a search may take at most, in units of CP-SAT's own that are the same on any machine: about
-# three seconds.
-_EFFORT = 1.0
+# What a search for a plan, and for groups that make up all jobs, may take at most, in units of
+# CP-SAT's own that are the same on any machine: about three seconds, and a quarter of a second.
+_EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +49,9 @@ def packed(
     began_s = monotonic()
     starts = [tuple(hint), *quick_plans(groups, problem, limit_s)]
     best = min(starts, key=problem.rank)
-    search = Search(cp_model.CpModel(), groups, problem)
+    search = PackingModel(cp_model.CpModel(), groups, problem)
     search.ask(best)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = max(0.0, began_s + limit_s - monotonic())
-    solver.parameters.max_deterministic_time = _EFFORT
-    solver.parameters.num_workers = _WORKERS
-    solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
-    solver.parameters.random_seed = _SEED
+    solver = _solver(max(0.0, began_s + limit_s - monotonic()), _EFFORT)
     status = solver.solve(search.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         found = dealt(search.taken(solver.value), problem.gpus)
@@ -67,11 +60,20 @@ def packed(
     return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)
 
 
+def _solver(limit_s: float, effort: float) -> Any:
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.num_workers = _WORKERS
+    solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
+    solver.parameters.random_seed = _SEED
+    return solver
+
+
 # Weights are whole numbers of these parts of the largest; rounded down, to bound from below.
 _PARTS = 10**6
-_SHARE_SEED = 1
-# What a question may take at most, in units of CP-SAT's own: about a quarter of a second.
-_SHARE_EFFORT = 0.25
 # Jobs that wait for a group on a GPU, as a share of those that the GPU has in all.
 _WAITING = (0.25, 0.5, 1.0)
 
@@ -106,12 +108,7 @@ def cover(
         )  # fmt: skip
     part = max(map(abs, weights)) / _PARTS or 1.0
     model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = limit_s
-    solver.parameters.max_deterministic_time = _SHARE_EFFORT
-    solver.parameters.num_workers = 1
-    solver.parameters.catch_sigint_signal = False
-    solver.parameters.random_seed = _SHARE_SEED
+    solver = _solver(limit_s, _COVER_EFFORT)
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     chosen = [each for each, n in zip(groups, taken, strict=True) for _ in range(solver.value(n))]
@@ -134,29 +131,21 @@ def quick_plans(
             yield arranged(found.groups, problem)
 
 
-def least_cost(problem: Problem) -> float | None:
-    """No plan costs less that runs at most `MOST_TOGETHER` jobs at once on a GPU; None: not known.
-
-    Nothing of the kind is known of joules.
-    """
-    return problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
-
-
 def bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
     """No plan of `groups` costs less; 0 where nothing is known, or time was too short."""
-    return problem.objective.bound(_CoverBounds(groups, problem, limit_s))
+    return problem.objective.bound(CoverBounds(groups, problem, limit_s))
 
 
 @dataclass(frozen=True, slots=True)
-class _CoverBounds:
-    """Bounds by the lightest groups that make up all jobs; see `GroupBounds`."""
+class CoverBounds:
+    """Bounds over all plans of some groups, by the lightest that make up all jobs; 0: not known."""
 
     groups: Sequence[FleetGroup]
-    fleet: Problem
+    problem: Problem
     limit_s: float
 
     def least_sum(self, weights: Sequence[float]) -> float:
-        found = cover(self.groups, weights, self.fleet, self.limit_s)
+        found = cover(self.groups, weights, self.problem, self.limit_s)
         return 0.0 if found is None else max(0.0, found.bound)
 
     def mean_completion_s(self) -> float:
@@ -167,7 +156,7 @@ class _CoverBounds:
         those before: two jobs on one GPU wait for at least the smaller share, unless their group is
         the same. The shortest-first order makes the sum of these waits least.
         """
-        shares_s = _shares_s(self.groups, self.fleet)
+        shares_s = _shares_s(self.groups, self.problem)
         if shares_s is None:
             return 0.0
         weights = []
@@ -175,10 +164,10 @@ class _CoverBounds:
             ordered = sorted(shares_s[kind] for kind in each.members)
             within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
             weights.append(sum(each.ends_s) - within_s)
-        found = cover(self.groups, weights, self.fleet, self.limit_s)
+        found = cover(self.groups, weights, self.problem, self.limit_s)
         if found is None:
             return 0.0
-        return (_waits_s(shares_s, self.fleet) + found.bound) / sum(self.fleet.counts)
+        return (_waits_s(shares_s, self.problem) + found.bound) / sum(self.problem.counts)
 
 
 def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | None:

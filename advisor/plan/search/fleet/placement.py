@@ -1,32 +1,153 @@
-"""What is wanted of a plan of many groups on several GPUs, and where and when its groups run."""
+"""Groups of jobs on several equal GPUs: what is wanted of a plan, and where and when they run."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.objectives.fleet_objective import FleetObjective
-from advisor.plan.search.fleet.fleet_groups import (
-    FleetGroup,
-    FleetJobs,
-    PlacedGroup,
-    dealt,
-    makespan_s,
-    queued,
-)
+from advisor.plan.search.job_sets import Members
 from advisor.prediction.trace import Floats
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import groups
+from advisor.timeline.waiting_jobs import repartition_s
+
+if TYPE_CHECKING:
+    from advisor.plan.objectives.objective import Objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetGroup:
+    """A group of jobs on one GPU, and what comes of it.
+
+    Attributes:
+        members: Who.
+        sharing: How; its numbers and limits count in `members`.
+        ends_s: From their common start until each ends, in the order of `members`, shape (jobs,);
+            of a throughput, in units of the time that each job takes alone.
+        energy_j: Of its GPU until the last ends; None: not known.
+        predicted: Whether the predictor answered for it; else it is an estimate.
+        batches: Examples a step of each job, as `Candidate` has them.
+        in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
+    """
+
+    members: Members
+    sharing: Sharing
+    ends_s: tuple[float, ...]
+    energy_j: float | None
+    predicted: bool
+    batches: tuple[int, ...] = ()
+    in_seconds: bool = True
+
+    @property
+    def runs_s(self) -> float:
+        """Until the last job ends."""
+        return max(self.ends_s)
+
+    def after_s(self, before: "FleetGroup") -> float:
+        """Between the end of `before` and its own start on the same GPU."""
+        if not self.in_seconds:
+            return 0.0
+        return _between_s(before.sharing, len(before.members), self.sharing, len(self.members))
+
+
+@cache
+def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
+    last = groups(before, jobs_before)[-1]
+    first = groups(after, jobs)[0]
+    return repartition_s(last, first)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """A group on a GPU.
+
+    Attributes:
+        gpu: From 0.
+        start_s: When its jobs start.
+    """
+
+    group: FleetGroup
+    gpu: int
+    start_s: float
+
+    @property
+    def ends_s(self) -> Iterator[float]:
+        """When each job ends, in the order of the group's members."""
+        return (self.start_s + end_s for end_s in self.group.ends_s)
+
+
+def makespan_s(plan: Sequence[PlacedGroup]) -> float:
+    """When the last job ends."""
+    return max(each.start_s + each.group.runs_s for each in plan)
+
+
+def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
+    """Of each job its kind, and when it ends."""
+    for each in plan:
+        yield from zip(each.group.members, each.ends_s, strict=True)
+
+
+def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
+    """`groups` in this order, each on the GPU that is free first, as early as it can start."""
+    return _placed([(None, group) for group in groups], gpus)
+
+
+def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
+    """Each queue on a GPU of its own, one group after another."""
+    pairs = [(gpu, group) for gpu, queue in enumerate(queues) for group in queue]
+    return _placed(pairs, len(queues))
+
+
+def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[PlacedGroup, ...]:
+    """Each group on its GPU, or on the one that is free first; the first there finds it set up."""
+    free_s, plan = [0.0] * gpus, []
+    last: dict[int, FleetGroup] = {}
+    for named, group in pairs:
+        gpu = free_s.index(min(free_s)) if named is None else named
+        start_s = free_s[gpu] + (group.after_s(last[gpu]) if gpu in last else 0.0)
+        plan.append(PlacedGroup(group, gpu, start_s))
+        last[gpu], free_s[gpu] = group, start_s + group.runs_s
+    return tuple(plan)
+
 
 # Of the jobs that a GPU runs in all, those that wait while a group does: half, on the average.
 WAITING = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem(FleetJobs):
-    """Jobs for equal GPUs, and what their plan is to be best at."""
+class Problem:
+    """Jobs that are to run on equal GPUs, and what their plan is to be best at.
 
-    objective: FleetObjective
+    Attributes:
+        gpus: Equal GPUs that there are.
+        counts: Jobs of each kind, shape (kinds,).
+        alone_s: Seconds that a job of each kind takes alone, same shape.
+        least_s: Seconds that it takes at least, however it runs, same shape.
+        deadlines_s: From the start of all, same shape; None: the kind has none.
+        idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
+    """
+
+    objective: "Objective"
+    gpus: int
+    counts: tuple[int, ...]
+    alone_s: tuple[float, ...]
+    least_s: tuple[float, ...]
+    deadlines_s: tuple[float | None, ...]
+    idle_power_w: float | None
+
+    def late(self, kind: int, end_s: float) -> bool:
+        """Whether a job of `kind` that ends at `end_s` misses its deadline."""
+        deadline_s = self.deadlines_s[kind]
+        return deadline_s is not None and end_s > deadline_s
+
+    def of_every_job(self, of_kinds: Sequence[float]) -> list[float]:
+        """What each kind of job has, once for every job of it."""
+        pairs = zip(of_kinds, self.counts, strict=True)
+        return [each for each, count in pairs for _ in range(count)]
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
         """What `plan` costs: the lower, the better."""

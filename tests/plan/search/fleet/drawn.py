@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from advisor.plan.many_jobs import plan_fleet
+from advisor.plan.fleet_plan import plan_fleet
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn

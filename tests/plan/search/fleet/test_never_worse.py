@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
-from advisor.plan.fleet_plan import FleetTerms
+from advisor.plan.fleet_plan import FleetTerms, plan_fleet
 from advisor.plan.forecast import CachingPredictor
-from advisor.plan.many_jobs import plan_fleet
-from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
 from advisor.plan.search.fleet.estimates import WAYS
-from advisor.plan.search.fleet.fleet_groups import dealt, makespan_s
-from advisor.plan.search.fleet.placement import Problem, levelled
+from advisor.plan.search.fleet.placement import Problem, dealt, levelled, makespan_s
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile

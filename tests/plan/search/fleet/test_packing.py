@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.objectives.table import OBJECTIVES
-from advisor.plan.search.fleet.fleet_groups import FleetGroup, dealt
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.search.fleet.packing import bound, packed
-from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.fleet.placement import FleetGroup, Problem, dealt
 from advisor.sharing import Mps, Naive, Serial
 from tests.plan.search.fleet.twin import least_cost
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.fleet_plan import FleetTerms
-from advisor.plan.objectives.table import OBJECTIVES
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.fleet.estimates import WAYS, PredictedGroups
-from advisor.plan.search.fleet.fleet_groups import kinds
-from advisor.plan.search.fleet.packing import least_cost
+from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.plan.search.fleet.placement import Problem
+from advisor.plan.search.job_sets import kinds
 from advisor.plan.search.one_gpu_search import WholeGpuSolver
 from advisor.report.fleet_text import search_line
 from advisor.workload.job import Job
@@ -26,7 +26,7 @@ from tests.plan.stand_in import StandIn
 @given(puzzles())
 def test_no_plan_costs_less_than_what_jobs_take_alone_at_least(puzzle):
     problem, groups = puzzle
-    known = least_cost(problem)
+    known = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
     assert (known is None) == (problem.objective.name == "energy")
     if known is not None:
         assert known <= twin.least_cost(groups, problem) * (1 + 1e-9)

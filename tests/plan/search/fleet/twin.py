@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from advisor.plan.search.fleet.fleet_groups import PlacedGroup
+from advisor.plan.search.fleet.placement import PlacedGroup
 
 
 def every_plan(groups, counts, gpus):
