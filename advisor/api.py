@@ -61,8 +61,8 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
+        from advisor.plan.bottlenecks import variants_of
         from advisor.plan.ranking import ranked
-        from advisor.plan.shorter_host_path import variants_of
 
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")

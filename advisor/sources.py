@@ -102,7 +102,7 @@ class Sources:
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
         """As `predictor`, under another cap; None: the GPU's own limit."""
-        from advisor.plan.forecast import CappedPredictor
+        from advisor.plan.candidates import CappedPredictor
 
         here = self.machine.predictor(self.uncalibrated)
         return here if cap_w is None else CappedPredictor(here, self.card, cap_w)

@@ -22,7 +22,7 @@ from time import perf_counter
 from advisor.hardware.catalogue import gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.ranking import ranked
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.plan.search.proposals import Solver
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.model_file import load_model

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import compute_profiles
-from advisor.plan.memory_limits import memory_caps
-from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.plan.rules import MAX_OOM_PROBABILITY, memory_caps
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import (

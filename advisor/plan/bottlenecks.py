@@ -1,9 +1,12 @@
-"""What holds each job of a plan back, read off the numbers that are predicted of it."""
+"""What holds each job of a plan back, and what is known of a shorter host path."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power import summed_share
@@ -11,6 +14,9 @@ from advisor.prediction.utilisation_model import MPS_CAPACITY
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import partitions, running_together
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+from advisor.workload.spec import Workload
+from advisor.workload.store import load_profile, profile_paths
 
 Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
 Limit = Resource | Literal["host path", "own instances", "MPS limits"]
@@ -39,18 +45,14 @@ class Use:
         """Share of what counts as full."""
         return self.share / FULL[self.resource]
 
-    @property
-    def full(self) -> bool:
-        return self.fullness >= 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """What holds the jobs of one plan back.
 
     Attributes:
-        host_shares: Share of each job's step, at its predicted pace, that its host path takes,
-            0..1, shape (jobs,); None where it was not measured.
+        host_shares: Share of each job's predicted step that its host path takes, 0..1, shape
+            (jobs,); None where it was not measured.
         gpu_shares: The same of the GPU's work for it.
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Of the GPU's resources, the fullest first; those not measured are missing.
@@ -65,15 +67,11 @@ class Binding:
     memory: float
     cut: Literal["own instances", "MPS limits"] | None
 
-    def held_by_host(self, job: int) -> bool:
-        """Whether the host path sets the pace of the job at the position `job`."""
-        share = self.host_shares[job]
-        return share is not None and share >= HOST_BOUND
-
     @property
     def by_host(self) -> tuple[int, ...]:
         """Positions of the jobs whose pace the host path sets."""
-        return tuple(filter(self.held_by_host, range(len(self.host_shares))))
+        shares = enumerate(self.host_shares)
+        return tuple(at for at, share in shares if share is not None and share >= HOST_BOUND)
 
     @property
     def limit(self) -> Limit | None:
@@ -85,14 +83,12 @@ class Binding:
         """What binds the jobs that do not wait for their hosts; None where nothing is full."""
         if self.cut == "own instances":
             return self.cut
-        fullest = next(iter(self.uses), None)
-        if fullest is not None and fullest.full:
-            return fullest.resource
-        return self.cut
+        full = [use.resource for use in self.uses if use.fullness >= 1]
+        return full[0] if full else self.cut
 
     def limit_of(self, job: int) -> Limit | None:
         """What binds the job at the position `job`."""
-        if self.held_by_host(job):
+        if job in self.by_host:
             return "host path"
         if job in self.alone:
             return "GPU time" if (self.gpu_shares[job] or 0.0) >= FULL["GPU time"] else None
@@ -112,9 +108,10 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
     cut = _cut(mix.sharing, len(jobs))
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
+    profiles = [job.profile for job in jobs]
     return Binding(
-        host_shares=_of_steps([job.profile.host_s for job in jobs], jobs, mix),
-        gpu_shares=_of_steps([job.profile.gpu_s for job in jobs], jobs, mix),
+        host_shares=_of_steps([each.host_s for each in profiles], profiles, mix),
+        gpu_shares=_of_steps([each.gpu_s for each in profiles], profiles, mix),
         alone=frozenset(run[0] for run in runs if len(run) == 1),
         uses=_uses(jobs, gpu, mix),
         memory=mix.memory_total_mib / mix.memory_capacity_mib,
@@ -123,7 +120,7 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
 
 
 def _of_steps(
-    parts_s: Sequence[float | None], jobs: Sequence[Job], mix: MixPrediction
+    parts_s: Sequence[float | None], profiles: Sequence[Profile], mix: MixPrediction
 ) -> tuple[float | None, ...]:
     """Each part of a step that was measured alone, as a share of the predicted step.
 
@@ -131,25 +128,25 @@ def _of_steps(
     the host path and a step that waits for it alike.
     """
     return tuple(
-        None if part_s is None else min(1.0, part_s / job.profile.step_s / answer.slowdown)
-        for part_s, job, answer in zip(parts_s, jobs, mix.jobs, strict=True)
+        None if part_s is None else min(1.0, part_s / profile.step_s / answer.slowdown)
+        for part_s, profile, answer in zip(parts_s, profiles, mix.jobs, strict=True)
     )
 
 
 def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
     """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
-    turns = _by_turns(mix.sharing, len(jobs))
+    turns = all(
+        part.instance is None and part.sharing.mode in ("serial", "naive")
+        for part in partitions(mix.sharing, len(jobs))
+    )
     watts = mix.power_cap_w or gpu.power_limit_w
-    by_time = turns or mix.smact is None
     found: dict[Resource, float | None] = {
-        "GPU time": mix.gract if by_time else None,
+        "GPU time": mix.gract if turns or mix.smact is None else None,
         "SMs": None if turns else mix.smact,
         "DRAM bandwidth": _dram(jobs, mix),
         "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
     }
-    uses = [
-        Use(resource, min(1.0, share)) for resource, share in found.items() if share is not None
-    ]
+    uses = [Use(each, min(1.0, share)) for each, share in found.items() if share is not None]
     return tuple(sorted(uses, key=lambda use: -use.fullness))
 
 
@@ -167,15 +164,88 @@ def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     return total
 
 
-def _by_turns(sharing: Sharing, jobs: int) -> bool:
-    return all(
-        part.instance is None and part.sharing.mode in ("serial", "naive")
-        for part in partitions(sharing, jobs)
-    )
-
-
 def _cut(sharing: Sharing, jobs: int) -> Literal["own instances", "MPS limits"] | None:
     if sharing.instances:
         return "own instances"
     limits = [limit for part in partitions(sharing, jobs) for limit in part.sharing.limits]
     return "MPS limits" if min(limits, default=100) < 100 else None
+
+
+# A job whose GPU works for less than this share of its step could run far faster: a choice.
+_FAR = 2 / 3
+# A variant whose step takes less than this share of the job's is shown: a choice.
+_FASTER = 0.95
+_WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBound:
+    """A job that a faster host path would make faster than any sharing can.
+
+    Attributes:
+        host_share: Share of its step, at the plan's pace, that its host path takes, 0..1.
+        gpu_share: Share of its step, alone, in which the GPU works for it, 0..1.
+        step_s: Of it alone, measured.
+        variant: Name of the fastest profile of the same work, if another is faster.
+        variant_step_s: Of that alone, measured.
+    """
+
+    job: str
+    host_share: float
+    gpu_share: float
+    step_s: float
+    variant: str | None
+    variant_step_s: float | None
+
+
+def host_bound(
+    jobs: Sequence[Job], bound: Binding, variants: Sequence[Profile]
+) -> tuple[HostBound, ...]:
+    """Those of `jobs` that their hosts hold back far below the GPU's pace, each kind once.
+
+    `bound` says what binds them under a plan; a faster profile is looked for among `variants`.
+    """
+    found: dict[str, HostBound] = {}
+    for at in bound.by_host:
+        profile, host_share = jobs[at].profile, bound.host_shares[at]
+        gpu_share = profile.busy_share
+        if host_share is None or gpu_share is None or gpu_share >= _FAR or profile.name in found:
+            continue
+        work, least_s = _work(profile.workload), _FASTER * profile.step_s
+        faster = [v for v in variants if v.step_s < least_s and _work(v.workload) == work]
+        best = min(faster, key=lambda each: each.step_s, default=None)
+        found[profile.name] = HostBound(
+            job=profile.name, host_share=host_share, gpu_share=gpu_share, step_s=profile.step_s,
+            variant=best.name if best else None, variant_step_s=best.step_s if best else None,
+        )  # fmt: skip
+    return tuple(found.values())
+
+
+def variants_of(
+    jobs: Iterable[Job], gpu: str, profiles: Path | None = None
+) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
+    """Profiles of the same work as one of `jobs` with another loader or execution.
+
+    Found by name: ``-compiled``, ``-graph`` and ``-loaderN`` end it.
+
+    Returns:
+        The profiles, and why files of such a name hold none.
+    """
+    names = {job.name for job in jobs}
+    stems = {_WAYS.sub("", name) for name in names}
+    found, refused = [], []
+    for name, path in profile_paths(gpu, profiles).items():
+        if name not in names and _WAYS.sub("", name) in stems:
+            try:
+                found.append(load_profile(str(path), gpu, profiles))
+            except InvalidInput as error:
+                refused.append(str(error))
+    return tuple(found), tuple(refused)
+
+
+def _work(workload: Workload) -> Workload:
+    """Equal for workloads that do the same; a job that loads its input cannot do without that."""
+    loads = int(bool(workload.loader_workers))
+    return replace(
+        workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None
+    )

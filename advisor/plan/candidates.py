@@ -1,17 +1,26 @@
-"""A candidate: one GPU, its jobs and how they share it; and what comes of it."""
+"""A candidate: one GPU, its jobs, how they share it and under which cap; and what comes of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
-from advisor.plan.forecast import CappedPredictor, Mixes, forecast, serial_s
-from advisor.plan.recommendation import Forecast, LeftOut
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.recommendation import Forecast, LeftOut, Predicts, Question
 from advisor.plan.rules import FitsMemory, first_broken, rules
-from advisor.plan.search.candidate_space import Question
-from advisor.sharing import Sharing
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.power_cap import capped, check_cap
+from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+
+if TYPE_CHECKING:
+    from advisor.plan.fleet_plan import FleetPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +52,7 @@ class Candidate:
             )
 
     def chosen(self, asked: Sequence[Job]) -> tuple[Job, ...]:
-        """The jobs of this GPU, each at the batch size that is chosen.
-
-        Args:
-            asked: All jobs, in the order in which they were asked for.
+        """The jobs of this GPU among all that were `asked` for, each at the batch size chosen.
 
         Raises:
             InvalidInput: There is no such job, or it does not allow that batch size.
@@ -109,3 +115,132 @@ def as_asked(jobs: int, sharing: Sharing) -> Candidate:
 def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
     """`jobs` at the batch sizes that `plan` takes."""
     return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class CappedPredictor:
+    """Predicts as `predictor` does, on a GPU that may draw `cap_w` watts at most.
+
+    What a cap does was translated from other GPUs, so nothing it says is confirmed on hardware.
+
+    Raises:
+        InvalidInput: `gpu` cannot be set to that cap.
+    """
+
+    predictor: Predicts
+    gpu: Gpu
+    cap_w: float
+
+    def __post_init__(self) -> None:
+        check_cap(self.cap_w, self.gpu)
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """As `Predicts.predict`; raises `InvalidInput` where the power of a job is not known."""
+        mix = self.predictor.predict(profiles, sharing)
+        if sharing.mode == "serial":
+            turns = [self.predictor.predict([profile], sharing) for profile in profiles]
+            powers = [_power_w(turn) for turn in turns]
+        else:
+            powers = [_power_w(mix)] * len(profiles)
+        return capped(mix, powers, self.cap_w, self.gpu)
+
+    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """Estimates without the cap: which limits are good hardly depends on it."""
+        return self.predictor.quick(profiles)
+
+
+def _power_w(mix: MixPrediction) -> float:
+    if mix.power_w is None:
+        dark = ", ".join(sorted({job.job for job in mix.jobs}))
+        raise InvalidInput(
+            f"a power cap needs the power of every job, which was not measured of all of {dark}. "
+            "Profile them anew on a GPU that meters power, or leave the cap out."
+        )
+    return mix.power_w.p50
+
+
+CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
+"""Caps that a plan may have, as shares of the GPU's own limit: a choice.
+
+The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
+"""
+
+
+def cap_choices(gpu: Gpu) -> tuple[float, ...]:
+    """Whole watts that a plan on `gpu` may be capped to; none where its limit is not known."""
+    if gpu.power_limit_w is None:
+        return ()
+    watts = (float(round(share * gpu.power_limit_w)) for share in CAP_SHARES)
+    return tuple(cap_w for cap_w in watts if cap_w >= (gpu.power_limit_min_w or 0.0))
+
+
+def under_caps(
+    candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
+) -> tuple[list[Forecast], list[LeftOut]]:
+    """Each of `candidates` of all `jobs` under the cap that is best, where one is better than none.
+
+    A job that keeps its deadline without a cap keeps it under the cap; the predictor of `question`
+    knows of no cap.
+
+    Returns:
+        What comes of them, and why caps were not looked at.
+    """
+    if problem := _no_caps(question):
+        return [], [LeftOut("power caps", problem)]
+    forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
+    found = [_under_the_best(each, forecaster, question) for each in candidates]
+    return [each for each in found if each is not None], []
+
+
+def _no_caps(question: Question) -> str | None:
+    """Why no cap is looked at; None where they are."""
+    if not question.conditions.root:
+        return "setting one takes root, and there is none"
+    if not OBJECTIVES[question.objective].saves_energy:
+        return f"a cap makes no job faster, and plans are ranked by {question.objective}"
+    if not cap_choices(question.gpu):
+        return f"the power limit of {question.gpu.key} is not known"
+    return None
+
+
+def _under_the_best(
+    candidate: Candidate, forecaster: Forecaster, question: Question
+) -> Forecast | None:
+    """What comes of `candidate` under its best cap; None where that is no cap, or none fits."""
+    free = forecaster.forecast(candidate)
+    if isinstance(free, LeftOut):
+        return None
+    in_time = [free]
+    for cap_w in cap_choices(question.gpu):
+        capped = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
+        assert isinstance(capped, Forecast), "a cap takes no memory"
+        if capped.late(question.level) <= free.late(question.level):
+            in_time.append(capped)
+    best = min(in_time, key=lambda each: known_cost(each, question.objective).at(question.level))
+    return None if best is free else best
+
+
+def with_caps(found: "FleetPlan", question: Question) -> "FleetPlan":
+    """`found` under the caps that save most joules of all GPUs, chosen for one after another.
+
+    A job that keeps its deadline without caps keeps it under them; the predictor of `question`
+    knows of no cap.
+    """
+
+    def joules(plan: "FleetPlan") -> float:
+        assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
+        return plan.energy_j.at(question.level)
+
+    late = set(found.late)
+    for at, each in enumerate(found.on):
+        own = each.candidate.chosen(found.jobs)
+        forecaster, free = Forecaster(own, question), as_asked(len(own), each.candidate.sharing)
+        tried = [found]
+        for cap_w in cap_choices(found.gpu):
+            under_cap = forecaster.forecast(replace(free, power_cap_w=cap_w))
+            assert isinstance(under_cap, Forecast), "a cap takes no memory"
+            candidate = replace(each.candidate, power_cap_w=cap_w)
+            here = replace(each, candidate=candidate, forecast=under_cap)
+            tried.append(replace(found, on=(*found.on[:at], here, *found.on[at + 1 :])))
+        found = min((each for each in tried if set(each.late) <= late), key=joules)
+    return found

@@ -10,15 +10,12 @@ from time import monotonic
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate
+from advisor.plan.candidates import Candidate, with_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.memory_limits import check_each_fits
 from advisor.plan.objectives import OBJECTIVES, possible
 from advisor.plan.objectives.objective import Objective
-from advisor.plan.power_caps import with_caps
-from advisor.plan.recommendation import Forecast, Predicts, Standing
-from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
+from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions, check_each_fits
 from advisor.plan.search.fleet.estimates import group_sources
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem

@@ -1,13 +1,10 @@
 """Predictions of parts of a job set, each made once, and the forecast from first step to last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Forecast, Predicts
 from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, in_phases
-from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
 from advisor.sharing.traversal import check_count, groups, restricted, without_phases
@@ -103,74 +100,34 @@ class CachingPredictor:
         return self._known[key]
 
 
-@dataclass(frozen=True, slots=True)
-class CappedPredictor:
-    """Predicts as `predictor` does, on a GPU that may draw `cap_w` watts at most.
-
-    What a cap does was translated from other GPUs, so nothing it says is confirmed on hardware.
-
-    Raises:
-        InvalidInput: `gpu` cannot be set to that cap.
-    """
-
-    predictor: Predicts
-    gpu: Gpu
-    cap_w: float
-
-    def __post_init__(self) -> None:
-        check_cap(self.cap_w, self.gpu)
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """What each job and the GPU do under `sharing` and the cap.
-
-        Raises:
-            InvalidInput: The power of a job was not measured.
-        """
-        mix = self.predictor.predict(profiles, sharing)
-        if sharing.mode == "serial":
-            turns = [self.predictor.predict([profile], sharing) for profile in profiles]
-            powers = [_power_w(turn) for turn in turns]
-        else:
-            powers = [_power_w(mix)] * len(profiles)
-        return capped(mix, powers, self.cap_w, self.gpu)
-
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Estimates without the cap: which limits are good hardly depends on it."""
-        return self.predictor.quick(profiles)
-
-
-def _power_w(mix: MixPrediction) -> float:
-    if mix.power_w is None:
-        dark = ", ".join(sorted({job.job for job in mix.jobs}))
-        raise InvalidInput(
-            f"a power cap needs the power of every job, which was not measured of all of {dark}. "
-            "Profile them anew on a GPU that meters power, or leave the cap out."
-        )
-    return mix.power_w.p50
-
-
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """What happens to all of the jobs under `sharing`, whether it fits or not."""
-    whole = mixes.whole(sharing)
-    histories = _histories(mixes, sharing)
-    deadlines_s = tuple(job.deadline_s for job in mixes.jobs)
-    if histories is None:
-        return Forecast(
-            prediction=whole, makespan_interval_s=None, energy_j=None, speedup_vs_serial=None,
-            deadlines_s=deadlines_s,
-        )  # fmt: skip
+    work = [job.work_steps for job in mixes.jobs if job.work_steps is not None]
+    found = Forecast(
+        prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
+        speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
+    )  # fmt: skip
+    if len(work) < len(mixes.jobs):
+        return found
+
+    def mix(placed: PlacedJobs) -> MixPrediction:
+        return mixes.part(sharing, tuple(each.job for each in placed))
+
+    def history(level: Level) -> History:
+        """What happens if every step takes as long as `level` says."""
+        return from_the_start(
+            sharing, work, lambda placed: [1 / job.step_s.at(level) for job in mix(placed).jobs]
+        )
+
+    histories = [history(level) for level in LEVELS]
     makespan_s = around([each.makespan_s for each in histories])
-    return Forecast(
-        prediction=whole,
+    idle_w = idle_power_w([job.profile for job in mixes.jobs])
+    return replace(
+        found,
         makespan_interval_s=makespan_s,
-        energy_j=energy_j(
-            histories,
-            lambda placed: mixes.part(sharing, _running(placed)).power_w,
-            idle_power_w([job.profile for job in mixes.jobs]),
-        ),
+        energy_j=energy_j(histories, lambda placed: mix(placed).power_w, idle_w),
         speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
-        deadlines_s=deadlines_s,
     )
 
 
@@ -180,24 +137,3 @@ def serial_s(mixes: Mixes) -> float:
         (job.work_steps or 0.0) * answer.step_s.p50
         for job, answer in zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
     )
-
-
-def _histories(mixes: Mixes, sharing: Sharing) -> list[History] | None:
-    """What happens if every step takes as long as `LEVELS` say; None for unknown lengths."""
-    known = [job.work_steps for job in mixes.jobs]
-    work = [steps for steps in known if steps is not None]
-    if len(work) < len(known):
-        return None
-
-    def history(level: Level) -> History:
-        def pace(placed: PlacedJobs) -> Sequence[float]:
-            answers = mixes.part(sharing, _running(placed)).jobs
-            return [1 / answer.step_s.at(level) for answer in answers]
-
-        return from_the_start(sharing, work, pace)
-
-    return [history(level) for level in LEVELS]
-
-
-def _running(placed: PlacedJobs) -> tuple[int, ...]:
-    return tuple(each.job for each in placed)

@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import assert_never
 
 from advisor.plan.objectives import OBJECTIVES, cost, tied
-from advisor.plan.recommendation import Forecast, Precedence
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Forecast, Precedence, Question
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.sharing import Mode, Sharing
 

@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Forecaster, as_asked, chosen_for
+from advisor.plan.candidates import Forecaster, as_asked, chosen_for, under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.memory_limits import check_each_fits
 from advisor.plan.objectives import possible, tied
-from advisor.plan.power_caps import under_caps
 from advisor.plan.precedence import Priced, in_order, starved
 from advisor.plan.reasons import first_by, searched, standing, why
-from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Recommendation
-from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
+from advisor.plan.rules import UNCONDITIONAL, Conditions, check_each_fits, first_broken, rules
 from advisor.plan.search.limit_search import best_limits
 from advisor.plan.search.proposals import proposed, unsearched
 from advisor.prediction.mix_prediction import Interval, Level

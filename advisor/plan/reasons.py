@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.plan.bottlenecks import Binding, binding
+from advisor.plan.bottlenecks import Binding, HostBound, binding, host_bound
 from advisor.plan.objectives import known_cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
-from advisor.plan.shorter_host_path import HostBound, host_bound
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 
 _FULL_MEMORY = 0.9

@@ -1,4 +1,4 @@
-"""What advice consists of."""
+"""What is asked for advice, and what advice consists of."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing
@@ -23,6 +24,22 @@ class Predicts(Protocol):
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
     def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of the plans for jobs on one GPU.
+
+    Attributes:
+        objective: What the best plan is best at.
+        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
+    """
+
+    gpu: Gpu
+    predictor: Predicts
+    objective: ObjectiveName
+    level: Level = "p50"
+    conditions: Conditions = UNCONDITIONAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,20 @@
-"""What forbids a way of sharing, each rule with its reason in words.
+"""What forbids a way of sharing, each rule with its reason in words; whether memory suffices.
 
 A rule looks at jobs and how they would share, not at numbers, so it can be asked before anything
 is predicted. Whether memory suffices is asked of a prediction: `FitsMemory`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from advisor.english import counted
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.memory import MPS_SERVER_MIB, leaves_free, pools
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import Instance, Sharing
+from advisor.sharing import Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
 from advisor.workload.job import Job
 
@@ -28,98 +27,69 @@ EXACT_JOBS = 8
 _VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
-class Rule(Protocol):
-    """What some jobs may not do, on some machine."""
-
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        """Why `jobs`, in their order, may not share like this; None where they may."""
+Rule = Callable[[Sequence[Job], Sharing], str | None]
+"""Why jobs, in their order, may not share like this on some machine; None where they may."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneUserUnderMps:
+def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """MPS serves one user at a time: the others' processes wait until its clients have left.
 
     NVIDIA MPS documentation, Architecture; of servers on instances of their own each has its user.
     """
-
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for server in mps_servers(sharing, len(jobs)):
-            users = {jobs[job].user for job in server}
-            if len(users) > 1:
-                named = " and ".join(sorted(user or "somebody unnamed" for user in users))
-                return f"MPS serves one user at a time, and these jobs are of {named}"
-        return None
+    for server in mps_servers(sharing, len(jobs)):
+        users = {jobs[job].user for job in server}
+        if len(users) > 1:
+            named = " and ".join(sorted(user or "somebody unnamed" for user in users))
+            return f"MPS serves one user at a time, and these jobs are of {named}"
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class IsolatedMeansMig:
+def _isolated_means_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """A job that wants isolation has a MIG GPU instance for itself, or the GPU while it runs.
 
     Compute instances share memory and faults, as jobs on one instance do.
     """
-
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for memory in memories(sharing, len(jobs)):
-            mates = [jobs[number - 1] for part in memory for number in part.jobs]
-            for job in mates:
-                if job.isolated and len(mates) > 1:
-                    return f"{job.name} is to be isolated: it takes a MIG instance of its own"
-        return None
+    for memory in memories(sharing, len(jobs)):
+        mates = [jobs[number - 1] for part in memory for number in part.jobs]
+        for job in mates:
+            if job.isolated and len(mates) > 1:
+                return f"{job.name} is to be isolated: it takes a MIG instance of its own"
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class DataParallelOffMig:
+def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """A job that exchanges gradients with other GPUs stays off MIG: NCCL does not run there.
 
     NVIDIA MIG User Guide, Application Considerations.
     """
-
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for part in partitions(sharing, len(jobs)):
-            for number in part.jobs:
-                if (job := jobs[number - 1]).data_parallel and part.instance is not None:
-                    return f"{job.name} is data-parallel, and NCCL does not run on MIG"
-        return None
+    for part in partitions(sharing, len(jobs)):
+        for number in part.jobs:
+            if (job := jobs[number - 1]).data_parallel and part.instance is not None:
+                return f"{job.name} is data-parallel, and NCCL does not run on MIG"
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class NoRootNoMig:
+def _no_root_no_mig(_jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """Without root MIG cannot be switched on; root makes instances, or allows others to."""
+    return "making MIG instances takes root, and there is none" if sharing.instances else None
 
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:  # noqa: ARG002
-        if sharing.instances:
-            return "making MIG instances takes root, and there is none"
+
+def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
+    """An MPS server has `most` clients at most; on a MIG instance, its compute slices' share."""
+
+    def broken(jobs: Sequence[Job], sharing: Sharing) -> str | None:
+        for part in partitions(sharing, len(jobs)):
+            allowed = most
+            if part.instance is not None:
+                whole = max(each.compute_slices for each in gpu.mig)
+                own = part.slices or profile_of(gpu, part.instance.profile).compute_slices
+                allowed = most * own // whole
+            if part.sharing.under_mps and len(part.jobs) > allowed:
+                served = counted(allowed, "process")
+                return f"MPS serves {served} at most, not {len(part.jobs)}"
         return None
 
-
-@dataclass(frozen=True, slots=True)
-class MpsClients:
-    """An MPS server has so many clients at most; on a MIG instance, its compute slices' share.
-
-    Attributes:
-        gpu: Whose instances they are.
-        most: On the whole GPU.
-    """
-
-    gpu: Gpu
-    most: int
-
-    def broken(self, jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        servers = [(len(each), self.most) for each in mps_servers(sharing, len(jobs))]
-        servers += [
-            (len(part.jobs), self._most_in(part.instance, part.slices))
-            for part in partitions(sharing, len(jobs))
-            if part.sharing.under_mps and part.instance is not None
-        ]
-        for clients, most in servers:
-            if clients > most:
-                return f"MPS serves {counted(most, 'process')} at most, not {clients}"
-        return None
-
-    def _most_in(self, instance: Instance, slices: int | None) -> int:
-        whole = max(each.compute_slices for each in self.gpu.mig)
-        own = slices or profile_of(self.gpu, instance.profile).compute_slices
-        return self.most * own // whole
+    return broken
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
@@ -215,14 +185,60 @@ UNCONDITIONAL = Conditions()
 def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
     """Everything that holds for plans on `gpu`; `FitsMemory` comes after predicting."""
     always = (
-        OneUserUnderMps(),
-        MpsClients(gpu, mps_clients(gpu, conditions.cuda)),
-        IsolatedMeansMig(),
-        DataParallelOffMig(),
+        _one_user_under_mps,
+        _most_mps_clients(gpu, mps_clients(gpu, conditions.cuda)),
+        _isolated_means_mig,
+        _data_parallel_off_mig,
     )
-    return always if conditions.root else (*always, NoRootNoMig())
+    return always if conditions.root else (*always, _no_root_no_mig)
 
 
 def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """The reason of the first rule that forbids `sharing`; None where all allow it."""
-    return next((why for rule in rules if (why := rule.broken(jobs, sharing))), None)
+    return next((why for rule in rules if (why := rule(jobs, sharing))), None)
+
+
+def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:
+    """Refuse jobs of which one does not fit on `gpu` even alone.
+
+    Args:
+        serial: Of all of them, one after another.
+        gpu: Theirs.
+        conditions: How much memory is to stay free.
+
+    Raises:
+        NothingFits: One does not.
+    """
+    for job in serial.jobs:
+        if job.oom_probability > MAX_OOM_PROBABILITY:
+            needed, capacity = job.memory_interval_mib.p95, serial.memory_capacity_mib
+            raise NothingFits(
+                f"{job.job} does not fit on {serial.gpu} even alone: it takes up to "
+                f"{needed:,.0f} MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB are "
+                "missing. Use a smaller batch, or a GPU with more memory."
+            )
+    if problem := FitsMemory(gpu, conditions.memory_margin).broken(serial):
+        raise NothingFits(
+            f"no plan leaves so much memory free: even one job at a time {problem}. Lower "
+            f"--memory-margin."
+        )
+
+
+def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
+    """MiB at most, by the job's number from 1; jobs that are missing have no cap.
+
+    A cap is set only where jobs under MPS would together hold more than there is, while the
+    least that each needs fits; what is left beyond that is shared out by what each would hold.
+    """
+    clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
+    caps: dict[int, int] = {}
+    for pool in pools(gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+        needs = {job: mix.jobs[job] for job in pool.jobs}
+        held_mib = sum(each.memory_mib for each in needs.values())
+        least_mib = sum(each.memory_min_mib for each in needs.values())
+        if clients.issuperset(needs) and least_mib <= pool.capacity_mib < held_mib:
+            part = (pool.capacity_mib - least_mib) / (held_mib - least_mib)
+            for job, each in needs.items():
+                more_mib = part * (each.memory_mib - each.memory_min_mib)
+                caps[job + 1] = int(each.memory_min_mib + more_mib)
+    return caps

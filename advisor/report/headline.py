@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import assert_never
 
 from advisor.plan import ObjectiveName
+from advisor.plan.bottlenecks import HostBound
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, first_by, verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.plan.shorter_host_path import HostBound
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.launch.commands import with_commands
-from advisor.plan.forecast import CappedPredictor, Mixes, forecast
+from advisor.plan.candidates import CappedPredictor
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval

@@ -10,7 +10,8 @@ from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, possible
 from advisor.plan.objectives.objective import Awake, Objective
-from advisor.plan.search.candidate_space import Question, Space
+from advisor.plan.recommendation import Question
+from advisor.plan.search.candidate_space import Space
 from advisor.plan.search.fleet.placement import FleetGroup, Problem, dealt
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.sharing import Serial, parse_sharing

@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.workload.job import Job
 from tests import synthetic

@@ -6,12 +6,18 @@ from advisor.api import recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
-from advisor.plan.candidates import Candidate, Forecaster, as_asked
+from advisor.plan.candidates import (
+    CAP_SHARES,
+    Candidate,
+    Forecaster,
+    as_asked,
+    cap_choices,
+    under_caps,
+)
 from advisor.plan.objectives import cost
-from advisor.plan.power_caps import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.ranking import ranked
+from advisor.plan.recommendation import Question
 from advisor.plan.rules import Conditions
-from advisor.plan.search.candidate_space import Question
 from advisor.report.documents import recommendation_document
 from advisor.report.headline import gain
 from advisor.sharing import Naive, Serial

@@ -12,7 +12,7 @@ from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
 from advisor.plan.ranking import ranked
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.documents import recommendation_document
 from advisor.report.headline import answer

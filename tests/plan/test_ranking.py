@@ -9,7 +9,7 @@ from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, in_order, starved
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import searched
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.report.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
 from advisor.sharing.traversal import instance_sets

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.plan.bottlenecks import variants_of
 from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import verdict
-from advisor.plan.shorter_host_path import variants_of
 from advisor.report.headline import answer
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job

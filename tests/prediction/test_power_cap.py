@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.plan.forecast import CappedPredictor
+from advisor.plan.candidates import CappedPredictor
 from advisor.prediction.power_cap import POWER, TIME, check_cap
 from advisor.sharing import Mps, Serial
 from benchmarks import fit_power_cap

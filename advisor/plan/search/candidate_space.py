@@ -1,18 +1,15 @@
 """All plans for any of some jobs on one GPU, by their cost as far as partitions do not couple."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.hardware.catalogue import Gpu
-from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.objectives.objective import Awake
-from advisor.plan.recommendation import Predicts
-from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, rules
+from advisor.plan.recommendation import Question
+from advisor.plan.rules import FitsMemory, rules
 from advisor.plan.search.assignment import signature
 from advisor.plan.search.cost_table import (
     Outcomes,
@@ -34,25 +31,7 @@ from advisor.plan.search.partitions import (
     cuts,
     options,
 )
-from advisor.prediction.mix_prediction import Level
 from advisor.workload.job import Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of every set of jobs.
-
-    Attributes:
-        objective: What the best plan is best at.
-        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
-    """
-
-    gpu: Gpu
-    predictor: Predicts
-    objective: ObjectiveName
-    level: Level = "p50"
-    conditions: Conditions = UNCONDITIONAL
-
 
 MOST_ASKED = 3
 """Of at most so many jobs the predictor itself may be asked for every set in every partition."""

@@ -7,8 +7,7 @@ from math import inf
 
 from advisor.plan.candidates import Candidate, Forecaster, as_asked
 from advisor.plan.objectives import cost
-from advisor.plan.recommendation import Forecast, LeftOut
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Forecast, LeftOut, Question
 from advisor.plan.search.proposals import Proposal, Solver
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 
 from advisor.plan.candidates import Candidate
-from advisor.plan.recommendation import LeftOut
+from advisor.plan.recommendation import LeftOut, Question
 from advisor.plan.rules import first_broken, rules
 from advisor.plan.search.assignment import JobNumbers, job_numbers, one_after_another
-from advisor.plan.search.candidate_space import Question, Space
+from advisor.plan.search.candidate_space import Space
 from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.plan.search.phase_search import phased

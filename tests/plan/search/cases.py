@@ -5,8 +5,8 @@ from random import Random
 from typing import Any
 
 from advisor.hardware.catalogue import gpu
+from advisor.plan.recommendation import Question
 from advisor.plan.rules import Conditions
-from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.workload.job import Job
 from tests import synthetic

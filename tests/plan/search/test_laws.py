@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import place
 from advisor.plan.candidates import Forecaster
-from advisor.plan.recommendation import Forecast
+from advisor.plan.recommendation import Forecast, Question
 from advisor.plan.rules import Conditions, first_broken, rules
-from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.one_gpu_search import OneGpuSolver
 from advisor.plan.search.proposals import Solver, affordable, proposed
 from advisor.sharing import Hybrid, Mig, Phases

@@ -3,7 +3,7 @@ from itertools import permutations
 import pytest
 
 from advisor.hardware.mig_layouts import layouts
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.plan.search.proposals import Solver
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.sharing import Mig

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import throughput
+from advisor.plan.recommendation import Question
 from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, rules
-from advisor.plan.search.candidate_space import Question
 from advisor.plan.search.fleet.placement import FleetGroup
 from advisor.plan.search.job_sets import Kinds, Members
 from advisor.plan.search.job_sets import kinds as kinds_of

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.plan.fleet_plan import FleetTerms
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.search.candidate_space import Question
+from advisor.plan.recommendation import Question
 from advisor.plan.search.fleet.estimates import WAYS, PredictedGroups
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.plan.search.fleet.placement import Problem
