@@ -33,8 +33,7 @@ from advisor.report.timeline_bars import timeline
 from advisor.report.units import NOT_MEASURED
 from advisor.sources import DEFAULT_GPU
 from advisor.timeline.simulate import Fleet
-from advisor.workload.arrivals import Arrival
-from advisor.workload.job import MAX_JOBS, Job
+from advisor.workload.job import MAX_JOBS, Arrival, Job
 from advisor.workload.store import load_profile, profile_paths, profiled_gpus
 
 _BOXES = {"share": st.success, "fix-host-first": st.warning}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advisor.prediction.replayed_kernels import ReplayedKernel
     from advisor.timeline.outcome import Simulation
     from advisor.timeline.simulate import Fleet
-    from advisor.workload.arrivals import Arrival
+    from advisor.workload.job import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from advisor.sharing import Mps
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy
 from advisor.timeline.simulate import Fleet, simulated
-from advisor.workload.arrivals import Arrival
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from advisor.workload.store import load_profile
 
 GPU, GPUS, AT_ONCE = "h200-141gb", 64, 4

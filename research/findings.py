@@ -13,10 +13,10 @@ from advisor.validate.evaluate import Evaluation, evaluate
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.selection import Selection, of_pace, select
 from advisor.validate.validate import compared
-from advisor.workload.data_folders import profile_files
+from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
-from advisor.workload.reading import read_profile, read_runs
 from advisor.workload.run import Run
+from advisor.workload.store import read_profile, read_runs
 from research.ablation import Ablated, ablations
 from research.completion import CompletionComparison, Unseen, compared_completions, panels
 from research.fewer_counters import seen_by_driver_alone

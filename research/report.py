@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.cores import allowed_cores
-from advisor.workload.data_folders import EVALUATION
+from advisor.workload.files import EVALUATION
 from advisor.workload.writing import write_whole
 from research import (
     advice_score,

@@ -11,7 +11,7 @@ def app(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on localhost.")] = 8501,
 ) -> None:
     """Open the page at localhost, until Ctrl-C."""
-    from advisor.workload.data_folders import beside_package
+    from advisor.workload.files import beside_package
 
     streamlit = [sys.executable, "-m", "streamlit", "run", str(beside_package("app.py"))]
     options = {

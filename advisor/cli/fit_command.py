@@ -30,7 +30,7 @@ def fit(
     from advisor.prediction.fit.fit_model import fit as fitted
     from advisor.prediction.fit.surrogate_fit import with_surrogate
     from advisor.prediction.model_file import model_text
-    from advisor.workload.data_folders import user_folder
+    from advisor.workload.files import user_folder
     from advisor.workload.writing import writable, write_whole
 
     card = known(measured.gpu)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.timeline.outcome import Simulation
     from advisor.timeline.simulate import Fleet
-    from advisor.workload.arrivals import Arrival
+    from advisor.workload.job import Arrival
 
 # Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
 _AT_ONCE_IN_TRACES = 4
@@ -51,7 +51,8 @@ class Load:
 
     def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
         """Jobs that come over time, or all at the start."""
-        from advisor.workload.arrivals import Arrival, read_arrivals
+        from advisor.workload.job import Arrival
+        from advisor.workload.job_file import read_arrivals
 
         if self.trace_in:
             return read_arrivals(self.trace_in, advisor.card.key, advisor.profiles)
@@ -146,7 +147,7 @@ def _planned(
 ) -> "tuple[Advisor, tuple[Arrival, ...], str]":
     """Jobs and sharing of a plan, on its GPU; a cap on the command line goes before its own."""
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
-    from advisor.workload.arrivals import Arrival
+    from advisor.workload.job import Arrival
 
     planned = read_plan(file, files.profiles)
     check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(file))

@@ -16,8 +16,8 @@ from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
 from advisor.workload.job import Job, loader
-from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT, Workload
+from advisor.workload.store import parse_record
 
 _SCHEMA: Literal[1] = 1
 _ASKED = ("epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated")

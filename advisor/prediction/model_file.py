@@ -18,8 +18,7 @@ from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
-from advisor.workload.data_folders import shown
-from advisor.workload.files import read_bytes
+from advisor.workload.files import read_bytes, shown
 from advisor.workload.plausible import (
     MOST_LOG,
     MOST_SPREADS,
@@ -28,8 +27,8 @@ from advisor.workload.plausible import (
     check_scaled,
 )
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
+from advisor.workload.store import parse_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

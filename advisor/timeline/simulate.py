@@ -15,7 +15,7 @@ from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, around, en
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy, queue_of
 from advisor.timeline.waiting_jobs import from_the_start
-from advisor.workload.arrivals import Arrival
+from advisor.workload.job import Arrival
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from advisor.measure.shared.process_layout import PlannedProcess, planned_proces
 from advisor.plan.recommendation import Recommendation
 from advisor.sharing import SHARED_MODES
 from advisor.validate.validate import Validation, compared
-from advisor.workload.data_folders import user_folder
-from advisor.workload.reading import read_runs
+from advisor.workload.files import user_folder
 from advisor.workload.run import Run
-from advisor.workload.store import load_profile
+from advisor.workload.store import load_profile, read_runs
 from advisor.workload.writing import append_run, writable, write_whole
 
 

@@ -1,18 +1,58 @@
-"""Reads the files that users name, and refuses other kinds of file before reading them.
+"""Where data lies, shipped or the user's own, and reading of the files that users name.
 
-Needs the standard library only: all readers of users' files use it, also in measuring.
+Needs the standard library only: all readers of users' files use it, also in measuring. Whatever is
+no regular file, or too large, is refused before it is read.
 """
 
 import json
+import os
 import stat
 import tomllib
 from collections import Counter
-from os import stat_result
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from advisor.errors import InvalidInput
-from advisor.workload.data_folders import shown
+
+Kind = Literal["profiles", "models", "calibrations"]
+
+# The scores of a GPU's model, in the folder of its profiles; see `research.figures`.
+EVALUATION = "evaluation.json"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def beside_package(name: str) -> Path:
+    """The path of `name` next to the package in a checkout, and inside it in a wheel."""
+    # In a checkout the packaged copy is stale: an editable install leaves one behind.
+    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
+    return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
+
+
+def shown(path: Path) -> str:
+    """`path` for messages; a file that came with the package is called shipped or bundled."""
+    for kind in ("profiles", "models"):
+        if path.is_relative_to(folder := beside_package(kind)):
+            return f"the shipped {kind}, {path.relative_to(folder)}"
+    return f"the bundled {path.name}" if path.is_relative_to(_PACKAGE) else str(path)
+
+
+def profile_files(folder: Path) -> list[Path]:
+    """The profile files in `folder`, those of one GPU; none if there is no such folder."""
+    return [path for path in sorted(folder.glob("*.json")) if path.name != EVALUATION]
+
+
+def user_folder(kind: Kind) -> Path:
+    """The user's own folder of `kind`, by the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "advisor" / kind
+
+
+def cache_folder(kind: Literal["inductor"]) -> Path:
+    """The folder for caches that outlive a run, by the same specification."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "advisor" / kind
+
 
 # The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
 MOST_BYTES = 128 * 2**20
@@ -122,7 +162,7 @@ def _refuse_constant(word: str) -> Any:
     raise InvalidInput(f"{word} is not a number that can be measured")
 
 
-def kind_of(found: stat_result) -> str:
+def kind_of(found: os.stat_result) -> str:
     """The kind of file that `found` describes, in words."""
     return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
 

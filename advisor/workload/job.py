@@ -113,6 +113,30 @@ class Job:
         return self.epochs * (steps + pauses_s / self.profile.step_s)
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, and how many seconds after the start it arrives.
+
+    Raises:
+        InvalidInput: `arrival_s` is below 0, or no number.
+    """
+
+    job: Job
+    arrival_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
+            raise InvalidInput(
+                f"{self.job.name}: arrival_s must be at least 0, got {self.arrival_s:g}"
+            )
+        if self.arrival_s > MOST_WAIT_S:
+            raise InvalidInput(
+                f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
+                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:,.0f}. Of times since 1970, or in "
+                f"nanoseconds, take away the first, and divide"
+            )
+
+
 def most_jobs(gpus: int) -> int:
     """Most jobs of a question about `gpus` equal GPUs."""
     return min(MAX_JOBS * gpus, _MAX_SPREAD)

@@ -1,6 +1,6 @@
-"""Reads jobs from a TOML file, which can say more about them than a command line.
+"""Reads jobs from files, which can say more about them than a command line.
 
-It holds one table for each job, or for equal copies of it::
+A TOML file holds one table for each job, or for equal copies of it::
 
     [[job]]
     profile = "resnet50-imagenet64-bs128"
@@ -12,20 +12,29 @@ It holds one table for each job, or for equal copies of it::
     data_parallel = true   # it exchanges data with other GPUs, which MIG instances cannot
     isolated = true        # no other job may run in the same memory
     deadline_s = 7200      # seconds from the start of all jobs in which it should end
+
+A CSV file holds jobs that arrive over time, in any order; `arrival_s` and `job`, a profile's name,
+are required, and `epochs`, `validation_s` and `checkpoint_s` optional::
+
+    arrival_s,job,epochs
+    0,resnet26-cifar10-bs128,5
+    12.5,bert-base-finetune-bs16,3
 """
 
+import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from io import StringIO
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.workload.data_folders import shown
-from advisor.workload.files import read_toml
-from advisor.workload.job import Job, checked_copies, job_set, loader
+from advisor.workload.files import read_bytes, read_toml, shown
+from advisor.workload.job import Arrival, Job, checked_copies, job_set, loader
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record
 from advisor.workload.spec import STRICT
+from advisor.workload.store import parse_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,3 +119,64 @@ def _at(name: str, profile: Profile, batch: int) -> str:
             f"with a -, as the shipped ones do. Rename the profile, or leave batches out."
         )
     return f"{head}-bs{batch}{tail}"
+
+
+_NEEDED = ("arrival_s", "job")
+_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
+
+
+def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Arrival, ...]:
+    """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
+
+    Args:
+        path: In the format shown in this module's docstring.
+        gpu: Catalogue key; the profiles must have been measured on it.
+        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+
+    Raises:
+        InvalidInput: The file is malformed, has impossible values, or lists no job.
+    """
+    rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
+    load = loader(gpu, profiles)
+    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
+    try:
+        columns = [each.strip() for each in next(rows, [])]
+        _check(columns)
+        found = [_arrival(columns, row, job_of) for row in rows if row]
+    except (csv.Error, InvalidInput) as error:
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Correct the file.") from None
+    if not found:
+        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
+    return tuple(found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
+
+
+def _check(columns: Sequence[str]) -> None:
+    missing = [each for each in _NEEDED if each not in columns]
+    strange = [each for each in columns if each not in (*_NEEDED, *_NUMBERS)]
+    if missing or strange or len(set(columns)) < len(columns):
+        raise InvalidInput(
+            f"its first line names the columns {', '.join(_NEEDED)} and optionally "
+            f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
+        )
+
+
+def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
+    if len(row) != len(columns):
+        raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
+    given = _NUMBERS | dict(zip(columns, row, strict=True))
+    job = job_of(given["job"].strip(), *(_number(column, given[column]) for column in _NUMBERS))
+    return Arrival(job, _number("arrival_s", given["arrival_s"]))
+
+
+def _number(column: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{column} is a number, got {text[:40]!r}") from None

@@ -8,10 +8,108 @@ A name is ``MODEL-TASK-bsBATCH`` with options after it, in this order: ``-tf32``
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
+from typing import Any
 
 from advisor.errors import UnknownName
 from advisor.workload.spec import Execution, Precision, Workload
-from advisor.workload.tasks import TASKS, TIMM, usual_batches
+
+# timm's name -> family. The first five are those of the collocation studies.
+TIMM = {
+    "resnet26": "resnet",
+    "resnet50": "resnet",
+    "resnet152": "resnet",
+    "tf_efficientnetv2_s": "efficientnetv2",
+    "cait_xxs24_224": "cait",
+    "vit_small_patch16_224": "vit",
+    "convnext_tiny": "convnext",
+    "mobilenetv3_large_100": "mobilenetv3",
+    "mixer_s16_224": "mixer",
+    "mixer_b16_224": "mixer",
+    "swin_tiny_patch4_window7_224": "swin",
+    "regnety_016": "regnet",
+    "densenet121": "densenet",
+    # Parallel branches, many small kernels, and steps far longer than those above.
+    "hrnet_w18_small_v2": "hrnet",
+    "res2net50_26w_4s": "res2net",
+    "nasnetalarge": "nasnet",
+    "ghostnet_100": "ghostnet",
+    "mixnet_s": "mixnet",
+    "xcit_small_12_p16_224": "xcit",
+    "beit_large_patch16_224": "beit",
+}
+
+# Resolution, classes and examples of the public training sets: Krizhevsky 2009; Chrabaszcz et al.
+# 2017 (same images as ImageNet, 64 px); Russakovsky et al. 2015.
+_IMAGES = {
+    "cifar10": (32, 10, 50_000),
+    "imagenet64": (64, 1000, 1_281_167),
+    "imagenet": (224, 1000, 1_281_167),
+}
+
+
+def _vision(model: str, data: str) -> Workload:
+    resolution, classes, examples = _IMAGES[data]
+    return Workload(
+        name=f"{model}-{data}", source="timm", model=model, family=TIMM[model], batch=1,
+        resolution=resolution, classes=classes, examples_per_epoch=examples,
+    )  # fmt: skip
+
+
+def _plain(name: str, model: str, family: str, examples: int, **sizes: Any) -> Workload:
+    return Workload(
+        name=name, source="plain", model=model, family=family, batch=1,
+        examples_per_epoch=examples, **sizes,
+    )  # fmt: skip
+
+
+_TASKS = (
+    *(_vision(model, data) for model, data in product(TIMM, _IMAGES)),
+    # Sequences of one pass: SST-2 has 67,349 sentences; WikiText-103 has 103,227,021 tokens and
+    # WikiText-2 has 2,088,628, here cut into as many as the model takes at once. Speech Commands
+    # (Warden 2018, version 2) has 84,843 utterances to train on, of a second, here 100 frames.
+    _plain("bert-base-finetune", "bert-base", "bert", 67_349, sequence_length=128, classes=2),
+    _plain("gpt2-small-pretrain", "gpt2-small", "gpt2", 100_807, sequence_length=1024),
+    _plain("gpt2-medium-pretrain", "gpt2-medium", "gpt2", 100_807, sequence_length=1024),
+    _plain("gpt2-small-finetune", "gpt2-small", "gpt2", 8_158, sequence_length=256),
+    _plain("gpt2-medium-finetune", "gpt2-medium", "gpt2", 8_158, sequence_length=256),
+    _plain("t5-small-pretrain", "t5-small", "t5", 201_615, sequence_length=512),
+    _plain("lstm-wikitext", "lstm", "recurrent", 59_675, sequence_length=35),
+    _plain("gru-speech", "gru", "recurrent", 84_843, sequence_length=100, classes=35),
+    # Criteo's display advertising challenge has 45,840,617 examples; the table sizes are ours.
+    *(
+        _plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)
+        for gib in (1, 8, 29)
+    ),
+    # MovieLens 25M has 25,000,095 ratings (Harper and Konstan 2015).
+    _plain("mf-movielens", "mf", "mf", 25_000_095),
+    _plain("unet-cifar10", "unet", "unet", 50_000, resolution=32),
+    _plain("unet-imagenet64", "unet", "unet", 1_281_167, resolution=64),
+    _plain("mcdnn-cifar10", "mcdnn", "mcdnn", 50_000, resolution=32, classes=10),
+    # Sizes of ogbn-arxiv and of ogbg-molhiv's training part (Hu et al. 2020). A batch counts
+    # graphs, and the first set is one graph.
+    _plain("gcn-arxiv", "gcn-arxiv", "gcn", 1, classes=40),
+    _plain("gcn-molecules", "gcn-molecules", "gcn", 32_901, classes=2),
+    # Small enough to train on a CPU, for trials.
+    _plain("mlp-toy", "mlp", "mlp", 50_000, classes=10),
+    _plain("cnn-cifar10", "cnn", "cnn", 50_000, resolution=32, classes=10),
+    _plain("transformer-toy", "transformer", "transformer", 8_158, sequence_length=64),
+)
+
+TASKS = {each.name: each for each in _TASKS}
+"""What is trained on how much data, at batch 1 and without options, by what a name begins with."""
+
+_PRETRAIN_BATCHES, _FINETUNE_BATCHES = (4, 8, 16), (1, 2, 4, 8, 16, 32)
+
+
+def usual_batches(task: str) -> tuple[int, ...]:
+    """Batch sizes at which `task` is listed; any other is allowed."""
+    if task == "gcn-arxiv":
+        return (1,)
+    if task.endswith("-pretrain"):
+        return _PRETRAIN_BATCHES
+    return _FINETUNE_BATCHES if task.endswith("-finetune") else (32, 128)
+
 
 _PATTERN = re.compile(
     r"(?P<task>[a-z0-9_-]+?)-bs(?P<batch>[1-9]\d{0,5})"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.data_folders import EVALUATION
+from advisor.workload.files import EVALUATION
 from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
 # For pydantic, which is absent where measuring runs: a misspelt key, a NaN, and true or "3" for a

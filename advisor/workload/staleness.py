@@ -96,24 +96,20 @@ def stale_profiles(
     """
     each = list({profile.name: profile for profile in profiles}.values())
     found = []
-    for what, told in _KINDS.items():
-        here = told(present)
+    for what, kind_of in _KINDS.items():
+        if (here := kind_of(present)) is None:
+            continue
         other = [
             profile
             for profile in each
-            if here is not None
-            and told(profile.provenance) not in (here, None)
+            if kind_of(profile.provenance) not in (here, None)
             and not (what == "host" and host_known and profile.host_check_s)
         ]
-        if here is not None and other:
+        if other:
+            jobs = tuple(profile.name for profile in other)
+            profiled = tuple(sorted({str(kind_of(profile.provenance)) for profile in other}))
             found.append(
-                Stale(
-                    what=what,
-                    jobs=tuple(profile.name for profile in other),
-                    jobs_in_all=len(each),
-                    profiled=tuple(sorted({str(told(one.provenance)) for one in other})),
-                    present=here,
-                )
+                Stale(what=what, jobs=jobs, jobs_in_all=len(each), profiled=profiled, present=here)
             )
     return tuple(found)
 

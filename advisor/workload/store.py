@@ -1,4 +1,7 @@
-"""Finds profiles, runs, models and calibrations: the shipped ones and the user's own.
+"""Finds and reads profiles, runs, models and calibrations: the shipped ones and the user's own.
+
+Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
+field and what to do. The only importer of pydantic, and only where something is read.
 
 The search order is: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
 this code, the copy packaged with it. What a user measures or refits goes to the user's data folder
@@ -8,19 +11,108 @@ and is read in addition to the shipped data.
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.data_folders import Kind, beside_package, profile_files, shown, user_folder
+from advisor.workload.files import (
+    EVALUATION,
+    Kind,
+    beside_package,
+    parse_json,
+    profile_files,
+    read_bytes,
+    shown,
+    user_folder,
+)
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
-from advisor.workload.reading import read_calibration, read_profile, read_runs
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from advisor.workload.machine_calibration import Calibration
     from advisor.workload.run import Run
+
+
+_Record = TypeVar("_Record")
+
+
+@cache
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def parse_record(
+    kind: type[_Record],
+    text: str | bytes,
+    where: str,
+    remedy: str = "Measure it again, or correct the file.",
+) -> _Record:
+    """The record of `kind` that the JSON `text` holds.
+
+    Args:
+        kind: A frozen dataclass of this package.
+        text: One JSON document.
+        where: Names the document in messages.
+        remedy: What to do about a document that is refused.
+
+    Raises:
+        InvalidInput: `text` is not such a record.
+    """
+    from pydantic import ValidationError
+
+    try:
+        record: _Record = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"])) or "the document"
+        raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    parse_json(text, where, remedy)  # pydantic takes the last of duplicate keys
+    return record
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in `path`.
+
+    Raises:
+        InvalidInput: There is none, or its numbers are impossible.
+    """
+    if path.name == EVALUATION:
+        raise InvalidInput(
+            f"{shown(path)}: it describes the profiles next to it and is not one. Leave it out."
+        )
+    return parse_record(Profile, read_bytes(path), shown(path))
+
+
+def read_calibration(path: Path) -> "Calibration":
+    """The calibration in `path`.
+
+    Raises:
+        InvalidInput: There is none, or its numbers are impossible.
+    """
+    from advisor.workload.machine_calibration import Calibration
+
+    remedy = "Measure it again: `advisor calibrate`."
+    return parse_record(Calibration, read_bytes(path), str(path), remedy)
+
+
+def read_runs(path: Path) -> "tuple[Run, ...]":
+    """The runs in a JSON Lines file, in its order.
+
+    Raises:
+        InvalidInput: A line is not a possible run.
+    """
+    from advisor.workload.run import Run
+
+    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
+    return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)
 
 
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
@@ -114,8 +206,7 @@ def load_profiles(
 
 def load_runs(gpu: str, given: Path | None = None) -> "tuple[Run, ...]":
     """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
-    shipped, own = runs_by_owner(gpu, given)
-    return shipped + own
+    return sum(runs_by_owner(gpu, given), ())
 
 
 def tenants_of(runs: "Iterable[Run]") -> frozenset[str]:

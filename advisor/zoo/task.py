@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from advisor.errors import InvalidInput
-from advisor.workload.data_folders import cache_folder
+from advisor.workload.files import cache_folder
 from advisor.workload.spec import Workload
 from advisor.zoo.feed import Feed, Loaded, Resident
 from advisor.zoo.optimizers import optimizer_for

@@ -91,7 +91,7 @@ def test_on_mig_each_job_sees_its_instance_and_what_was_made_is_taken_apart(shel
         "nvidia-smi mig -i 0 -cgi 5:0,9:4 -C",
         "nvidia-smi -L",
         "nvidia-cuda-mps-control -d",
-        *["nvidia-cuda-mps-control "] * 3,  # asked, asked again, told to quit
+        *["nvidia-cuda-mps-control "] * 3,  # asked, asked again, asked to quit
         "nvidia-smi mig -i 0 -dci",
         "nvidia-smi mig -i 0 -dgi",
         "nvidia-smi -i 0 -mig 0",

@@ -20,12 +20,12 @@ from tests.measure.process import mps_stand_in
 
 PLAN = handed("mps=43,57.5")
 
-# Writes down whether MPS answers where it was told to look, then does what the test asks of it.
+# Writes down whether MPS answers where its settings say, then does what the test asks of it.
 _JOB = """\
 #!/usr/bin/env bash
 name=${0##*/}
 echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1 && on=on || on=off
-echo "$on device=$CUDA_VISIBLE_DEVICES limit=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" > "$name.told"
+echo "$on device=$CUDA_VISIBLE_DEVICES limit=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" > "$name.seen"
 [ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
 [ "$name" != "$FAILS" ] || exit 3
 """
@@ -95,9 +95,9 @@ def ended(form, plan, *words, **variables):
     )  # fmt: skip
 
 
-def told(job):
-    """What the job was told, and saw of MPS; None where it never ran."""
-    file = Path(f"{job.name}.sh.told")
+def seen_by(job):
+    """The settings that the job got, and what it saw of MPS; None where it never ran."""
+    file = Path(f"{job.name}.sh.seen")
     return file.read_text().strip() if file.exists() else None
 
 
@@ -111,8 +111,8 @@ def gone(sockets):
 def test_mps_is_on_while_jobs_run_and_off_afterwards(sockets, form):
     done = ended(form, PLAN)
     assert (done.returncode, done.stderr) == (0, "")
-    assert told(RESNET) == "on device=0 limit=43"
-    assert told(BERT) == "on device=0 limit=57.5"
+    assert seen_by(RESNET) == "on device=0 limit=43"
+    assert seen_by(BERT) == "on device=0 limit=57.5"
     assert any(sockets.iterdir())
     assert gone(sockets)
 
@@ -120,14 +120,14 @@ def test_mps_is_on_while_jobs_run_and_off_afterwards(sockets, form):
 @pytest.mark.usefixtures("node")
 def test_jobs_without_limits_take_none_from_the_callers_environment():
     ended("commands", handed("mps"))
-    assert told(RESNET) == "on device=0 limit="
+    assert seen_by(RESNET) == "on device=0 limit="
 
 
 @pytest.mark.usefixtures("node")
 def test_a_job_that_fails_fails_the_script_but_not_its_mates(sockets):
     done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
-    assert told(BERT) == "on device=0 limit=57.5"
+    assert seen_by(BERT) == "on device=0 limit=57.5"
     assert gone(sockets)
 
 
@@ -142,7 +142,7 @@ def test_a_job_that_fails_fails_the_job_of_slurm(sockets):
 def test_a_job_that_fails_among_jobs_one_by_one_is_not_forgotten():
     done = ended("commands", handed("serial"), FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
-    assert told(BERT)
+    assert seen_by(BERT)
 
 
 @pytest.mark.parametrize("form", ["commands", "slurm"])
@@ -156,14 +156,14 @@ def test_no_job_runs_where_mps_does_not_start(node, form, broken, monkeypatch):
     done = ended(form, PLAN)
     assert done.returncode == 1 if form == "commands" else Path("submitted").read_text() == "1\n"
     assert "MPS does not start" in done.stderr
-    assert not told(RESNET)
+    assert not seen_by(RESNET)
 
 
 def test_where_the_daemon_starts_and_keeps_silent_no_job_runs_either(node):
     put(node / "nvidia-cuda-mps-control", '#!/bin/sh\n[ "$1" = -d ]\n')
     put(node / "sleep", "#!/bin/sh\n")
     assert ended("commands", PLAN).returncode == 1
-    assert not told(RESNET)
+    assert not seen_by(RESNET)
 
 
 def interrupted(words, send, how):
@@ -224,7 +224,7 @@ def test_the_mps_script_starts_serves_and_stops(sockets):
     assert "MPS runs already" in again.stderr
     done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh", FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
-    assert told(RESNET) == "on device=0 limit=43"
+    assert seen_by(RESNET) == "on device=0 limit=43"
     assert ended("mps", PLAN, "stop").returncode == 0
     assert gone(sockets)
 
@@ -234,7 +234,7 @@ def test_the_mps_script_runs_no_job_without_mps():
     done = ended("mps", PLAN, "run", "1", f"./{RESNET.name}.sh")
     assert done.returncode == 1
     assert "MPS is off: bash ./plan.sh start" in done.stderr
-    assert not told(RESNET)
+    assert not seen_by(RESNET)
 
 
 def test_the_mps_script_starts_all_daemons_or_none(node, sockets):
@@ -256,7 +256,7 @@ def test_no_name_of_a_job_is_read_as_a_command(form, sharing):
     object.__setattr__(workload, "name", "a'; touch harm; echo 'b")
     hostile = Job(replace(RESNET.profile, workload=workload))
     ended(form, handed(sharing, [hostile, BERT]))
-    assert told(BERT)
+    assert seen_by(BERT)
     assert not Path("harm").exists()
 
 

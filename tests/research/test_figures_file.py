@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.data_folders import EVALUATION, profile_files
+from advisor.workload.files import EVALUATION, profile_files
 from advisor.workload.store import load_profile, profiled_gpus
 from research.figures_file import figures_text, moved, parse_figures, read_figures
 from research.report import GPU, ROOT

@@ -9,7 +9,7 @@ from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.predictor import Predictor
 from advisor.validate.predicted_and_measured import compare
 from advisor.validate.selection import families_of, of_pace, select
-from advisor.workload.data_folders import EVALUATION
+from advisor.workload.files import EVALUATION
 from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
 from research.data_card import blocks

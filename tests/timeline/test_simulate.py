@@ -9,8 +9,7 @@ from advisor.sharing import parse_sharing
 from advisor.timeline.paces import Paces
 from advisor.timeline.passes import parts
 from advisor.timeline.simulate import Fleet, simulated
-from advisor.workload.arrivals import Arrival
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from tests import synthetic
 from tests.plan.stand_in import StandIn
 

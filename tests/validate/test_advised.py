@@ -21,7 +21,7 @@ from advisor.validate.advised import (
     validate_file,
 )
 from advisor.workload.named_workloads import workload
-from advisor.workload.reading import read_runs
+from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 

@@ -3,7 +3,7 @@
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.workload.arrivals import read_arrivals
+from advisor.workload.job_file import read_arrivals
 from advisor.workload.writing import profile_text
 from tests import synthetic
 

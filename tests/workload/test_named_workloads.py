@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.data_folders import profile_files
-from advisor.workload.named_workloads import workload, zoo
-from advisor.workload.reading import read_profile
+from advisor.workload.files import profile_files
+from advisor.workload.named_workloads import TASKS, workload, zoo
 from advisor.workload.spec import Workload
-from advisor.workload.tasks import TASKS
+from advisor.workload.store import read_profile
 from advisor.zoo.optimizers import optimizer_for
 from advisor.zoo.recipe import recipe_of
 

@@ -10,14 +10,13 @@ from advisor.errors import InvalidInput
 from advisor.launch.plan_file import _PlanFile
 from advisor.prediction.model_file import Model
 from advisor.validate.entries import Entry
-from advisor.workload.arrivals import Arrival
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from advisor.workload.job_file import _JobFile
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
-from advisor.workload.reading import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
+from advisor.workload.store import parse_record
 from advisor.workload.writing import profile_text, run_line
 from tests import synthetic
 

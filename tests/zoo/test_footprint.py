@@ -4,9 +4,9 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.workload.data_folders import beside_package
+from advisor.workload.files import beside_package
 from advisor.workload.named_workloads import workload
-from advisor.workload.reading import read_profile
+from advisor.workload.store import read_profile
 from advisor.zoo.footprint import footprint, recorded, replayed
 from advisor.zoo.overhead import (
     MeasuredMemory,

@@ -40,7 +40,7 @@ def _smaller(monkeypatch):
 
 
 def small(name: str) -> Workload:
-    """The workload `name`, its examples cut likewise."""
+    """The workload `name`, its examples cut in the same way."""
     full = workload(name)
     return replace(
         full,

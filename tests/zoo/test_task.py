@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.named_workloads import timm_workload, workload
-from advisor.workload.tasks import TIMM
+from advisor.workload.named_workloads import TIMM, timm_workload, workload
 from advisor.zoo.examples import Clicks, Continuations, Images, Sentences, Vectors
 from advisor.zoo.networks.recommender import Recommender, rows_of_tables
 from advisor.zoo.optimizers import optimizer_of

@@ -20,7 +20,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import TenantProcess, tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Naive
-from advisor.workload.data_folders import user_folder
+from advisor.workload.files import user_folder
 from advisor.workload.machine_calibration import Calibration, Contexts, HostCheck, Switching
 from advisor.workload.writing import calibration_text, writable, write_whole
 

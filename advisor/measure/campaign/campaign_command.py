@@ -22,7 +22,7 @@ from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.shared.bench import cores_of_tenants
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, PlannedRun, mixes_of
-from advisor.workload.data_folders import user_folder
+from advisor.workload.files import user_folder
 from advisor.workload.spec import Workload
 from advisor.workload.writing import writable_folder
 

@@ -1,6 +1,6 @@
 """Tenant processes as seen from the process that starts them: requests are sent, answers received.
 
-    with tenants_on(seats, folder) as tenants:
+    with tenants_on(setups, folder) as tenants:
         answers = ask_all(tenants, "load", [{"workload": each} for each in workloads])
 
 A tenant that dies or runs out of memory does not raise: it has `ended`, and answers `Ended` to

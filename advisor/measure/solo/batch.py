@@ -17,7 +17,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.solo.profile_options import ProfileRequest, parsed_request
 from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
-from advisor.workload.data_folders import user_folder
+from advisor.workload.files import user_folder
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
 from advisor.workload.writing import profile_text, writable, writable_folder, write_whole

@@ -19,7 +19,7 @@ from advisor.measure.process.claimed_device import Device, refuse_other
 from advisor.measure.process.tenants import Ended, tenants_on
 from advisor.measure.process.windows import Schedule
 from advisor.measure.process.worker import TenantSetup, TenantState
-from advisor.workload.reading import read_calibration
+from advisor.workload.store import read_calibration
 from tests.measure.shared.test_run_list import HIDE
 
 PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
@@ -46,30 +46,30 @@ def in_turns(kernel_s, slice_s, switch_s):
 
 @given(st.floats(1e-3, 4e-3), st.floats(0.0, 0.4e-3))
 def test_slices_and_what_a_change_costs_are_read_off_the_ends_of_kernels(slice_s, switch_s):
-    told = switching_of([alone(1e-4)] * 2, in_turns(1e-4, slice_s, switch_s))
-    assert told.kernel_s == pytest.approx(1e-4, rel=1e-3)
-    assert told.overhead == pytest.approx(switch_s / (slice_s + switch_s), abs=0.02)
-    assert told.slice_s == pytest.approx(slice_s, abs=1e-4)
-    assert told.switch_s == pytest.approx(switch_s, abs=0.04e-3)
+    found = switching_of([alone(1e-4)] * 2, in_turns(1e-4, slice_s, switch_s))
+    assert found.kernel_s == pytest.approx(1e-4, rel=1e-3)
+    assert found.overhead == pytest.approx(switch_s / (slice_s + switch_s), abs=0.02)
+    assert found.slice_s == pytest.approx(slice_s, abs=1e-4)
+    assert found.switch_s == pytest.approx(switch_s, abs=0.04e-3)
 
 
 def test_kernels_as_long_as_a_slice_tell_the_overhead_only():
-    told = switching_of([alone(2e-3)] * 2, in_turns(2e-3, 1e-3, 0.1e-3))
-    assert told.overhead == pytest.approx(0.09, abs=0.02)
-    assert (told.slice_s, told.switch_s) == (None, None)
+    found = switching_of([alone(2e-3)] * 2, in_turns(2e-3, 1e-3, 0.1e-3))
+    assert found.overhead == pytest.approx(0.09, abs=0.02)
+    assert (found.slice_s, found.switch_s) == (None, None)
 
 
 def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slices():
     half = alone(1e-4).completed_at[0][1::2]
-    told = switching_of([alone(1e-4)] * 2, TimedKernels(PLAN, (half, half)))
-    assert told.overhead == pytest.approx(0.0, abs=1e-3)
-    assert told.slice_s is None
+    found = switching_of([alone(1e-4)] * 2, TimedKernels(PLAN, (half, half)))
+    assert found.overhead == pytest.approx(0.0, abs=1e-3)
+    assert found.slice_s is None
 
 
 def test_a_tenant_repeats_a_kernel_of_about_the_length_asked_for():
     state = TenantState("cpu")
-    told = calibration_verbs()["load_kernel"](state, kernel_s=1e-3)
-    assert told["kernel_s"] > 0
+    found = calibration_verbs()["load_kernel"](state, kernel_s=1e-3)
+    assert found["kernel_s"] > 0
     state.step()
 
 

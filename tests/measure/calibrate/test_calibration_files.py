@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.workload.reading import read_calibration
-from advisor.workload.store import load_calibration
+from advisor.workload.store import load_calibration, read_calibration
 from advisor.workload.writing import calibration_text
 from tests.measure.calibrate.recorded import calibration
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.measure.campaign.campaign_command import run
-from advisor.workload.reading import read_profile
+from advisor.workload.store import read_profile
 from tests.measure.campaign.plans import PLAN, written
 from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused

@@ -6,8 +6,8 @@ from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.ledger import Ledger, Progress
 from advisor.measure.campaign.steadiness import Steadiness
 from advisor.workload.measured import Memory, Window
-from advisor.workload.reading import read_runs
 from advisor.workload.run import Run, Tenant
+from advisor.workload.store import read_runs
 from tests.measure.campaign.test_board import many
 from tests.synthetic import PROVENANCE
 

@@ -13,7 +13,7 @@ from advisor.measure.campaign.draw import drawn_plans
 from advisor.measure.campaign.drawn_list import counts, plan_entry
 from advisor.measure.shared.run_list_file import plan_of
 from advisor.sharing import Mps, Naive, Phases, Serial, parse_sharing
-from advisor.workload.reading import read_profile
+from advisor.workload.store import read_profile
 from benchmarks import draw_completions, draw_panels, recommend_panels
 from tests.measure.campaign.plans import OF_A_GPU, written
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from advisor.measure.campaign.campaign_file import read_campaign
 from advisor.measure.campaign.draw import drawn_plans
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.reading import read_profile
+from advisor.workload.store import read_profile
 from advisor.workload.writing import append_run, profile_text
 from benchmarks import draw_panels, panel_winners, recommend_panels
 from research.findings import measured

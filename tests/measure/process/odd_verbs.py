@@ -1,4 +1,4 @@
-"""What tenants of tests can be told: to do what real ones do only on a bad day."""
+"""What tenants of tests can be asked: to do what real ones do only on a bad day."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from advisor.errors import AdvisorError, UnknownName
 def odd_verbs():
     return {
         "echo": lambda state, word: {"word": word, "device": state.device},
-        "seat": _seat,
+        "place": _place,
         "exhaust": _exhaust,
         "alloc_failed": _alloc_failed,
         "break": _break,
@@ -24,7 +24,7 @@ def odd_verbs():
     }
 
 
-def _seat(**_):
+def _place(**_):
     return {
         "cores": tuple(os.sched_getaffinity(0)),
         "mps": {name: value for name, value in os.environ.items() if "CUDA_MPS" in name},

@@ -36,10 +36,10 @@ def test_a_tenant_says_what_it_measures_with(sat):
 def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
     limit = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "43"}
     with sat(TenantSetup("cpu", CORES[-1:], limit), SETUP) as (limited, free):
-        assert limited.ask("seat")["cores"] == CORES[-1:]
-        assert limited.ask("seat")["mps"] == limit
-        assert free.ask("seat")["mps"] == {}
-        assert free.ask("seat")["threads"] == 1
+        assert limited.ask("place")["cores"] == CORES[-1:]
+        assert limited.ask("place")["mps"] == limit
+        assert free.ask("place")["mps"] == {}
+        assert free.ask("place")["threads"] == 1
 
 
 def test_what_the_caller_set_for_mps_reaches_no_tenant():
@@ -49,7 +49,7 @@ def test_what_the_caller_set_for_mps_reaches_no_tenant():
 
 def test_tenants_keep_their_temporary_files_where_they_were_told(sat, workers_folder):
     with sat(SETUP) as (tenant,):
-        assert tenant.ask("seat")["temporary"] == workers_folder
+        assert tenant.ask("place")["temporary"] == workers_folder
 
 
 def test_all_are_told_before_any_answers(sat):

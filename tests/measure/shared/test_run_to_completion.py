@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import mixes_of
 from advisor.measure.shared.run_list_file import plan_of
 from advisor.sharing import Mps, Naive
-from advisor.workload.reading import read_runs
+from advisor.workload.store import read_runs
 from tests.measure.shared.real_command import Command
 
 TOYS = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.measure.solo.batch import run
-from advisor.workload.reading import read_profile
+from advisor.workload.store import read_profile
 from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
 

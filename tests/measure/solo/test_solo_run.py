@@ -45,10 +45,10 @@ def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
 
 
 def test_the_host_path_is_told_for_each_part_of_a_step(state):
-    told = issue(state("mlp-toy-bs2"), seconds=0.0)
-    assert len(told["phases_s"]) == 4
-    assert all(seconds > 0 for seconds in told["phases_s"])
-    assert told["loader_s"] is None
+    answer = issue(state("mlp-toy-bs2"), seconds=0.0)
+    assert len(answer["phases_s"]) == 4
+    assert all(seconds > 0 for seconds in answer["phases_s"])
+    assert answer["loader_s"] is None
 
 
 def test_a_loader_is_timed_on_its_own(state):
@@ -57,9 +57,9 @@ def test_a_loader_is_timed_on_its_own(state):
 
 def test_training_tells_what_the_process_and_its_loader_computed(state):
     loaded = state("cnn-cifar10-bs32-loader1")
-    told = train(loaded, time(), time() + 0.3)
-    assert told["completed_at"]
-    assert told["cpu_s"] > 0
+    answer = train(loaded, time(), time() + 0.3)
+    assert answer["completed_at"]
+    assert answer["cpu_s"] > 0
 
 
 def test_a_tenant_without_a_workload_is_not_profiled():
