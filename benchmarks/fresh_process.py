@@ -1,0 +1,80 @@
+"""What a command costs from its first import to its end, and how many files it runs through.
+
+    python benchmarks/fresh_process.py                 # `advisor recommend` of three jobs
+    python benchmarks/fresh_process.py predict JOB ... # any other command
+
+Prints the least of some runs, because others use the machine too: seconds, seconds of the
+processor (which other processes change little), both as ratios to `python -c "import numpy"`, and
+the files of advisor/ in which a function runs. Nothing here is a test.
+"""
+
+import os
+import subprocess
+import sys
+from resource import RUSAGE_CHILDREN, getrusage
+from time import perf_counter
+
+RECOMMEND = (
+    "recommend", "resnet50-imagenet-bs32-amp", "bert-base-finetune-bs4", "gpt2-small-finetune-bs2",
+    "--gpu", "h200-141gb",
+)  # fmt: skip
+REPEATS = 9
+KEEPING_BYTECODE = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}  # as an installed package does
+# Runs the command with a note of each file whose functions are called, in all threads.
+NOTING = """
+import atexit, inspect, os, sys, threading
+import advisor
+home, files = os.path.dirname(advisor.__file__), set()
+def note(frame, event, _):
+    code = frame.f_code  # those of modules and classes are not optimized
+    if code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(home):
+        files.add(code.co_filename)
+def say():
+    sys.setprofile(None)
+    print(len(files), file=sys.stderr)
+atexit.register(say)
+from advisor.__main__ import main
+threading.setprofile(note)
+sys.setprofile(note)
+main()
+"""
+
+
+def least_s(*words: str) -> tuple[float, float]:
+    """Seconds of a fresh process, and seconds that it keeps a processor busy; the least of each."""
+    costs = []
+    for _ in range(REPEATS):
+        before, began = getrusage(RUSAGE_CHILDREN), perf_counter()
+        subprocess.run(
+            [sys.executable, *words], check=True, capture_output=True, env=KEEPING_BYTECODE
+        )
+        length_s, after = perf_counter() - began, getrusage(RUSAGE_CHILDREN)
+        busy_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        costs.append((length_s, busy_s))
+    lengths_s, busy_s = zip(*costs, strict=True)
+    return min(lengths_s), min(busy_s)
+
+
+def files_passed(*words: str) -> int:
+    """How many files of the package a command runs through."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOTING, *words],
+        check=True, capture_output=True, text=True, env=KEEPING_BYTECODE,
+    )  # fmt: skip
+    return int(done.stderr.split()[-1])
+
+
+def main() -> None:
+    words = sys.argv[1:] or RECOMMEND
+    files = files_passed(*words)  # also compiles what is not yet compiled
+    start = least_s("-c", "import numpy")
+    for what, ours, least in zip(
+        ("from start to end", "of a processor"), least_s("-m", "advisor", *words), start,
+        strict=True,
+    ):  # fmt: skip
+        print(f"{ours:6.3f} s {what}, {ours / least:.1f} x `import numpy`")
+    print(f"{files} files of advisor/ run")
+
+
+if __name__ == "__main__":
+    main()
