@@ -7,10 +7,10 @@ import numpy as np
 
 from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
-from advisor.validate.noise import Noise, noise_of
-from advisor.validate.predicted_and_measured import JobComparison
-from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import ScoreRow, runs_of_mode
+from advisor.validate.noise_and_coverage import Noise, noise_of
+from advisor.validate.predicted_and_measured import JobComparison, runs_of_mode
+from advisor.validate.score_tables import MODE_WORDS, percent
+from advisor.validate.scoreboard import ALL, ScoreRow, Scores
 
 _BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 
@@ -18,6 +18,7 @@ _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")
 _BY_MODE = tuple(f"{MODE_WORDS[mode]} MAPE" for mode in SHARED_MODES)
 FAMILY_HEADINGS = ("family", *_ERRORS, *_BY_MODE)
 BUSY_HEADINGS = ("GPU busy alone", *_ERRORS, *_BY_MODE)
+HOST_HEADINGS = ("host", "n", *(MODE_WORDS[mode] for mode in SHARED_MODES), "in 90 % interval")
 NOISE_HEADINGS = (
     "sharing", "jobs measured twice", "noise floor", "noise RMSE", "error RMSE", "excess error",
     "excess over one run's noise",
@@ -93,6 +94,28 @@ def noise_rows(found: Mapping[str, Noise]) -> list[tuple[str, ...]]:
         shares = (noise.median, noise.rmse, noise.error_rmse, noise.excess)
         shown = map(percent, (*shares, noise.excess_over_one_run))
         lines.append((MODE_WORDS[mode], str(noise.n), *shown))
+    return lines
+
+
+def coverage_on(scores: Scores, host: str) -> float | None:
+    """Share of all jobs on `host` inside their 90 % intervals, whatever the mode."""
+    rows = [row for row in scores.pooled(host) if row.bound == ALL]
+    known = [(row.coverage90, row.n) for row in rows if row.coverage90 is not None]
+    return sum(share * n for share, n in known) / sum(n for _, n in known) if known else None
+
+
+def host_rows(scores: Scores) -> list[tuple[str, ...]]:
+    """A line under `HOST_HEADINGS` for each host: MAPE of all jobs, and of the GPU-bound ones."""
+    lines = []
+    for host in scores.hosts:
+        rows = {(row.mode, row.bound): row for row in scores.pooled(host)}
+        shown = []
+        for mode in SHARED_MODES:
+            whole, busy = rows.get((mode, "all")), rows.get((mode, "gpu"))
+            some = f" ({percent(busy.mape)})" if busy else ""
+            shown.append(percent(whole.mape) + some if whole else "-")
+        n = sum(row.n for row in rows.values() if row.bound == ALL)
+        lines.append((host, str(n), *shown, percent(coverage_on(scores, host))))
     return lines
 
 

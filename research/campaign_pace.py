@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from advisor.measure.campaign.campaign_options import devices_in
-from advisor.validate.score_words import markdown
+from advisor.validate.score_tables import markdown
 from advisor.workload.run import Run
 
 HEADINGS = ("command", "GPUs", "records", "minutes", "records a minute", "a GPU")

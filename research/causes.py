@@ -14,7 +14,7 @@ import numpy as np
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.score_words import percent
+from advisor.validate.score_tables import percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Tenant
 

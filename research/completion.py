@@ -74,7 +74,8 @@ class Unseen:
 
     def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: ReplayFunction) -> None:
         self._predictors = {
-            name: Predictor(gpu, model, play=play) for name, model in models.items()
+            name: Predictor(gpu, model, play=play, core_known=True)
+            for name, model in models.items()
         }
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:

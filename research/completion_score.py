@@ -13,7 +13,7 @@ from advisor.measure.shared.planned_run import CompletionRun
 from advisor.prediction.model_file import is_gpu_bound
 from advisor.sharing import SHARED_MODES, Group, Mode, Mps, Naive
 from advisor.timeline.waiting_jobs import repartition_s
-from advisor.validate.choosers import CHOOSERS, Offer
+from advisor.validate.baselines import CHOOSERS, Offer
 from advisor.validate.regret import Regret, regret_of
 from advisor.workload.profile import Profile
 from research.completion import CompletionComparison, panels

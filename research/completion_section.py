@@ -3,9 +3,14 @@
 from collections.abc import Iterator
 
 from advisor.english import counted, is_or_are
-from advisor.validate.regret import HEADINGS as REGRET_HEADINGS
-from advisor.validate.regret import regret_rows
-from advisor.validate.score_words import MODE_WORDS, RULE_WORDS, markdown, percent
+from advisor.validate.score_tables import (
+    MODE_WORDS,
+    REGRET_HEADINGS,
+    RULE_WORDS,
+    markdown,
+    percent,
+    regret_rows,
+)
 from research.completion_score import MODES, RECOMMENDED, SIMULATED, WholeJobs
 
 HEADINGS = (
@@ -30,9 +35,10 @@ def section(found: WholeJobs | None) -> str:
     return "\n\n".join([
         "## Whole jobs, from the first step to the last",
         "Each job had its own number of steps to do and left when it was done; what is compared is "
-        "when. The simulator was given the jobs' profiles and steps, and no time that was measured "
-        "of them together. That processes start and load is in neither. No model was fitted to "
-        "these runs; for the last two columns none saw any run with the job's family.",
+        "when. The simulator was given the jobs' profiles as on the cores that they had, and their "
+        "steps, and no time that was measured of them together. That processes start and load is "
+        "in neither. No model was fitted to these runs; for the last two columns none saw any run "
+        "with the job's family.",
         markdown(HEADINGS, finish_rows(found)),
         *_hosts(found),
         *_pauses(found),

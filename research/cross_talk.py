@@ -9,7 +9,7 @@ from itertools import combinations
 from statistics import median
 
 from advisor.measure.campaign.draw import idle_twin
-from advisor.validate.score_words import MODE_WORDS, markdown, percent
+from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 

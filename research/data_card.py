@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from advisor.validate.score_tables import drift_text
-from advisor.validate.score_words import markdown
+from advisor.validate.score_tables import drift_text, markdown
 from research.data_figures import KINDS, DataFigures
 from research.figures import Figures
 

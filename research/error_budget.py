@@ -15,9 +15,8 @@ from advisor.prediction.model_file import is_gpu_bound
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.validate.evaluate import Evaluation
-from advisor.validate.noise import noise_of
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.scoreboard import runs_of_mode
+from advisor.validate.noise_and_coverage import noise_of
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison, runs_of_mode
 from advisor.workload.profile import Profile
 
 NOISE, COMMON = "noise of one run", "alike in all jobs"

@@ -16,11 +16,16 @@ from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import UtilisationModel, seen_by_driver
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.coverage import coverage_of
 from advisor.validate.folds import Held, compared_by
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
-from advisor.validate.score_words import MODE_WORDS, percent
-from advisor.validate.scoreboard import runs_of_mode
+from advisor.validate.noise_and_coverage import coverage_of, mean_width
+from advisor.validate.predicted_and_measured import (
+    JobComparison,
+    RunComparison,
+    compare,
+    profiles_of,
+    runs_of_mode,
+)
+from advisor.validate.score_tables import MODE_WORDS, percent
 from advisor.validate.selection import families_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -64,7 +69,7 @@ def seen_by_driver_alone(
         predictor = Predictor(gpu, replace(model, capacity=capacity))
         for run in scored:
             if family in families_of([run]):
-                jobs = compare(run, bare, predictor, gpu, {}).jobs
+                jobs = compare(run, profiles_of(run, bare, "raw"), predictor, gpu, {}).jobs
                 held |= {(run.id, place): job for place, job in enumerate(jobs)
                          if job.family == family}  # fmt: skip
     return compared_by(held, scored)
@@ -148,9 +153,3 @@ def widening(found: Iterable[Seen]) -> list[str]:
         for mode in SHARED_MODES
         if {(mode, WHOLE), (mode, BARE)} <= widths.keys()
     ]
-
-
-def mean_width(jobs: Sequence[JobComparison]) -> float:
-    """Mean over `jobs` of the interval's width, as a share of the predicted step."""
-    return float(np.mean([(j.predicted_s.p95 - j.predicted_s.p05) / j.predicted_s.p50
-                          for j in jobs]))  # fmt: skip

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.sharing import Mode
-from advisor.validate.noise import Noise, RepeatSummary, steadiness
-from advisor.validate.scores import Scores, scores_of
+from advisor.validate.noise_and_coverage import Noise, RepeatSummary, steadiness
+from advisor.validate.scoreboard import Scores, scores_of
 from advisor.workload.spec import STRICT
 from research.ablation import Ablated
 from research.advice_score import Advice, advice_of
@@ -24,6 +24,7 @@ from research.plot_figures import Points, points
 from research.power_score import PowerRow
 from research.profiling_time import ProfilingTime, profiling_time
 from research.recommended import Recommended, recommended
+from research.set_aside import SetAside
 from research.shortfall import budgets_of
 from research.targets import Target, targets
 
@@ -53,6 +54,7 @@ class Figures:
         worst: The jobs predicted worst, the worst first.
         recommended: What became of recommendations written down beforehand; None without any.
         whole_jobs: Of jobs run from the first step to the last; None without any.
+        set_aside: What was measured again, and what was said by it; None without any.
         memory: How far memory is off, and how often mixes run out of it.
         power: How far power and activity are off.
         advice: Runs of advice.
@@ -79,6 +81,7 @@ class Figures:
     worst: tuple[Worst, ...]
     recommended: Recommended | None
     whole_jobs: WholeJobs | None
+    set_aside: SetAside | None
     memory: MemoryScore
     power: tuple[PowerRow, ...]
     advice: Advice
@@ -106,6 +109,7 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
         worst=worst(evaluation),
         recommended=recommended(evaluation),
         whole_jobs=whole_jobs(found.completions, found.unseen_completions, found.profiles),
+        set_aside=found.set_aside,
         memory=found.memory,
         power=found.power,
         advice=advice_of(found.validation),

@@ -1,7 +1,7 @@
 """Computes all results from the committed data of one GPU, once for all documents."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.hardware.catalogue import Gpu
@@ -10,9 +10,8 @@ from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
 from advisor.validate.evaluate import Evaluation, evaluate
-from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.predicted_and_measured import RunComparison, compare, profiles_of
 from advisor.validate.selection import Selection, of_pace, select
-from advisor.validate.validate import compared
 from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -22,6 +21,7 @@ from research.completion import CompletionComparison, Unseen, compared_completio
 from research.fewer_counters import seen_by_driver_alone
 from research.memory_score import MemoryScore, evaluate_memory
 from research.power_score import PowerData, PowerRow, power_scores
+from research.set_aside import SetAside, set_aside
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Findings:
         memory: Errors of memory, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
         bare: The scored runs, predicted from what nvidia-smi shows of each job.
+        set_aside: What was measured again; None if nothing was.
         completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
         unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
             job by the model that never saw its family.
@@ -52,6 +53,7 @@ class Findings:
     memory: MemoryScore
     ablations: tuple[Ablated, ...]
     bare: tuple[RunComparison, ...]
+    set_aside: SetAside | None = None
     completions: tuple[CompletionComparison, ...] = ()
     unseen_completions: tuple[CompletionComparison, ...] = ()
 
@@ -60,7 +62,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
     profiles, runs = measured(folder)
     others = of_other_sets(runs)
-    advice = [run for run in of_pace(runs) if run.purpose == "validation"]
+    advice = [run for run in of_pace(runs) if run.purpose == "validation" and run.shows_pace]
     playback = ReplayCache(gpu)
     model = fit(profiles, others, gpu, playback)
     model = with_surrogate(model, list(profiles.values()), gpu, processes=processes)
@@ -72,17 +74,23 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
     predictor = Predictor(gpu, model, play=playback.play)
-    whole = compared_completions(runs, profiles, predictor)
+    known = replace(predictor, core_known=True)
+    whole = compared_completions(runs, profiles, known)
     return Findings(
         profiles=profiles,
         runs=runs,
         selection=selection,
         evaluation=evaluation,
-        validation=compared(advice, profiles, predictor, gpu),
+        validation=tuple(
+            compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {}) for run in advice
+        ),
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
-        ablations=ablations(profiles, others, selection.scored, model, playback),
+        ablations=ablations(
+            profiles, others, [each.run for each in evaluation.adjusted], model, playback
+        ),
         bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
+        set_aside=set_aside(folder, whole, profiles, known),
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),
     )

@@ -8,8 +8,7 @@ import numpy as np
 
 from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
-from advisor.validate.predicted_and_measured import JobComparison
-from advisor.validate.scoreboard import runs_of_mode
+from advisor.validate.predicted_and_measured import JobComparison, runs_of_mode
 
 _LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 

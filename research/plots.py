@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.score_words import MODE_WORDS
+from advisor.validate.score_tables import MODE_WORDS
 from advisor.validate.scoreboard import ScoreRow
 from research.plot_figures import Points
 from research.svg import Axis, Chart, Point, Series, picture

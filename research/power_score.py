@@ -6,7 +6,7 @@ laws alone, and at the pace that was predicted, which is what a user gets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, gract, smact
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.predicted_and_measured import RunComparison, profiles_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -28,6 +28,9 @@ Pace = Literal["measured", "predicted"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
     """One mode at one pace; None if nothing was measured.
+
+    At the measured pace profiles are as on the cores of the run, which leaves the laws' own error;
+    at the predicted one all is as a user has it.
 
     Attributes:
         n: Predictions: each run once for each family in it.
@@ -119,10 +122,14 @@ def _folds(data: PowerData, usable: Sequence[ObservedRun]) -> Iterator[tuple[Pow
 def _misses(data: PowerData, power: Power, shared: ObservedRun) -> Iterator[_Miss]:
     comparison = next(each for each in data.scored if each.run.id == shared.run.id)
     predicted_s = np.array([job.predicted_s.p50 for job in comparison.jobs])
-    paces: dict[Pace, Floats] = {"measured": shared.measured_s, "predicted": predicted_s}
-    for pace, steps_s in paces.items():
-        speeds = list(map(float, np.minimum(1.0, shared.alone_s / steps_s)))
-        if miss := _miss(data.gpu, power, shared, pace, speeds):
+    raw = replace(shared, profiles=profiles_of(shared.run, data.profiles, "raw"))
+    paces: dict[Pace, tuple[ObservedRun, Floats]] = {
+        "measured": (shared, shared.measured_s),
+        "predicted": (raw, predicted_s),
+    }
+    for pace, (run, steps_s) in paces.items():
+        speeds = list(map(float, np.minimum(1.0, run.alone_s / steps_s)))
+        if miss := _miss(data.gpu, power, run, pace, speeds):
             yield miss
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from advisor.validate.score_words import percent
+from advisor.validate.score_tables import percent
 from advisor.workload.profile import PartSeconds, Profile
 
 PROBE = ("mps_s", "limits_s")

@@ -14,7 +14,7 @@ from advisor.sharing import parse_sharing
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.panels import Panel
 from advisor.validate.regret import choices
-from advisor.validate.score_words import percent
+from advisor.validate.score_tables import percent
 
 _FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "panels" / "recommended.json"
 

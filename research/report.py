@@ -89,7 +89,7 @@ def recommendation() -> tuple[str, ...]:
 def rendered(found: Figures, root: Path = ROOT) -> Mapping[Path, str]:
     """Every document that says `found`, by path below `root`, where what a hand wrote is kept."""
     readme, card = Path("README.md"), Path("profiles", "DATA_CARD.md")
-    drawn = plots(found.points, found.scores.rows)
+    drawn = plots(found.points, found.scores.by_degree)
     return {
         readme: readme_text((root / readme).read_text(), found),
         card: card_text((root / card).read_text(), found),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advisor.validate.score_words import MODE_WORDS, markdown, percent
+from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from research.memory_risk import RiskRow
 from research.memory_score import MemoryScore
 from research.power_score import PowerRow

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.evaluate import Evaluation
-from advisor.validate.score_words import MODE_WORDS, markdown, percent
+from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from research.error_budget import (
     COMMON,
     HOST,
@@ -27,7 +27,7 @@ _NEEDED: Mapping[str, str] = {
     "shares of SMs, and more runs in which all SMs are taken",
     COMMON: "more families to learn from, since this error grows with none of the others",
 }
-_OF_PACE = ("MAPE", "P90", "throughput")
+_OF_PACE = ("MAPE",)
 
 
 def budgets_of(evaluation: Evaluation) -> Mapping[Mode, Budget]:
@@ -81,6 +81,6 @@ def _said(targets: Sequence[Target], mode: Mode, budget: Budget) -> Iterator[str
     )
     if budget.host_checked is not None:
         yield (
-            f"Of jobs that the host paces, {percent(budget.host_checked)} of the error still goes "
+            f"Of jobs that the host paces, {percent(budget.host_checked)} of the error goes "
             "with how fast the check found their cores."
         )

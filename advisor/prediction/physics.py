@@ -16,8 +16,7 @@ from advisor.prediction.replay import (
 )
 from advisor.prediction.trace import Floats, replay_trace
 from advisor.prediction.transfer import limit_exponent
-from advisor.sharing import Mps, Naive, Sharing
-from advisor.sharing.traversal import together
+from advisor.sharing import Mps, Naive
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -138,17 +137,3 @@ def mean_of_copies(values: Floats, profiles: Sequence[Profile], limits: Sequence
     """`values` with the mean for copies of a job, which replay starts at different points."""
     kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
-
-
-def replayed_steps(
-    profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu, physics: Physics
-) -> tuple[float, ...] | None:
-    """`replay_mix` for any sharing: serial is each job alone.
-
-    None for MIG, for phases and without traces.
-    """
-    if sharing.mode == "serial":
-        return tuple(profile.step_s for profile in profiles)
-    shared = together(sharing)
-    steps = None if shared is None else replay_mix(profiles, shared, gpu, physics)
-    return None if steps is None else tuple(map(float, steps))

@@ -44,12 +44,14 @@ class Predictor:
     Attributes:
         mps_server_mib: What the MPS server holds of the GPU's memory.
         play: Replays mixes.
+        core_known: Whether the profiles are as on the cores that the jobs have.
     """
 
     gpu: Gpu
     model: Model
     mps_server_mib: float = MPS_SERVER_MIB
     play: ReplayFunction = replay_mix
+    core_known: bool = False
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """The prediction of each job and the GPU under `sharing`, while all jobs run.

@@ -14,6 +14,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.process_layout import PlannedProcess, planned_processes
 from advisor.plan.recommendation import Recommendation
+from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES
 from advisor.validate.validate import Validation, compared
 from advisor.workload.files import user_folder
@@ -87,7 +88,7 @@ def validate_advice(
     gpu = recommendation.gpu
     chosen = choose(recommendation, top, new_stamp())
     # Before minutes of running: there may be no model, and no place for the runs.
-    predictor, file = Advisor(gpu.key).uncalibrated, store_file(gpu.key, store)
+    predictor, file = _on_known_cores(gpu), store_file(gpu.key, store)
     writable(file)
     runs = run_plans(gpu.key, chosen.plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
@@ -111,9 +112,14 @@ def validate_file(
     runs = read_runs(file)
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     known = {name: load_profile(name, gpu.key, profiles) for name in sorted(names)}
-    comparisons = compared(runs, known, Advisor(gpu.key).uncalibrated, gpu)
+    comparisons = compared(runs, known, _on_known_cores(gpu), gpu)
     keep(runs, store_file(gpu.key, store))
     return Validation(gpu, runs, comparisons)
+
+
+def _on_known_cores(gpu: Gpu) -> Predictor:
+    """Without the machine's calibration, since each run says how fast its own cores were."""
+    return replace(Advisor(gpu.key).uncalibrated, core_known=True)
 
 
 def new_stamp() -> str:

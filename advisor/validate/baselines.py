@@ -1,16 +1,22 @@
-"""Baselines that a prediction has to beat, without a fit to shared runs.
+"""Baselines that a prediction, or a choice by it, has to beat without a fit to shared runs.
 
-To add a rule, write one function of the type `Baseline` and one line in `UNFITTED`.
+To add a rule that predicts steps, write one function of the type `Baseline` and one line in
+`UNFITTED`; it also chooses, by highest throughput. To add one that chooses how jobs share without
+predicting, write one of the type `Chooser` and one line in `CHOOSERS`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import assert_never
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.physics import Physics, replayed_steps
+from advisor.prediction.physics import Physics, replay_mix
+from advisor.prediction.replay import Effort
+from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.utilisation_model import capacity_steps
-from advisor.sharing import Sharing
+from advisor.sharing import Mps, Naive, Serial, Sharing
+from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 
 # Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
@@ -98,6 +104,81 @@ UNFITTED: Mapping[str, Baseline] = {
 }
 
 
-def baselines(physics: Physics) -> Mapping[str, Baseline]:
-    """Every baseline by name; `physics` holds the constants of the replay without regression."""
-    return {**UNFITTED, "replay": partial(replayed_steps, physics=physics)}
+def replay_alone(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,
+    *,
+    physics: Physics,
+    play: ReplayFunction = replay_mix,
+) -> tuple[float, ...] | None:
+    """Replay without regression; None on MIG, of phases, or where a profile has no trace.
+
+    Args:
+        profiles: Of the jobs.
+        sharing: How they share.
+        gpu: On which they do.
+        physics: The constants of replay.
+        play: Replays mixes.
+    """
+    if sharing.mode == "serial":
+        return tuple(profile.step_s for profile in profiles)
+    shared = together(sharing)
+    steps = None if shared is None else play(profiles, shared, gpu, physics, Effort())
+    return None if steps is None else tuple(map(float, steps))
+
+
+def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[str, Baseline]:
+    """Every baseline by name; replay has the constants `physics`, and `play` replays for it."""
+    return {**UNFITTED, "replay": partial(replay_alone, physics=physics, play=play)}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a rule may look at: nothing that was measured of the jobs together.
+
+    Attributes:
+        profiles: Of the jobs, in order.
+        sharings: From which to choose; the first is serial.
+    """
+
+    profiles: tuple[Profile, ...]
+    sharings: tuple[Sharing, ...]
+
+
+# One of the sharings offered; None if the rule's own answer is not among them.
+Chooser = Callable[[Offer], Sharing | None]
+
+
+def always_serial(offer: Offer) -> Sharing | None:
+    """One job after another."""
+    return _first(offer, Serial())
+
+
+def always_naive(offer: Offer) -> Sharing | None:
+    """All at once, without MPS."""
+    return _first(offer, Naive())
+
+
+def always_mps(offer: Offer) -> Sharing | None:
+    """All at once under MPS, without limits."""
+    return _first(offer, Mps())
+
+
+def equal_limits(offer: Offer) -> Sharing | None:
+    """Under MPS with the same limit for each: the one nearest an equal part of the GPU."""
+    part = 100 / len(offer.profiles)
+    alike = [each for each in offer.sharings if len(set(each.limits)) == 1]
+    return min(alike, key=lambda each: abs(each.limits[0] - part), default=None)
+
+
+CHOOSERS: Mapping[str, Chooser] = {
+    "always-serial": always_serial,
+    "always-naive": always_naive,
+    "always-mps": always_mps,
+    "equal-limits": equal_limits,
+}
+
+
+def _first(offer: Offer, wanted: Sharing) -> Sharing | None:
+    return wanted if wanted in offer.sharings else None

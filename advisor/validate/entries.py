@@ -165,7 +165,7 @@ def _beside(
             f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
             f"{counted(len(entry.step_s), 'step')}. {_REMEDY}"
         )
-    alone = profiles_of(run, profiles)
+    alone = profiles_of(run, profiles, "raw")
     rivals = baseline_steps(UNFITTED, alone, sharing_of(run), gpu)
     rows = zip(run.tenants, alone, entry.step_s, rivals, strict=True)
     return RunComparison(

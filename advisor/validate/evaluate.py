@@ -14,7 +14,7 @@ from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.folds import Folds, Tell, compared_by, held_out
 from advisor.validate.predicted_and_measured import RunComparison
-from advisor.validate.selection import Selection, families_of, select
+from advisor.validate.selection import Selection, cores_known, families_of, select
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -43,11 +43,14 @@ class Evaluation:
     Attributes:
         gpu: Catalogue key.
         families: Of the scored jobs; left out one after another.
-        runs: In the order of the files.
+        runs: In the order of the files, predicted from profiles as they were measured, which is
+            what a user has.
         repeats: Pairs of a scored run and its repeat with fresh workers.
         unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
         drift: None if no solo run lies between the shared ones.
         advice: Runs of advice, predicted in the same way; never scored, but chosen from.
+        adjusted: Those of `runs` that say how fast each tenant's core was, predicted again from
+            profiles as on these cores; empty for predictions of others.
         alone: Runs of one tenant.
         profiles: Of all tenants, by name.
         intervals: Whether the predictions have intervals.
@@ -61,6 +64,7 @@ class Evaluation:
     unusable: tuple[str, ...]
     drift: Drift | None
     advice: tuple[RunComparison, ...] = ()
+    adjusted: tuple[RunComparison, ...] = ()
     alone: tuple[Run, ...] = ()
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     intervals: bool = True
@@ -90,13 +94,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
     """
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
-    held, models = held_out(
-        Folds(profiles, runs, wanted, gpu, playback or ReplayCache(gpu)), processes, tell
-    )
-    found = evaluation_of(
-        chosen, profiles, compared_by(held, chosen.scored), compared_by(held, chosen.advice)
-    )
-    return replace(found, models=models)
+    on_cores = tuple(filter(cores_known, chosen.scored))
+    folds = Folds(profiles, runs, wanted, on_cores, gpu, playback or ReplayCache(gpu))
+    held = held_out(folds, processes, tell)
+    scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
+    found = evaluation_of(chosen, profiles, scored, advice)
+    return replace(found, adjusted=compared_by(held.adjusted, on_cores), models=held.models)
 
 
 def evaluation_of(

@@ -1,7 +1,9 @@
 """Fits the model once for each family left out, on all cores."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
@@ -10,8 +12,13 @@ from advisor.prediction.fit.surrogate_fit import with_surrogate_without
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import fitting_in_one_thread, in_processes
 from advisor.prediction.predictor import Predictor
-from advisor.validate.baselines import baselines
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
+from advisor.validate.baselines import Baseline, baselines
+from advisor.validate.predicted_and_measured import (
+    JobComparison,
+    RunComparison,
+    compare,
+    profiles_of,
+)
 from advisor.validate.selection import families_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -22,10 +29,26 @@ _WORTH_SPREADING = 100
 # By run and place in it: a job predicted without its family.
 Held = dict[tuple[str, int], JobComparison]
 
-# By family: the model that never saw it.
-Models = dict[str, Model]
 
-_Part = tuple[Held, Models]
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Jobs predicted without their families, and by what.
+
+    Attributes:
+        raw: From profiles as they were measured.
+        adjusted: From profiles as on the cores that the jobs had.
+        models: By family: the model that never saw it.
+    """
+
+    raw: Held = field(default_factory=dict)
+    adjusted: Held = field(default_factory=dict)
+    models: dict[str, Model] = field(default_factory=dict)
+
+    def __or__(self, other: "HeldOut") -> "HeldOut":
+        return HeldOut(
+            self.raw | other.raw, self.adjusted | other.adjusted, self.models | other.models
+        )
+
 
 Tell = Callable[[int, int], None]
 """Called with the number of parts done and the number of all parts."""
@@ -38,31 +61,46 @@ class Folds:
     Attributes:
         profiles: Solo profiles by name.
         runs: All that may be fitted to.
-        wanted: Those whose jobs are predicted.
+        wanted: Those whose jobs are predicted, from profiles as they were measured.
+        on_cores: Those that are predicted again from profiles as on the cores that the jobs had.
         playback: Replays already made: what they say of a run is the same in each fold.
     """
 
     profiles: Mapping[str, Profile]
     runs: Sequence[Run]
     wanted: Sequence[Run]
+    on_cores: Sequence[Run]
     gpu: Gpu
     playback: ReplayCache
 
-    def without(self, family: str) -> tuple[Held, Models]:
+    def without(self, family: str) -> HeldOut:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
         model = self.model_without(family)
         predictor = Predictor(self.gpu, model, play=self.playback.play)
-        rivals = baselines(model.physics)
-        held = {
+        rivals = baselines(model.physics, self.playback.play)
+        known = replace(predictor, core_known=True)
+        mixes = [(run, profiles_of(run, self.profiles, "raw")) for run in self.wanted]
+        there = [(run, profiles_of(run, self.profiles, "core-adjusted")) for run in self.on_cores]
+        return HeldOut(
+            self._jobs_of(family, mixes, predictor, rivals),
+            self._jobs_of(family, there, known, {}),
+            {family: model},
+        )
+
+    def _jobs_of(
+        self,
+        family: str,
+        mixes: Sequence[tuple[Run, Sequence[Profile]]],
+        predictor: Predictor,
+        rivals: Mapping[str, Baseline],
+    ) -> Held:
+        return {
             (run.id, place): job
-            for run in self.wanted
+            for run, alone in mixes
             if family in families_of([run])
-            for place, job in enumerate(
-                compare(run, self.profiles, predictor, self.gpu, rivals).jobs
-            )
+            for place, job in enumerate(compare(run, alone, predictor, self.gpu, rivals).jobs)
             if job.family == family
         }
-        return held, {family: model}
 
     def model_without(self, family: str) -> Model:
         """The model that runs without any job of `family` support."""
@@ -73,8 +111,8 @@ class Folds:
         return with_surrogate_without(family, model, everyone, self.gpu, replays.play)
 
 
-def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tuple[Held, Models]:
-    """Every job of the wanted runs, predicted without its family; and the models that did so.
+def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> HeldOut:
+    """Every job of the wanted runs, predicted without its family.
 
     Args:
         folds: The data.
@@ -83,12 +121,12 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> tupl
     """
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
-        return _merged(_told(map(folds.without, families), len(families), tell))
+        return reduce(or_, _told(map(folds.without, families), len(families), tell), HeldOut())
     with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
-        return _merged(_told(parts, len(families), tell))
+        return reduce(or_, _told(parts, len(families), tell), HeldOut())
 
 
-def _told(parts: Iterable[_Part], total: int, tell: Tell | None) -> Iterator[_Part]:
+def _told(parts: Iterable[HeldOut], total: int, tell: Tell | None) -> Iterator[HeldOut]:
     """`parts`, with a call of `tell` before the first and after each."""
     if tell is not None:
         tell(0, total)
@@ -114,14 +152,5 @@ def _begin(folds: Folds) -> None:
     _here.append(folds)
 
 
-def _without(family: str) -> tuple[Held, Models]:
+def _without(family: str) -> HeldOut:
     return _here[0].without(family)
-
-
-def _merged(parts: Iterable[_Part]) -> tuple[Held, Models]:
-    held: Held = {}
-    models: Models = {}
-    for jobs, model in parts:
-        held |= jobs
-        models |= model
-    return held, models

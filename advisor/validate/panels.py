@@ -7,12 +7,7 @@ from statistics import mean
 
 from advisor.sharing import Serial, Sharing
 from advisor.validate.predicted_and_measured import RunComparison, sharing_of
-from advisor.validate.score_words import percent
 from advisor.workload.run import Run
-
-HEADINGS = (
-    "jobs", "sharing", "throughput predicted", "measured", "error", "largest step error", "inside"
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +45,16 @@ class Panel:
     def best_measured(self) -> float:
         """The highest measured throughput, one after another included."""
         return max(option.measured for option in self.options)
+
+    @property
+    def spread(self) -> float:
+        """Share of the best measured throughput by which the worst way is below it."""
+        return 1 - min(option.measured for option in self.options) / self.best_measured
+
+    @property
+    def regret_at_random(self) -> float:
+        """The mean over all ways of what choosing it gives away."""
+        return 1 - mean(option.measured for option in self.options) / self.best_measured
 
     @property
     def regret(self) -> float:
@@ -91,7 +96,7 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
         if len(comparison.jobs) > 1:
             sets.setdefault(tuple(job.job for job in comparison.jobs), []).append(comparison)
     return tuple(
-        Panel(_words(names), names, (_serial(runs, alone), *_options(runs)))
+        Panel(counted_names(names), names, (_serial(runs, alone), *_options(runs)))
         for names, runs in sets.items()
     )
 
@@ -133,66 +138,7 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PanelRun:
-    """One run of one way to run a job set; throughput is the sum of solo over shared steps.
-
-    Attributes:
-        jobs: Names with counts, as the command line takes them.
-        sharing: As the run has it.
-        predicted: Throughput.
-        measured: Throughput.
-        worst_error: The largest error of a step: predicted over measured, less 1.
-        n: Steps, one of each job.
-        inside: Those that lie inside their 90 % intervals.
-    """
-
-    jobs: str
-    sharing: str
-    predicted: float
-    measured: float
-    worst_error: float
-    n: int
-    inside: int
-
-
-def tried(comparisons: Iterable[RunComparison]) -> tuple[PanelRun, ...]:
-    """Every shared run, those of one job set together."""
-    sets: dict[str, list[RunComparison]] = {}
-    for each in comparisons:
-        if len(each.jobs) > 1:
-            sets.setdefault(_words([job.job for job in each.jobs]), []).append(each)
-    return tuple(_tried(jobs, run) for jobs, runs in sets.items() for run in runs)
-
-
-def panel_rows(found: Iterable[PanelRun]) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each of `found`."""
-    return [
-        (
-            each.jobs,
-            each.sharing,
-            f"{each.predicted:.2f}x",
-            f"{each.measured:.2f}x",
-            percent(each.predicted / each.measured - 1),
-            percent(each.worst_error),
-            f"{each.inside} of {each.n}",
-        )
-        for each in found
-    ]
-
-
-def _words(names: Sequence[str]) -> str:
+def counted_names(names: Sequence[str]) -> str:
+    """`names` with counts, as the command line takes them."""
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
-
-
-def _tried(jobs: str, comparison: RunComparison) -> PanelRun:
-    return PanelRun(
-        jobs=jobs,
-        sharing=comparison.run.sharing,
-        predicted=comparison.predicted_speedup,
-        measured=comparison.measured_speedup,
-        worst_error=max((job.error for job in comparison.jobs), key=abs),
-        n=len(comparison.jobs),
-        inside=sum(job.inside for job in comparison.jobs),
-    )

@@ -1,14 +1,15 @@
 """Compares the prediction of a real run with its measurement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.transfer import profiles_on_host
-from advisor.sharing import Arrangement, Serial, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.validate.baselines import Baseline
 from advisor.workload.profile import Profile
@@ -89,6 +90,11 @@ class RunComparison:
         return _sum([job.measured_memory_mib for job in self.jobs])
 
 
+def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
+    """Those of `runs` that shared in `mode`."""
+    return [run for run in runs if sharing_of(run.run).mode == mode]
+
+
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [each for each in values if each is not None]
     return sum(known) if len(known) == len(values) else None
@@ -106,8 +112,13 @@ def sharing_of(run: Run) -> Arrangement:
     return Serial() if len(run.tenants) == 1 and sharing.mode == "naive" else sharing
 
 
-def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """The solo profile of each tenant of `run`, as on the core that it had, in its order.
+View = Literal["raw", "core-adjusted"]
+"""From which profiles to predict a run: as they were measured, which is what a user has, or as on
+the cores that its tenants had, whose speed nobody knows beforehand."""
+
+
+def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[Profile, ...]:
+    """The solo profile of each tenant of `run` in its order.
 
     Raises:
         UnknownName: A tenant has none.
@@ -117,12 +128,14 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...
         if name not in profiles:
             remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
             raise UnknownName("profile", name, profiles, remedy)
-    return profiles_on_host(run, profiles)
+    if view == "core-adjusted":
+        return profiles_on_host(run, profiles)
+    return tuple(profiles[name] for name in names)
 
 
 def compare(
     run: Run,
-    profiles: Mapping[str, Profile],
+    alone: Sequence[Profile],
     predictor: Predicts,
     gpu: Gpu,
     baselines: Mapping[str, Baseline],
@@ -131,15 +144,12 @@ def compare(
 
     Args:
         run: One in which every tenant ran to the end.
-        profiles: Solo profiles by name.
+        alone: The solo profile of each tenant; see `profiles_of`.
         predictor: Makes the prediction.
         gpu: The GPU that `run` ran on.
         baselines: What to predict with besides, by name.
-
-    Raises:
-        UnknownName: A tenant has no profile.
     """
-    alone, sharing = profiles_of(run, profiles), sharing_of(run)
+    sharing = sharing_of(run)
     prediction = predictor.predict(alone, sharing)
     rivals = baseline_steps(baselines, alone, sharing, gpu)
     return RunComparison(

@@ -1,4 +1,8 @@
-"""The regret of choices, the model's and those of rules, in measured throughput."""
+"""The regret of choices, the model's and those of rules, in measured throughput.
+
+Choices are made from profiles as they were measured, and one after another is as fast as the solo
+runs made beside the others: both as a user has it.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,16 +10,16 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-from advisor.validate.choosers import CHOOSERS, Chooser, Offer
+from advisor.validate.baselines import CHOOSERS, Chooser, Offer
 from advisor.validate.evaluate import Evaluation
+from advisor.validate.noise_and_coverage import throughput_noise
 from advisor.validate.panels import Panel, panels
-from advisor.validate.score_words import MODEL, RULE_WORDS, percent
 from advisor.workload.profile import Profile
 
 # A set that was run in one way only, apart from one after another, does not test the choice.
 _FEWEST_OPTIONS = 3
 
-HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
+MODEL, AT_RANDOM = "model", "random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +52,57 @@ class Choices:
     Attributes:
         sets: How many.
         rules: By way to choose, the model's first.
+        noise: Median share by which two runs of the same jobs differ in throughput; None if none
+            was run twice.
+        telling: The same as `rules` over the sets whose best and worst ways differ by more than
+            the noise.
         by_degree: The model's, fewest jobs first.
     """
 
     sets: int
     rules: Mapping[str, Regret]
+    noise: float | None
+    telling: Mapping[str, Regret]
     by_degree: tuple[DegreeRegret, ...]
 
+    def worst_beyond_noise(self, rule: str) -> float | None:
+        """What the worst choice by `rule` gave away, less what two runs differ by; None likewise.
 
-def judged(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> Choices:
-    """What every way to choose gives away of `sets`, whose jobs' `profiles` go by name."""
+        Never below 0: within the noise nobody can tell which way is best.
+        """
+        worst = self.rules[rule].worst
+        return None if worst is None else max(0.0, worst - (self.noise or 0.0))
+
+
+def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
+    """Of the sets that were run to be chosen from, and of those drawn in several modes."""
+    by_id = {run.run.id: run.run for run in evaluation.advice}
+    again = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
+    noises = (throughput_noise(pairs, evaluation.profiles) for pairs in (again, evaluation.repeats))
+    sets = choices(evaluation), drawn_choices(evaluation)
+    chosen, drawn = (
+        judged(found, evaluation.profiles, noise) for found, noise in zip(sets, noises, strict=True)
+    )
+    return chosen, drawn
+
+
+def judged(
+    sets: Sequence[Panel], profiles: Mapping[str, Profile], noise: float | None = None
+) -> Choices:
+    """What every way to choose gives away of `sets`.
+
+    Args:
+        sets: Job sets with what was measured of each way to run them.
+        profiles: Solo profiles of their jobs by name.
+        noise: Share by which two runs of the same jobs differ in throughput.
+    """
     degrees = sorted({len(panel.names) for panel in sets})
+    telling = [panel for panel in sets if panel.spread > (noise or 0.0)]
     return Choices(
         sets=len(sets),
         rules=regrets(sets, profiles),
+        noise=noise,
+        telling=regrets(telling, profiles),
         by_degree=tuple(
             DegreeRegret(
                 degree, regret_of([panel.regret for panel in sets if len(panel.names) == degree])
@@ -73,10 +114,13 @@ def judged(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> Choices:
 
 def regret_document(evaluation: Evaluation) -> dict[str, Any]:
     """Mean, worst and n of the model's choices; `baselines` has the mean of each other rule."""
-    found = judged(choices(evaluation), evaluation.profiles)
+    found, _ = chosen_and_drawn(evaluation)
     others = {name: each for name, each in found.rules.items() if name != MODEL}
     return {
         **asdict(found.rules[MODEL]),
+        "noise_floor": found.noise,
+        "worst_beyond_noise": found.worst_beyond_noise(MODEL),
+        "telling": asdict(found.telling[MODEL]),
         "baselines": {name: each.mean for name, each in others.items()},
         "baselines_worst": {name: each.worst for name, each in others.items()},
         "baselines_n": {name: each.n for name, each in others.items()},
@@ -97,7 +141,7 @@ def drawn_choices(evaluation: Evaluation) -> tuple[Panel, ...]:
 
 
 def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
-    """Of the model, of each rule, and of each baseline by its steps, over `sets`.
+    """Of the model, of a random choice, of each rule, and of each baseline by its steps.
 
     Args:
         sets: Job sets with what was measured of each way to run them.
@@ -105,31 +149,18 @@ def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str,
     """
     names = sets[0].options[0].baselines if sets else {}
     rules: dict[str, Callable[[Panel], float | None]] = {MODEL: _by_model}
+    rules |= {AT_RANDOM: _at_random}
     rules |= {name: partial(_by_rule, CHOOSERS[name], profiles) for name in CHOOSERS}
     rules |= {name: partial(_by_steps, name) for name in names}
     return {name: regret_of(map(rule, sets)) for name, rule in rules.items()}
 
 
-def regret_rows(
-    rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
-) -> list[tuple[str, ...]]:
-    """A line under `HEADINGS` for each way to choose, best first."""
-    known = [(name, each) for name, each in rules.items() if each.n]
-    known.sort(key=lambda pair: pair[1].mean or 0.0)
-    return [
-        (
-            words.get(name, name),
-            str(each.n),
-            percent(each.mean),
-            percent(each.worst),
-            f"{each.best} of {each.n}",
-        )
-        for name, each in known
-    ]
-
-
 def _by_model(panel: Panel) -> float | None:
     return panel.regret
+
+
+def _at_random(panel: Panel) -> float | None:
+    return panel.regret_at_random
 
 
 def _by_steps(name: str, panel: Panel) -> float | None:

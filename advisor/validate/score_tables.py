@@ -1,59 +1,107 @@
-"""The scoreboard as a table for the terminal, and the same cells as Markdown."""
+"""Numbers, modes and rules as all results write them, and the scoreboard as a table."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.english import counted
 from advisor.validate.evaluate import Drift, Evaluation
-from advisor.validate.score_words import MODE_WORDS, MODEL, RULE_WORDS, percent
-from advisor.validate.scoreboard import ScoreRow
-from advisor.validate.scores import Scores, scores_of
+from advisor.validate.regret import AT_RANDOM, MODEL, Choices, Regret
+from advisor.validate.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
 from advisor.validate.selection import SPLIT
 
 if TYPE_CHECKING:
     from rich.console import Group
+
+MODE_WORDS = {"naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
+RULE_WORDS = {
+    MODEL: "this model",
+    AT_RANDOM: "a random choice",
+    "alone": "as if alone",
+    "fair-share": "fair share",
+    "summed-utilisation": "summed utilisation",
+    "capacity": "capacity",
+    "replay": "replay alone",
+    "always-serial": "always one after another",
+    "always-naive": "always naive",
+    "always-mps": "always MPS",
+    "equal-limits": "equal limits",
+}
+BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
+
+REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
+CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean where the ways differ")
 
 HEADINGS = (
     "sharing",
     "jobs",
     "n",
     "MAPE",
+    "core speeds known",
     "median",
     "P90",
     "in 90 % interval",
+    "width of it",
     "noise floor",
     "throughput MAPE",
-    "as if alone",
+    "replay alone",
     "fair share",
     "capacity",
-    "replay alone",
+    "as if alone",
 )
+_BASELINES = ("replay", "fair-share", "capacity", "alone")
 # The same for a terminal of 80 columns, where per cent go without saying; mode and jobs are one.
 _NARROW = (
-    "", "n", "MAPE", "med-\nian", "P90", "in\n90 %", "noise\nfloor", "thr.\nMAPE",
-    "as if\nalone", "fair\nshare", "capa-\ncity", "only\nreplay",
+    "", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
+    "noise floor", "throughput MAPE", "replay alone", "fair share",
+)  # fmt: skip
+_NARROW_WORDS = (
+    "", "n", "MAPE", "known\ncores", "med-\nian", "P90", "in\n90 %", "wide", "noise", "thr.",
+    "only\nreplay", "fair\nshare",
 )  # fmt: skip
 _LEGEND = (
-    "thr.: throughput of a run, as the sum of solo over shared steps; last four: MAPE of answers "
-    "without a fitted model."
+    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Known cores: MAPE of the "
+    "runs that recorded how fast their cores were, had that been known beforehand. Wide: mean "
+    "width of the interval. Thr.: throughput of a run, as the sum of solo over shared steps. Last "
+    "two: MAPE of answers without a fitted model."
 )
-_BASELINES = ("alone", "fair-share", "capacity", "replay")
 
 
-def cells(row: ScoreRow) -> tuple[str, ...]:
-    """`row` under `HEADINGS`."""
-    kind = "all" if row.degree is None else f"{row.degree}, {row.jobs}"
+def percent(share: float | None) -> str:
+    """A share as per cent; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; cells are text without bars."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def cells(row: ScoreRow, known: ScoreRow | None = None) -> tuple[str, ...]:
+    """`row` under `HEADINGS`; `known` is of the same jobs on cores whose speed is known."""
     return (
         MODE_WORDS[row.mode],
-        kind,
+        _kind(row),
         str(row.n),
         percent(row.mape),
+        percent(None if known is None else known.mape),
         percent(row.median),
         percent(row.p90),
         percent(row.coverage90),
+        percent(row.width90),
         percent(row.noise_floor),
         percent(row.throughput_mape),
         *(percent(row.baselines.get(name)) for name in _BASELINES),
     )
+
+
+def _kind(row: ScoreRow) -> str:
+    return BOUND_WORDS[row.bound] if row.degree is None else f"{row.degree}, {row.jobs}"
+
+
+def score_cells(scores: Scores, rows: Iterable[ScoreRow]) -> list[tuple[str, ...]]:
+    """Each of `rows` of `scores` under `HEADINGS`."""
+    return [cells(row, scores.on_known_cores(row)) for row in rows]
 
 
 def evaluation_table(evaluation: Evaluation) -> "Group":
@@ -66,15 +114,32 @@ def evaluation_table(evaluation: Evaluation) -> "Group":
     scores = scores_of(evaluation)
     title = f"{scores.gpu}, {SPLIT}: errors of step times in %"
     table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
-    for heading in _NARROW:
+    for heading in _NARROW_WORDS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for row in scores.rows:
-        mode, jobs, *numbers = cells(row)
-        if row.degree is None:
+    for label, row in _told(scores):
+        if not label.startswith(" "):
             table.add_section()
-        label = mode if row.degree is None else f"  {jobs}"
-        table.add_row(label, *(number.removesuffix(" %") for number in numbers))
+        table.add_row(label, *([] if row is None else _numbers(row, scores.on_known_cores(row))))
     return Group(table, _LEGEND, *remarks(scores))
+
+
+def _numbers(row: ScoreRow, known: ScoreRow | None) -> list[str]:
+    shown = dict(zip(HEADINGS, cells(row, known), strict=True))
+    return [shown[heading].removesuffix(" %") for heading in _NARROW[1:]]
+
+
+def _told(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
+    """Each mode with its pooled rows and each degree, then each host in each mode; with labels."""
+    for whole in scores.pooled():
+        if whole.bound == ALL:
+            yield MODE_WORDS[whole.mode], whole
+            parts = [row for row in scores.pooled() if row.bound != ALL]
+            parts += [row for row in scores.by_degree if row.degree is not None]
+            yield from ((f"  {_kind(row)}", row) for row in parts if row.mode == whole.mode)
+    for host in scores.hosts if len(scores.hosts) > 1 else ():
+        yield host, None
+        rows = (row for row in scores.pooled(host) if row.bound == ALL)
+        yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows)
 
 
 def remarks(scores: Scores) -> list[str]:
@@ -86,18 +151,17 @@ def remarks(scores: Scores) -> list[str]:
     said += [
         f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
         f"{percent(row.memory_total_mape)} off the total."
-        for row in scores.pooled
-        if row.memory_mape is not None
+        for row in scores.by_degree
+        if row.degree is None and row.memory_mape is not None
     ]
     if scores.drift:
         said.append(drift_text(scores.drift))
     if scores.unusable:
         said.append(
-            f"{scores.unusable} drawn runs are not scored: a tenant ended early or has no "
-            "profile, or the speed of its host's cores was not recorded, as before the third "
-            "campaign. `advisor evaluate --json` names them."
+            f"{counted(scores.unusable, 'drawn run')} not scored: a tenant ended early or has no "
+            "profile. `advisor evaluate --json` names them."
         )
-    return [*said, *regret_lines(scores)]
+    return [*said, *_regret_lines(scores)]
 
 
 def drift_text(drift: Drift) -> str:
@@ -108,7 +172,7 @@ def drift_text(drift: Drift) -> str:
     )
 
 
-def regret_lines(scores: Scores) -> list[str]:
+def _regret_lines(scores: Scores) -> list[str]:
     """The regret of the model's choices and of rules, in measured throughput."""
     kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
     said = []
@@ -117,7 +181,7 @@ def regret_lines(scores: Scores) -> list[str]:
         if ours := found[MODEL].n:
             rules = [
                 f"{RULE_WORDS[name]} {percent(found[name].mean)} and {percent(found[name].worst)}"
-                for name in ("always-mps", "equal-limits", "always-naive")
+                for name in ("always-mps", "equal-limits", "always-naive", AT_RANDOM)
                 if found[name].n
             ]
             said.append(
@@ -126,3 +190,33 @@ def regret_lines(scores: Scores) -> list[str]:
                 f"{percent(found[MODEL].worst)} at worst; {'; '.join(rules)}."
             )
     return said
+
+
+def regret_rows(
+    rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
+) -> list[tuple[str, ...]]:
+    """A line under `REGRET_HEADINGS` for each way to choose, best first."""
+    return [
+        (
+            words.get(name, name),
+            str(each.n),
+            percent(each.mean),
+            percent(each.worst),
+            f"{each.best} of {each.n}",
+        )
+        for name, each in _ranked(rules)
+    ]
+
+
+def choice_rows(found: Choices) -> list[tuple[str, ...]]:
+    """A line under `CHOICE_HEADINGS` for each way to choose, best first."""
+    names = [name for name, _ in _ranked(found.rules)]
+    return [
+        (*row, percent(found.worst_beyond_noise(name)), percent(found.telling[name].mean))
+        for name, row in zip(names, regret_rows(found.rules), strict=True)
+    ]
+
+
+def _ranked(rules: Mapping[str, Regret]) -> list[tuple[str, Regret]]:
+    known = [(name, each) for name, each in rules.items() if each.n]
+    return sorted(known, key=lambda pair: pair[1].mean or 0.0)

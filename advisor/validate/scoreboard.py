@@ -1,21 +1,28 @@
-"""The scoreboard: errors of predictions by mode and degree, same jobs and mixes apart."""
+"""The scoreboard: errors of predictions by view, host, what paces jobs, mode and degree."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 
+from advisor.prediction.model_file import is_gpu_bound
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.coverage import coverage_of
-from advisor.validate.evaluate import Evaluation
-from advisor.validate.noise import noise_of
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison, sharing_of
-from advisor.validate.regret import regret_document
-from advisor.validate.selection import SPLIT
-from advisor.workload.run import Run
+from advisor.validate.evaluate import Drift, Evaluation
+from advisor.validate.noise_and_coverage import coverage_of, mean_width, noise_of
+from advisor.validate.predicted_and_measured import (
+    JobComparison,
+    RunComparison,
+    View,
+    runs_of_mode,
+)
+from advisor.validate.regret import Choices, chosen_and_drawn, regret_document
+from advisor.validate.selection import SPLIT, hosts_of
 
 Jobs = Literal["all", "same", "mixed"]
+Bound = Literal["all", "gpu", "host"]
+BOUNDS: tuple[Bound, ...] = ("all", "gpu", "host")
+ALL: Final = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +30,9 @@ class ScoreRow:
     """One line of the scoreboard; errors are shares of what was measured.
 
     Attributes:
+        view: Whether profiles are taken as they were measured, or as on the cores of each run.
+        host: A campaign, and where it was; ``"all"`` if all are pooled.
+        bound: Which jobs count: those that the GPU paces alone, those that the host paces, or all.
         degree: Tenants a run; None if all degrees are pooled.
         jobs: Whether the tenants are of one workload, of several, or all runs are taken.
         n: Jobs scored.
@@ -33,17 +43,22 @@ class ScoreRow:
         coverage90_low: Lower end of the 95 % interval of that share, by a bootstrap of families;
             None for one family.
         coverage90_high: Upper end of that interval.
+        width90: Mean width of the 90 % intervals, as a share of the predicted step; None likewise.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
             workers; None if no run was repeated.
         noise_floor_rmse: Root of the mean square of those differences; None as `noise_floor`.
         excess_error: Root of the squared error, over the repeated runs, less that of the noise.
-        throughput_mape: Mean absolute error of a run's weighted speedup.
+        throughput_mape: Mean absolute error of a run's weighted speedup; None where not all of a
+            run's jobs count.
         memory_mape: Mean absolute error of a process's device memory; None if not measured.
-        memory_total_mape: The same for all processes of a run together.
+        memory_total_mape: The same for all processes of a run together; None as `throughput_mape`.
         baselines: Mean absolute error of each baseline's step time; None if not defined.
         baselines_n: Jobs for which each baseline is defined.
     """
 
+    view: View
+    host: str
+    bound: Bound
     mode: Mode
     degree: int | None
     jobs: Jobs
@@ -56,30 +71,95 @@ class ScoreRow:
     coverage90: float | None
     coverage90_low: float | None
     coverage90_high: float | None
+    width90: float | None
     noise_floor: float | None
     noise_floor_rmse: float | None
     excess_error: float | None
-    throughput_mape: float
+    throughput_mape: float | None
     memory_mape: float | None
     memory_total_mape: float | None
     baselines: dict[str, float | None]
     baselines_n: dict[str, int]
 
 
-def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
-    """For each mode one row over everything, then each degree: all, same jobs, mixed jobs."""
-    return tuple(
-        _row(evaluation, mode, degree, jobs, group)
-        for mode in SHARED_MODES
-        for degree, jobs, group in _groups(runs_of_mode(evaluation.runs, mode))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """The figures of one evaluation; what each means stands at `ScoreRow`, `Choices` and `Drift`.
+
+    Attributes:
+        gpu: Catalogue key.
+        families: Left out one after another.
+        runs: How many were scored.
+        rows: The scoreboard.
+        chosen: Job sets that were run in several ways to be chosen from.
+        drawn: The same among the scored runs.
+        drift: None if no solo run lies between the shared ones.
+        unusable: Drawn runs that could not be scored.
+    """
+
+    gpu: str
+    families: tuple[str, ...]
+    runs: int
+    rows: tuple[ScoreRow, ...]
+    chosen: Choices
+    drawn: Choices
+    drift: Drift | None
+    unusable: int
+
+    @property
+    def by_degree(self) -> tuple[ScoreRow, ...]:
+        """All hosts and jobs, raw: for each mode all degrees pooled, then each of them."""
+        return tuple(row for row in self.rows if (row.view, row.host, row.bound) == _HEADLINE)
+
+    def pooled(self, host: str = ALL, view: View = "raw") -> tuple[ScoreRow, ...]:
+        """Of one host, or all: for each mode all jobs, then GPU-bound and host-bound ones."""
+        rows = [r for r in self.rows if (r.view, r.host, r.degree) == (view, host, None)]
+        return tuple(sorted(rows, key=lambda row: SHARED_MODES.index(row.mode)))
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Every host, in the order of the runs."""
+        return tuple(dict.fromkeys(row.host for row in self.rows if row.host != ALL))
+
+    def on_known_cores(self, row: ScoreRow) -> ScoreRow | None:
+        """The row of the same jobs on cores whose speed is known; None if there are none."""
+        rows = self.pooled(row.host, "core-adjusted") if row.degree is None else ()
+        alike = [each for each in rows if (each.mode, each.bound) == (row.mode, row.bound)]
+        return alike[0] if alike else None
+
+
+_HEADLINE = ("raw", ALL, ALL)
+
+
+def scores_of(evaluation: Evaluation) -> Scores:
+    """The figures of `evaluation`."""
+    chosen, drawn = chosen_and_drawn(evaluation)
+    return Scores(
+        gpu=evaluation.gpu,
+        families=evaluation.families,
+        runs=len(evaluation.runs),
+        rows=scoreboard(evaluation),
+        chosen=chosen,
+        drawn=drawn,
+        drift=evaluation.drift,
+        unusable=len(evaluation.unusable),
     )
+
+
+def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
+    """All raw runs of each mode: pooled, then each degree: all, same jobs, mixed jobs.
+
+    Then pooled rows of each mode: raw, for GPU-bound and host-bound jobs and for each host; and
+    the same of the runs whose cores' speed is known.
+    """
+    return tuple(_row(evaluation, part) for part in (*_by_degree(evaluation), *_pooled(evaluation)))
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     """What ``advisor evaluate --json`` prints: shares, not per cent.
 
-    `rows` has one entry for each mode and degree, and one with degree null for each mode; same
-    jobs and mixes apart are in `rows_by_jobs`.
+    `rows` begins with one entry for each mode and degree, and one with degree null for each mode,
+    of all hosts and jobs; same jobs and mixes apart are in `rows_by_jobs`.
     """
     rows = scoreboard(evaluation)
     return {
@@ -87,58 +167,86 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "gpu": evaluation.gpu,
         "split": SPLIT,
         "families": list(evaluation.families),
-        "rows": [asdict(row) for row in rows if row.jobs == "all"],
+        "rows": [asdict(row) for row in rows if row.jobs == ALL],
         "regret": regret_document(evaluation),
-        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != "all"],
+        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "drift": None if evaluation.drift is None else asdict(evaluation.drift),
         "unusable_runs": list(evaluation.unusable),
     }
 
 
-def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
-    """Those of `runs` that shared in `mode`."""
-    return [run for run in runs if sharing_of(run.run).mode == mode]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """Some of the scored runs, and which of their jobs count."""
+
+    runs: Sequence[RunComparison]
+    view: View = "raw"
+    host: str = ALL
+    bound: Bound = ALL
+    mode: Mode
+    degree: int | None = None
+    jobs: Jobs = ALL
 
 
-_Group = tuple[int | None, Jobs, list[RunComparison]]
+def _by_degree(evaluation: Evaluation) -> Iterator[_Part]:
+    for mode in SHARED_MODES:
+        if runs := runs_of_mode(evaluation.runs, mode):
+            everything = _Part(runs=runs, mode=mode)
+            yield everything
+            for degree in sorted({len(run.jobs) for run in runs}):
+                of_degree = [run for run in runs if len(run.jobs) == degree]
+                part = replace(everything, runs=of_degree, degree=degree)
+                yield part
+                same = [run for run in of_degree if len({job.job for job in run.jobs}) == 1]
+                mixed = [run for run in of_degree if len({job.job for job in run.jobs}) > 1]
+                if same and mixed:
+                    yield replace(part, runs=same, jobs="same")
+                    yield replace(part, runs=mixed, jobs="mixed")
 
 
-def _groups(runs: Sequence[RunComparison]) -> Iterator[_Group]:
-    if not runs:
-        return
-    yield None, "all", list(runs)
-    for degree in sorted({len(run.jobs) for run in runs}):
-        of_degree = [run for run in runs if len(run.jobs) == degree]
-        yield degree, "all", of_degree
-        same = [run for run in of_degree if _same(run.run)]
-        mixed = [run for run in of_degree if not _same(run.run)]
-        if same and mixed:
-            yield degree, "same", same
-            yield degree, "mixed", mixed
+def _pooled(evaluation: Evaluation) -> Iterator[_Part]:
+    views: dict[View, Sequence[RunComparison]] = {
+        "raw": evaluation.runs, "core-adjusted": evaluation.adjusted
+    }  # fmt: skip
+    at = hosts_of(run.run for run in evaluation.runs)
+    for view, runs in views.items():
+        for host in (ALL, *dict.fromkeys(at.values())):
+            there = [run for run in runs if host in (ALL, at[run.run.id])]
+            for mode in SHARED_MODES:
+                part = _Part(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
+                for bound in BOUNDS:
+                    wanted = replace(part, bound=bound)
+                    if (view, host, bound) != _HEADLINE and _jobs(evaluation, wanted):
+                        yield wanted
 
 
-def _same(run: Run) -> bool:
-    return len({tenant.workload.name for tenant in run.tenants}) == 1
+def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
+    return bound == ALL or is_gpu_bound(evaluation.profiles[job.job]) == (bound == "gpu")
 
 
-def _row(
-    evaluation: Evaluation,
-    mode: Mode,
-    degree: int | None,
-    kind: Jobs,
-    group: Sequence[RunComparison],
-) -> ScoreRow:
-    jobs = [job for run in group for job in run.jobs]
+def _jobs(evaluation: Evaluation, part: _Part) -> list[JobComparison]:
+    return [job for run in part.runs for job in run.jobs if _counts(evaluation, part.bound, job)]
+
+
+def _row(evaluation: Evaluation, part: _Part) -> ScoreRow:
+    jobs, whole = _jobs(evaluation, part), part.bound == ALL
     errors = np.abs([job.error for job in jobs])
     names = jobs[0].baselines_s
     covered = coverage_of(jobs) if evaluation.intervals else None
-    noise = noise_of(group, evaluation.repeats)
+    noise = noise_of(
+        part.runs, evaluation.repeats, lambda job: _counts(evaluation, part.bound, job)
+    )
+    speedups = [(run.predicted_speedup, run.measured_speedup) for run in part.runs if whole]
+    totals = [(run.memory_total_mib, run.measured_memory_total_mib) for run in part.runs if whole]
     return ScoreRow(
-        mode=mode,
-        degree=degree,
-        jobs=kind,
+        view=part.view,
+        host=part.host,
+        bound=part.bound,
+        mode=part.mode,
+        degree=part.degree,
+        jobs=part.jobs,
         n=len(jobs),
-        runs=len(group),
+        runs=len(part.runs),
         mape=float(errors.mean()),
         median=float(np.median(errors)),
         p90=float(np.quantile(errors, 0.9)),
@@ -146,34 +254,23 @@ def _row(
         coverage90=covered.share if covered else None,
         coverage90_low=covered.low if covered else None,
         coverage90_high=covered.high if covered else None,
+        width90=mean_width(jobs) if evaluation.intervals else None,
         noise_floor=noise.median if noise else None,
         noise_floor_rmse=noise.rmse if noise else None,
         excess_error=noise.excess if noise else None,
-        throughput_mape=float(
-            np.mean([abs(run.predicted_speedup / run.measured_speedup - 1) for run in group])
-        ),
+        throughput_mape=_mape(speedups),
         memory_mape=_mape((job.memory_mib, job.measured_memory_mib) for job in jobs),
-        memory_total_mape=_mape(
-            (run.memory_total_mib, run.measured_memory_total_mib) for run in group
-        ),
-        baselines={name: _baseline_mape(jobs, name) for name in names},
-        baselines_n={name: len(_baseline_errors(jobs, name)) for name in names},
-    )
+        memory_total_mape=_mape(totals),
+        baselines={name: _mape((j.baselines_s[name], j.measured_s) for j in jobs)
+                   for name in names},
+        baselines_n={name: sum(j.baselines_s[name] is not None for j in jobs) for name in names},
+    )  # fmt: skip
 
 
-def _mape(pairs: Iterator[tuple[float | None, float | None]]) -> float | None:
+def _mape(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
     errors = [
         abs(predicted / measured - 1)
         for predicted, measured in pairs
         if measured and predicted is not None
     ]
-    return float(np.mean(errors)) if errors else None
-
-
-def _baseline_errors(jobs: Sequence[JobComparison], name: str) -> list[float]:
-    return [abs(error) for job in jobs if (error := job.baseline_error(name)) is not None]
-
-
-def _baseline_mape(jobs: Sequence[JobComparison], name: str) -> float | None:
-    errors = _baseline_errors(jobs, name)
     return float(np.mean(errors)) if errors else None

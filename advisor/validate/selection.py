@@ -4,8 +4,10 @@ Scored are the runs that a seed drew before anything was predicted, never those 
 a model chose.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
@@ -23,8 +25,7 @@ class Selection:
     """The runs of one GPU, by what evaluation does with them.
 
     Attributes:
-        scored: Drawn by a seed; every tenant ran to the end and has a profile, and the speed of
-            its host was recorded.
+        scored: Drawn by a seed; every tenant ran to the end and has a profile.
         unusable: Ids of drawn runs that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
         alone: Runs of one tenant.
@@ -52,12 +53,11 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     ordinary = of_pace(runs)
     shared = [run for run in ordinary if len(run.tenants) > 1]
     drawn = [run for run in shared if run.purpose == "drawn"]
-    scored = tuple(run for run in drawn if _usable(run, profiles) and _host_known(run))
+    scored = tuple(run for run in drawn if _usable(run, profiles))
     if not scored:
         raise InvalidInput(
             f"{gpu.key}: no run to score. Wanted are drawn runs whose tenants all "
-            f"ran to the end, have profiles and say how fast their host was; read: "
-            f"{counted(len(runs), 'run')}."
+            f"ran to the end and have profiles; read: {counted(len(runs), 'run')}."
         )
     by_id = {run.id: run for run in scored}
     advised = {run.id for run in shared if run.purpose == "validation"}
@@ -86,12 +86,42 @@ def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
 
 
-def _host_known(run: Run) -> bool:
-    """Whether the run says how fast its tenants' cores were: on virtual machines they vary by 40 %.
+def cores_known(run: Run) -> bool:
+    """Whether `run` says how fast the core of each tenant was; before the third campaign none did.
 
-    Runs of before that was recorded teach about jobs that the GPU paces, and are not scored.
+    On virtual machines it varies by 40 %. Nobody who asks for a prediction knows it.
     """
     return all(tenant.host_check_s is not None for tenant in run.tenants)
+
+
+# Campaigns whose ids begin otherwise than with their names.
+_CAMPAIGNS = {"drawn": "first", "cross": "control"}
+
+
+def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
+    """On which host each of `runs` was made, by id, the first first: the name of its campaign.
+
+    Where a campaign ran on several processors, or on several days, these are said with it.
+    """
+    places = {run.id: _place(run) for run in sorted(runs, key=lambda run: run.provenance.date)}
+    of_campaign: dict[str, list[tuple[str, str]]] = {}
+    for campaign, *where in places.values():
+        of_campaign.setdefault(campaign, []).append((where[0], where[1]))
+    several = {
+        campaign: [len(set(column)) > 1 for column in zip(*of_it, strict=True)]
+        for campaign, of_it in of_campaign.items()
+    }
+    return {
+        name: ", ".join((campaign, *compress(where, several[campaign])))
+        for name, (campaign, *where) in places.items()
+    }
+
+
+def _place(run: Run) -> tuple[str, str, str]:
+    """Campaign, processor and day."""
+    begin, _, _ = run.id.partition("-")
+    processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
+    return _CAMPAIGNS.get(begin, begin), processor, run.provenance.date[:10]
 
 
 def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:

@@ -8,8 +8,13 @@ from advisor.errors import InvalidInput, OutsideInterval
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import Interval
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison, compare
-from advisor.validate.score_words import percent
+from advisor.validate.predicted_and_measured import (
+    JobComparison,
+    RunComparison,
+    compare,
+    profiles_of,
+)
+from advisor.validate.score_tables import percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -42,6 +47,8 @@ def compared(
 ) -> tuple[RunComparison, ...]:
     """Each of `runs` predicted from its tenants' profiles, compared with the measurement.
 
+    The profiles are taken as on the cores that the run had, where it says how fast those were.
+
     A run in which a tenant ended early has nothing to compare and is passed over; `check` names
     it. So is one that shows no pace.
 
@@ -53,7 +60,11 @@ def compared(
             f"the runs are of {', '.join(strangers)}, but {gpu.key} was asked for. "
             f"Use --gpu {strangers[0]}."
         )
-    return tuple(compare(run, profiles, predictor, gpu, {}) for run in runs if run.shows_pace)
+    return tuple(
+        compare(run, profiles_of(run, profiles, "core-adjusted"), predictor, gpu, {})
+        for run in runs
+        if run.shows_pace
+    )
 
 
 def check(validation: Validation) -> None:

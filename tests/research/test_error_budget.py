@@ -170,6 +170,6 @@ def test_the_report_names_what_was_missed_and_what_would_be_needed():
     )
     text = section(budgets_of(found.evaluation), targets(found))
     assert "| host sets the pace | 9" in text
-    assert "**MPS**: missed: 3 to 8 jobs, MAPE" in text
+    assert "**MPS**: missed: all jobs, MAPE" in text
     assert "The largest part: host sets the pace. Needed would be the pace of each core" in text
     assert "resnet50-imagenet64-bs128 alone 9" in text

@@ -7,7 +7,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
 from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.predictor import Predictor
-from advisor.validate.predicted_and_measured import compare
+from advisor.validate.predicted_and_measured import compare, profiles_of
 from advisor.validate.selection import families_of, of_pace, select
 from advisor.workload.files import EVALUATION
 from advisor.workload.writing import append_run, profile_text, write_whole
@@ -66,7 +66,7 @@ def test_figures_of_one_family_and_mode_still_follow_from_the_data(committed, da
     errors = [
         abs(job.error)
         for run in scored
-        for job in compare(run, profiles, predictor, H200, {}).jobs
+        for job in compare(run, profiles_of(run, profiles, "raw"), predictor, H200, {}).jobs
         if job.family == family
     ]
     (said,) = [each for each in committed.families if each.name == family]
@@ -134,7 +134,7 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(found)
     assert "5 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
     assert "32 shared runs (11 mps, 10 mps limits, 11 naive) of 2 jobs" in text
     assert "| MPS limits | 2, mixed | 10 |" in text
-    assert "| naive, 3 to 8 jobs, MAPE | at most 5.0 % | - | not measured |" in text
+    assert "| memory of workloads never run | at most 8.0 % |" in text
     assert "| job sets to choose for | at least 40 | 1 | no |" in text
     assert "## Whole jobs, from the first step to the last" in text
     assert len(found.unseen_completions) == 1

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.prediction.mix_prediction import Interval
-from advisor.validate.coverage import coverage_of
+from advisor.validate.noise_and_coverage import coverage_of
 from advisor.validate.predicted_and_measured import JobComparison
 
 

@@ -33,7 +33,8 @@ def scored(folder, lines):
 def test_our_predictions_score_the_same_from_a_file(ours, tmp_path):
     again = scored(tmp_path, entries(ours))
     told = ("mode", "degree", "jobs", "n", "mape", "median", "p90", "rmse", "coverage90")
-    for before, after in zip(scoreboard(ours), scoreboard(again), strict=True):
+    raw = [row for row in scoreboard(ours) if row.view == "raw"]
+    for before, after in zip(raw, scoreboard(again), strict=True):
         assert [getattr(before, name) for name in told] == [getattr(after, name) for name in told]
     there, here = (evaluation_document(each)["regret"] for each in (ours, again))
     assert (there["mean"], there["worst"], there["n"]) == (here["mean"], here["worst"], 1)

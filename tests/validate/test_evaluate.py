@@ -7,9 +7,10 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.validate import folds
 from advisor.validate.evaluate import evaluate
-from advisor.validate.noise import noise_of, steadiness
+from advisor.validate.noise_and_coverage import noise_of, steadiness
 from advisor.validate.predicted_and_measured import RunComparison
-from advisor.validate.scoreboard import evaluation_document, scoreboard
+from advisor.validate.scoreboard import evaluation_document, scoreboard, scores_of
+from advisor.validate.selection import hosts_of
 from research.breakdown import by_busy_share, by_family
 from research.causes import worst, worst_rows
 from tests import synthetic
@@ -70,7 +71,7 @@ def test_drift_of_solo_runs_between_the_others_is_reported(evaluation):
 
 
 def test_same_jobs_and_mixes_are_scored_apart(evaluation):
-    rows = {(row.mode, row.degree, row.jobs): row for row in scoreboard(evaluation)}
+    rows = {(row.mode, row.degree, row.jobs): row for row in scores_of(evaluation).by_degree}
     assert {mode for mode, _, _ in rows} == {"naive", "mps", "mps-limits"}
     for mode in ("naive", "mps", "mps-limits"):
         assert [rows[mode, 2, jobs].n for jobs in ("all", "same", "mixed")] == [20, 10, 10]
@@ -145,11 +146,12 @@ def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
     assert told[0] == told[1]
 
 
-def test_the_document_has_one_row_for_each_mode_and_degree(evaluation):
+def test_the_document_begins_with_one_row_for_each_mode_and_degree_of_all_hosts(evaluation):
     rows = evaluation_document(evaluation)["rows"]
-    assert [(row["mode"], row["degree"]) for row in rows] == [
+    assert [(row["mode"], row["degree"]) for row in rows[:6]] == [
         (mode, degree) for mode in ("naive", "mps", "mps-limits") for degree in (None, 2)
     ]
+    assert {(row["view"], row["host"], row["bound"]) for row in rows[:6]} == {("raw", "all", "all")}
     asked = {"n", "mape", "median", "p90", "coverage90", "noise_floor", "throughput_mape"}
     assert all(asked <= row.keys() for row in rows)
 
@@ -192,3 +194,68 @@ def test_a_worst_case_whose_windows_differ_says_so(evaluation):
     shaky = replace(first, tenants=(replace(tenant, windows=uneven), *first.tenants[1:]))
     told = replace(evaluation, runs=(RunComparison(shaky, evaluation.runs[0].jobs),))
     assert any("its windows differ by 100.0 %" in each.said for each in worst(told))
+
+
+def test_gpu_bound_and_host_bound_jobs_are_scored_apart_and_sum_to_all(evaluation):
+    for whole, busy, idle in zip(*[iter(scores_of(evaluation).pooled())] * 3, strict=True):
+        assert (whole.bound, busy.bound, idle.bound) == ("all", "gpu", "host")
+        assert whole.n == busy.n + idle.n
+        errors = busy.n * busy.mape + idle.n * idle.mape
+        assert errors / whole.n == pytest.approx(whole.mape)
+        assert busy.throughput_mape is None
+
+
+def on_cores(runs, check_s):
+    """`runs` on cores that take `check_s` for a fixed piece of work; None: not recorded."""
+    return [
+        replace(run, tenants=tuple(replace(each, host_check_s=check_s) for each in run.tenants))
+        for run in runs
+    ]
+
+
+def test_runs_that_do_not_say_how_fast_their_cores_were_are_scored_raw_alone(evaluation):
+    first, *others = campaign()
+    silent = evaluate(PROFILES, [*on_cores([first], None), *others], H200)
+    assert len(silent.runs) == len(evaluation.runs)
+    assert [run.run.id for run in silent.adjusted] == [run.id for run in others]
+
+
+def test_how_fast_a_runs_cores_were_moves_no_raw_answer(evaluation):
+    """The second leak test: it is known after the run alone."""
+    job = evaluation.runs[0].jobs[0]
+    assert job.alone_s == PROFILES[job.job].step_s
+    slower = {run.id: run for run in on_cores(campaign(), 0.0015)}
+    told = evaluate(PROFILES, [*campaign()[1:], slower[campaign()[0].id]], H200)
+    raw, known = (
+        next(each for each in part if each.run.id == campaign()[0].id)
+        for part in (told.runs, told.adjusted)
+    )
+    assert raw.jobs[0].alone_s == PROFILES[job.job].step_s
+    assert known.jobs[0].alone_s > raw.jobs[0].alone_s
+
+
+def made(campaign_name, day="2026-11-21", cpu="Intel(R) Xeon(R) Processor"):
+    run = synthetic.run([PROFILES[NAMES[0]]] * 2, "mps", 1.3, f"{campaign_name}-drawn-{day}-{cpu}")
+    where = replace(run.provenance, date=f"{day}T04:00:00+00:00", host_cpu=cpu)
+    return replace(run, provenance=where)
+
+
+def test_a_host_is_a_campaign_and_what_tells_its_machines_apart():
+    runs = [made("third"), made("fourth", cpu="AMD EPYC"), made("fourth"), made("fourth")]
+    assert set(hosts_of(runs).values()) == {
+        "third", "fourth, AMD EPYC", "fourth, Intel Xeon"
+    }  # fmt: skip
+    days = [made("fourth"), made("fourth", day="2026-11-22")]
+    assert list(hosts_of(days).values()) == ["fourth, 2026-11-21", "fourth, 2026-11-22"]
+    assert list(hosts_of([replace(made("third"), id="drawn-001")]).values()) == ["first"]
+
+
+def test_each_host_has_pooled_rows_of_its_own(evaluation):
+    scores = scores_of(evaluation)
+    assert scores.hosts == ("naive", "mps", "mps=50,50")  # ids of the made-up runs begin so
+    rows = [row for host in scores.hosts for row in scores.pooled(host)]
+    assert {row.degree for row in rows} == {None}
+    whole = {row.mode: row for row in rows if row.bound == "all"}
+    assert {mode: row.n for mode, row in whole.items()} == {
+        row.mode: row.n for row in scores.by_degree if row.degree is None
+    }

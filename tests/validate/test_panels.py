@@ -4,11 +4,11 @@ import pytest
 
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.validate.choosers import CHOOSERS, Offer, equal_limits
+from advisor.validate.baselines import CHOOSERS, Offer, equal_limits
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.panels import panels
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.regret import choices, regret_document, regrets
+from advisor.validate.regret import choices, chosen_and_drawn, judged, regret_document, regrets
 from tests import synthetic
 
 PAIR = [
@@ -153,3 +153,31 @@ def test_a_rule_of_somebody_elses_is_one_line(monkeypatch):
     monkeypatch.setitem(CHOOSERS, "packs-if-idle", packs_if_idle)
     sets = choices(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
     assert regrets(sets, PROFILES)["packs-if-idle"].mean == pytest.approx(1 - 1 / (2 / 1.2))
+
+
+def again(run, factor):
+    """`run` once more, each step `factor` times as long."""
+    slower = synthetic.run(PAIR, run.run.sharing, factor, f"{run.run.id}-again")
+    return replace(run, run=replace(slower, purpose="repeat", repeats=run.run.id))
+
+
+def test_a_choice_at_random_gives_away_the_mean_over_the_ways():
+    (panel,) = panels([ran("mps", 1.6), ran("naive", 1.25)])
+    best = 2 / 1.25
+    assert panel.regret_at_random == pytest.approx(1 - (1 + 2 / 1.6 + best) / 3 / best)
+
+
+def test_what_two_runs_differ_by_is_not_held_against_a_choice():
+    once = ran("mps", 1.25, predicted=1.4)
+    found, _ = chosen_and_drawn(
+        evaluation(once, again(once, 1.25 / 0.9), ran("naive", 1.3, predicted=1.2))
+    )
+    assert found.noise == pytest.approx(0.1)
+    lost = found.rules["model"].worst
+    assert found.worst_beyond_noise("model") == pytest.approx(max(0.0, lost - 0.1))
+
+
+def test_sets_whose_ways_differ_by_less_than_the_noise_do_not_tell():
+    sets = panels([ran("mps", 2.1), ran("naive", 2.1)])
+    assert judged(sets, PROFILES, noise=0.1).telling["model"].n == 0
+    assert judged(sets, PROFILES, noise=0.01).telling["model"].n == 1

@@ -6,8 +6,7 @@ from rich.console import Console
 from advisor.prediction.mix_prediction import Interval
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.score_tables import HEADINGS, cells, evaluation_table
-from advisor.validate.score_words import markdown
+from advisor.validate.score_tables import HEADINGS, cells, evaluation_table, markdown
 from advisor.validate.scoreboard import scoreboard
 from tests import synthetic
 
@@ -37,6 +36,7 @@ def evaluation(*jobs):
         repeats=(),
         unusable=(),
         drift=None,
+        profiles={ALONE.name: ALONE},
     )
 
 
@@ -86,7 +86,7 @@ def test_a_cell_without_a_number_is_a_dash_and_never_zero():
 def test_a_terminal_of_80_columns_shows_every_number_whole(capsys):
     Console(width=80).print(evaluation_table(evaluation(job(0.022), job(0.014))))
     shown = capsys.readouterr().out
-    assert "naive 2 20.0 20.0 28.0 50.0 - " in " ".join(shown.split())
+    assert "naive 2 20.0 - 20.0 28.0 50.0 20.0 - " in " ".join(shown.split())
     assert "…" not in shown
 
 

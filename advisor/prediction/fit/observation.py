@@ -129,7 +129,7 @@ class ReplayCache:
         effort: Effort = Effort(),  # noqa: B008 - frozen
     ) -> Floats | None:
         """Steps by replay alone, shape (jobs,); None without traces."""
-        return self._once(shared.run.id, shared.profiles, shared.sharing, physics, effort)
+        return self.play(shared.profiles, shared.sharing, self._gpu, physics, effort)
 
     def play(
         self,
@@ -142,17 +142,7 @@ class ReplayCache:
         """As `physics.replay_mix`, on the GPU of all runs."""
         assert gpu == self._gpu, "replays of one GPU are remembered"
         jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
-        return self._once(jobs, profiles, sharing, physics, effort)
-
-    def _once(
-        self,
-        what: object,
-        profiles: Sequence[Profile],
-        sharing: Naive | Mps,
-        physics: Physics,
-        effort: Effort,
-    ) -> Floats | None:
-        key = (what, sharing, effort, *physics.bearing_on(sharing))
+        key = (jobs, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
             self._replayed[key] = replay_mix(profiles, sharing, self._gpu, physics, effort)
         return self._replayed[key]
