@@ -92,6 +92,7 @@ def load(state: TenantState, key: str, name: str, size: int, launches: int) -> d
     try:
         op = _warmed(state, name, size)
         state.notes[key] = _captured(op, launches) if state.device == "cuda" else op
+        state.notes[f"{key} inputs"] = op  # a graph does not keep alive what it reads
     except Exception as error:  # the others go on without it
         return {"error": f"{type(error).__name__}: {error}"[:300]}
     return {"error": None}
