@@ -24,7 +24,8 @@ from advisor.sharing import (
     Instance,
     Mps,
     Naive,
-    Slot,
+    Part,
+    Place,
 )
 from advisor.sharing.traversal import instance_sets, restricted
 from advisor.workload.job import Job
@@ -236,4 +237,4 @@ def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hyb
         except NothingFits:
             continue
         new = enumerate(starts[len(taken.instances) :], start=before + 1)
-        yield Hybrid((*taken.places, *(Slot(each, (job,)) for job, each in new)))
+        yield Hybrid((*taken.places, *(Place(each, (Part((job,)),)) for job, each in new)))

@@ -20,10 +20,10 @@ from advisor.plan.search.fleet.estimates import group_sources
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
-from advisor.prediction.mix_prediction import LEVELS, Interval, Level
+from advisor.prediction.mix_prediction import LEVELS, Interval, Level, around
+from advisor.prediction.power import idle_power_w
 from advisor.sharing import Serial
 from advisor.sharing.traversal import in_turn, relabelled
-from advisor.timeline.outcome import around, idle_power_w
 from advisor.workload.job import Job
 
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.plan.recommendation import Forecast, Predicts
-from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, in_phases
+from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, around, in_phases
+from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
 from advisor.sharing.traversal import check_count, groups, restricted, without_phases
-from advisor.timeline.event_loop import History, PlacedJobs
-from advisor.timeline.outcome import around, energy_j, idle_power_w
+from advisor.timeline.event_loop import History, PlacedJobs, energy_j
 from advisor.timeline.waiting_jobs import from_the_start
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile

@@ -52,6 +52,14 @@ def interval_around(middle: float, low: float, high: float) -> Interval:
     return Interval(middle * exp(low), middle, middle * exp(high))
 
 
+def around(values: Sequence[float]) -> Interval:
+    """The interval of the results at each of `LEVELS`.
+
+    With queues, slower steps may let the last job end sooner, since others start elsewhere.
+    """
+    return Interval(min(values), values[LEVELS.index("p50")], max(values))
+
+
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
     """The mean with fully correlated errors; None where a value is not known."""
     known = [value for value in values if value is not None]

@@ -11,6 +11,7 @@ to what it adds by the law above. The shares add up to the whole.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 
@@ -143,6 +144,12 @@ class Power:
 def is_half(profile: Profile) -> bool:
     """Whether the job computes in 16 bit precision."""
     return profile.workload.precision in ("amp", "fp16")
+
+
+def idle_power_w(profiles: Sequence[Profile]) -> float | None:
+    """Median idle power of `profiles`; None: not measured."""
+    measured = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
+    return median(measured) if measured else None
 
 
 def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -> float | None:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.prediction.replayed_kernels import ReplayedKernel
-from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
-from advisor.timeline.passes import parts
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, parts
 
 # Beyond so many epochs in all, a trace shows jobs as wholes.
 MOST_EPOCHS = 20_000

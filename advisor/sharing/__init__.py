@@ -12,15 +12,6 @@ These forms name jobs by their numbers from 1, in the order in which they were g
 * ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own.
 """
 
-from advisor.sharing.hybrid import (
-    Arrangement,
-    Compute,
-    Divided,
-    Hybrid,
-    Place,
-    Slot,
-    one_job_each,
-)
 from advisor.sharing.modes import (
     SHARED_MODES,
     Instance,
@@ -32,14 +23,21 @@ from advisor.sharing.modes import (
     Serial,
     SharedPartition,
 )
+from advisor.sharing.nested import (
+    Arrangement,
+    Group,
+    Hybrid,
+    Part,
+    Phases,
+    Place,
+    Sharing,
+    one_job_each,
+)
 from advisor.sharing.parse import parse_sharing
-from advisor.sharing.phases import Group, Phases, Sharing
 
 __all__ = [
     "SHARED_MODES",
     "Arrangement",
-    "Compute",
-    "Divided",
     "Group",
     "Hybrid",
     "Instance",
@@ -47,13 +45,13 @@ __all__ = [
     "Mode",
     "Mps",
     "Naive",
+    "Part",
     "PartitionSharing",
     "Phases",
     "Place",
     "Serial",
     "SharedPartition",
     "Sharing",
-    "Slot",
     "one_job_each",
     "parse_sharing",
 ]

@@ -29,32 +29,32 @@ class Instance:
         return self.profile if self.start is None else f"{self.profile}@{self.start}"
 
 
+class _WithoutMps:
+    """Jobs on the whole GPU that take turns, one after another or in slices of time."""
+
+    __slots__ = ()
+    mode: ClassVar[Mode]
+    limits: ClassVar[tuple[float, ...]] = ()
+    instances: ClassVar[tuple[Instance, ...]] = ()
+    under_mps: ClassVar[bool] = False
+    keeps_sms_apart: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return self.mode
+
+
 @dataclass(frozen=True, slots=True)
-class Serial:
+class Serial(_WithoutMps):
     """One job after another, each with the whole GPU."""
 
     mode: ClassVar[Mode] = "serial"
-    limits: ClassVar[tuple[float, ...]] = ()
-    instances: ClassVar[tuple[Instance, ...]] = ()
-    under_mps: ClassVar[bool] = False
-    keeps_sms_apart: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return "serial"
 
 
 @dataclass(frozen=True, slots=True)
-class Naive:
+class Naive(_WithoutMps):
     """Processes take turns on the whole GPU, as the driver time-slices them."""
 
     mode: ClassVar[Mode] = "naive"
-    limits: ClassVar[tuple[float, ...]] = ()
-    instances: ClassVar[tuple[Instance, ...]] = ()
-    under_mps: ClassVar[bool] = False
-    keeps_sms_apart: ClassVar[bool] = False
-
-    def __str__(self) -> str:
-        return "naive"
 
 
 @dataclass(frozen=True, slots=True)

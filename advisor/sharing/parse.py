@@ -3,9 +3,8 @@
 import re
 
 from advisor.errors import InvalidInput
-from advisor.sharing.hybrid import Compute, Divided, Hybrid, Place, Slot
 from advisor.sharing.modes import Instance, Mig, Mps, Naive, PartitionSharing, Serial
-from advisor.sharing.phases import Group, Phases, Sharing
+from advisor.sharing.nested import Group, Hybrid, Part, Phases, Place, Sharing
 
 _PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
@@ -67,22 +66,23 @@ def _hybrid(words: str, text: str) -> Hybrid:
 def _with_next(places: list[Place], word: str, text: str) -> list[Place]:
     """`places` and one more, or with one more part in the last if `word` is a part."""
     if match := _SLOT.fullmatch(word):
-        return [*places, Slot(_instance_of(match), _numbers(match), _inside(match, text))]
-    match = _COMPUTE.fullmatch(word)
-    if match is None:
+        return [*places, Place(_instance_of(match), (_part(match, text),))]
+    if not (match := _COMPUTE.fullmatch(word)):
         raise _refusal(text)
-    part = Compute(int(match["slices"]), _numbers(match), _inside(match, text))
+    part = _part(match, text)
     if match["profile"]:
-        return [*places, Divided(_instance_of(match), (part,))]
-    if places and isinstance(last := places[-1], Divided):
-        return [*places[:-1], Divided(last.instance, (*last.parts, part))]
-    raise _refusal(text)
+        return [*places, Place(_instance_of(match), (part,))]
+    if not places or places[-1].parts[0].slices is None:
+        raise _refusal(text)
+    last = places[-1]
+    return [*places[:-1], Place(last.instance, (*last.parts, part))]
 
 
-def _inside(match: re.Match[str], text: str) -> Naive | Mps:
+def _part(match: re.Match[str], text: str) -> Part:
     found = _whole(match["sharing"] or "naive", text)
     assert not isinstance(found, Serial), "the expression allows no such word"
-    return found
+    slices = match.groupdict().get("slices")
+    return Part(_numbers(match), found, None if slices is None else int(slices))
 
 
 def _instance(words: str, text: str) -> Instance:

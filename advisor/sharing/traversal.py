@@ -4,25 +4,39 @@ Positions count from 0 and numbers from 1, in the order in which the jobs were a
 elsewhere asks these functions, or a sharing's own `mode`, `limits` and `instances`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeGuard, assert_never, overload
+from typing import TypeGuard, TypeVar, assert_never, overload
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
-from advisor.sharing.hybrid import Arrangement, Compute, Divided, Hybrid, Place, Slot, one_job_each
-from advisor.sharing.modes import Instance, Mig, Mps, Naive, Serial, SharedPartition
-from advisor.sharing.phases import Group, Phases, Sharing
+from advisor.sharing import (
+    Arrangement,
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Part,
+    PartitionSharing,
+    Phases,
+    Place,
+    Serial,
+    SharedPartition,
+    Sharing,
+    one_job_each,
+)
+
+_Within = TypeVar("_Within", Naive | Mps, PartitionSharing)
 
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
     """Numbers of the jobs of which `sharing` itself speaks, increasing; empty: of any jobs."""
     match sharing:
-        case Serial() | Naive() | Mps():
-            return tuple(range(1, len(sharing.limits) + 1))
-        case Mig(instances):
-            return tuple(range(1, len(instances) + 1))
+        case Serial() | Naive() | Mps() | Mig():
+            return tuple(range(1, len(sharing.limits or sharing.instances) + 1))
         case Hybrid() | Phases():
             return tuple(sorted(sharing.jobs))
         case _:
@@ -35,8 +49,8 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     Raises:
         InvalidInput: It has more or fewer limits or instances, or names other jobs.
     """
-    named = named_jobs(sharing) or tuple(range(1, jobs + 1))
-    if named == tuple(range(1, jobs + 1)):
+    named = named_jobs(sharing)
+    if named in ((), tuple(range(1, jobs + 1))):
         return
     if sharing.mode in ("hybrid", "phases"):
         raise InvalidInput(
@@ -52,39 +66,12 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 
 def together(sharing: Sharing) -> Naive | Mps | None:
     """How all jobs have the whole GPU at the same time; None where they do not."""
-    match sharing:
-        case Naive() | Mps():
-            return sharing
-        case Serial() | Mig() | Hybrid() | Phases():
-            return None
-        case _:
-            assert_never(sharing)
+    return sharing if isinstance(sharing, Naive | Mps) else None
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
     """`sharing` where the GPU is set up once; None of groups one after another."""
-    match sharing:
-        case Serial() | Naive() | Mps() | Mig() | Hybrid():
-            return sharing
-        case Phases():
-            return None
-        case _:
-            assert_never(sharing)
-
-
-def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
-    """Every set of MIG instances that is there at once, with the numbers of the jobs on them."""
-    match sharing:
-        case Mig(instances):
-            return (one_job_each(instances),)
-        case Hybrid():
-            return (sharing,)
-        case Phases(groups):
-            return tuple(group for group in groups if isinstance(group, Hybrid))
-        case Serial() | Naive() | Mps():
-            return ()
-        case _:
-            assert_never(sharing)
+    return None if isinstance(sharing, Phases) else sharing
 
 
 def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
@@ -92,12 +79,20 @@ def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
     match sharing:
         case Serial() | Naive() | Mps():
             return (Group(tuple(range(1, jobs + 1)), sharing),)
-        case Mig() | Hybrid():
-            return instance_sets(sharing)
+        case Mig(instances):
+            return (one_job_each(instances),)
+        case Hybrid():
+            return (sharing,)
         case Phases():
             return sharing.groups
         case _:
             assert_never(sharing)
+
+
+def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
+    """Every set of MIG instances that is there at once, with the numbers of the jobs on them."""
+    every = groups(sharing, len(named_jobs(sharing)) or 1)
+    return tuple(group for group in every if isinstance(group, Hybrid))
 
 
 def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
@@ -107,8 +102,9 @@ def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
     """Which jobs are on the GPU at the same time, by their positions: each set after the other."""
-    sets = [run for group in groups(sharing, jobs) for run in group.running_together]
-    return [_positions(run) for run in sets]
+    each_after_other = groups(sharing, jobs)
+    return [[number - 1 for number in run] for group in each_after_other
+            for run in group.running_together]  # fmt: skip
 
 
 def places_named(sharing: Sharing) -> int:
@@ -124,11 +120,8 @@ def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], 
 
 def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
     """Jobs that share an MPS server, by their positions, a list for each server."""
-    return [_positions(each.jobs) for each in partitions(sharing, jobs) if each.sharing.under_mps]
-
-
-def _positions(numbers: Sequence[int]) -> list[int]:
-    return [number - 1 for number in numbers]
+    parts = partitions(sharing, jobs)
+    return [[number - 1 for number in part.jobs] for part in parts if part.sharing.under_mps]
 
 
 def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
@@ -136,6 +129,7 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
 
     Each keeps its limit or instance; of phases, the running jobs are of one group.
     """
+    names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Serial() | Naive():
             return sharing
@@ -144,66 +138,46 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
         case Mig(instances):
             return Mig(tuple(instances[job] for job in running))
         case Hybrid():
-            return _restricted_instances(sharing, _new_numbers(running))
+            return _renamed(sharing, names)
         case Phases():
-            return _restricted_group(sharing, running)
+            group = next(each for each in sharing.groups if running[0] + 1 in each.jobs)
+            return of_one_group(_renamed_group(group, names))
         case _:
             assert_never(sharing)
 
 
-def _new_numbers(running: Sequence[int]) -> dict[int, int]:
-    return {job + 1: number for number, job in enumerate(running, start=1)}
-
-
-def _restricted_group(phases: Phases, running: Sequence[int]) -> Arrangement:
-    group = next(each for each in phases.groups if running[0] + 1 in each.jobs)
+def _renamed_group(group: Group | Hybrid, names: Mapping[int, int]) -> Group | Hybrid:
+    """What is left of `group` for the jobs that `names` has, under these names."""
     if isinstance(group, Hybrid):
-        return _restricted_instances(group, _new_numbers(running))
-    limit = dict(zip(group.jobs, group.sharing.limits, strict=False))
-    return Mps(tuple(limit[job + 1] for job in running)) if limit else group.sharing
+        return _renamed(group, names)
+    return Group(*_renamed_jobs(group.jobs, group.sharing, names))
 
 
-def _restricted_instances(hybrid: Hybrid, numbers: dict[int, int]) -> Hybrid:
-    """The places of the jobs that `numbers` names, under these names."""
-    kept = [_restricted_place(place, numbers) for place in hybrid.places]
-    return Hybrid(tuple(place for place in kept if place is not None))
+def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
+    places = []
+    for place in hybrid.places:
+        parts = [
+            Part(*_renamed_jobs(part.jobs, part.sharing, names), part.slices)
+            for part in place.parts
+            if not names.keys().isdisjoint(part.jobs)
+        ]
+        if parts:
+            places.append(Place(place.instance, tuple(parts)))
+    return Hybrid(tuple(places))
 
 
-def _restricted_place(place: Place, numbers: dict[int, int]) -> Place | None:
-    if isinstance(place, Slot):
-        kept = _restricted_part(place, numbers)
-        return None if kept is None else Slot(place.instance, *kept)
-    parts = [(part, _restricted_part(part, numbers)) for part in place.parts]
-    left = [Compute(part.slices, *kept) for part, kept in parts if kept is not None]
-    return Divided(place.instance, tuple(left)) if left else None
-
-
-def _restricted_part(
-    part: Slot | Compute, numbers: dict[int, int]
-) -> tuple[tuple[int, ...], Naive | Mps] | None:
-    jobs = tuple(numbers[job] for job in part.jobs if job in numbers)
-    if not jobs:
-        return None
-    pairs = list(zip(part.jobs, part.sharing.limits, strict=False))
-    limits = tuple(limit for job, limit in pairs if job in numbers)
-    return jobs, Mps(limits) if limits else part.sharing
+def _renamed_jobs(
+    jobs: Sequence[int], sharing: _Within, names: Mapping[int, int]
+) -> tuple[tuple[int, ...], _Within]:
+    limits = tuple(limit for job, limit in zip(jobs, sharing.limits, strict=False) if job in names)
+    left = tuple(names[job] for job in jobs if job in names)
+    return left, Mps(limits) if limits else sharing
 
 
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
-    """What `sharing` of jobs numbered from 1 consists of, said of them under other numbers.
-
-    Args:
-        sharing: Of these jobs.
-        numbers: What each of them is called from now on, shape (jobs,).
-    """
+    """What `sharing` of jobs numbered from 1 consists of, each called by its one of `numbers`."""
     names = dict(enumerate(numbers, start=1))
-    return tuple(_relabelled_group(group, names) for group in groups(sharing, len(numbers)))
-
-
-def _relabelled_group(group: Group | Hybrid, names: dict[int, int]) -> Group | Hybrid:
-    if isinstance(group, Hybrid):
-        return _restricted_instances(group, names)
-    return replace(group, jobs=tuple(names[job] for job in group.jobs))
+    return tuple(_renamed_group(group, names) for group in groups(sharing, len(numbers)))
 
 
 def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
@@ -232,9 +206,8 @@ def of_one_group(group: Group | Hybrid) -> Arrangement:
 def _singly(group: Group | Hybrid) -> Sequence[Group | Hybrid]:
     """`group`, or each of its jobs where nobody shares and nobody has a limit."""
     alone = len(group.jobs) == 1 and isinstance(group, Group) and group.sharing == Naive()
-    return (
-        [Group((job,), Serial()) for job in group.jobs] if alone or _one_by_one(group) else [group]
-    )
+    by_one = alone or _one_by_one(group)
+    return [Group((job,), Serial()) for job in group.jobs] if by_one else [group]
 
 
 def _one_by_one(group: Group | Hybrid | None) -> TypeGuard[Group]:
@@ -256,9 +229,9 @@ def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
             return _relocated_set(sharing, iter(instances))
         case Phases(groups):
             left = iter(instances)
-            moved = (_relocated_set(each, left) if isinstance(each, Hybrid) else each
-                     for each in groups)  # fmt: skip
-            return Phases(tuple(moved))
+            return Phases(tuple(
+                _relocated_set(each, left) if isinstance(each, Hybrid) else each for each in groups
+            ))  # fmt: skip
         case _:
             assert_never(sharing)
 
@@ -276,8 +249,7 @@ def without_starts(sharing: Sharing) -> Sharing:
 
 def simplest(hybrid: Hybrid) -> Hybrid | Mig:
     """The plain word for it where every job has a whole instance of its own."""
-    parts = hybrid.partitions
-    if any(part.slices is not None or len(part.jobs) > 1 for part in parts):
+    if any(part.slices is not None or len(part.jobs) > 1 for part in hybrid.partitions):
         return hybrid
-    alone = {part.jobs[0]: part.instance for part in parts if part.instance is not None}
-    return Mig(tuple(alone[number] for number in sorted(alone)))
+    alone = sorted(hybrid.places, key=lambda place: place.jobs)
+    return Mig(tuple(place.instance for place in alone))

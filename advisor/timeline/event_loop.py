@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import fsum
 from typing import NamedTuple, Protocol
 
 from advisor.english import counted
 from advisor.errors import NothingFits
+from advisor.prediction.mix_prediction import LEVELS, Interval, around
 
 # A job with at most this share of its work left has ended: the rest is rounding.
 DONE = 1e-9
@@ -214,3 +216,35 @@ def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> Hi
 def _soonest_s(world: _LoopState, tasks: Sequence[Task], coming: deque[int]) -> float:
     arrival_s = tasks[coming[0]].arrival_s if coming else float("inf")
     return min(arrival_s, world.next_end_s())
+
+
+# Less time than this without a job is rounding, as a share of all time.
+_DUST = 1e-9
+
+
+def energy_j(
+    histories: Sequence[History],
+    power_w: Callable[[PlacedJobs], Interval | None],
+    idle_w: float | None,
+    gpus: int = 1,
+) -> Interval | None:
+    """Joules of all GPUs until the last job ends; None if a power is not known.
+
+    Args:
+        histories: One for each of `LEVELS`.
+        power_w: Of a GPU while these jobs run on it.
+        idle_w: While none does.
+        gpus: How many there are.
+    """
+    totals = []
+    for level, history in zip(LEVELS, histories, strict=True):
+        powers = [power_w(each.seats) for each in history.stretches]
+        known = [each.at(level) for each in powers if each is not None]
+        held_s = gpus * history.makespan_s
+        free_s = held_s - fsum(each.seconds for each in history.stretches)
+        idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w
+        if len(known) < len(powers) or idle_j is None:
+            return None
+        busy_j = (p * each.seconds for p, each in zip(known, history.stretches, strict=True))
+        totals.append(fsum(busy_j) + idle_j)
+    return around(totals)

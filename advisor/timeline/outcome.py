@@ -1,16 +1,15 @@
-"""The result of a simulation: when each job ends, what the GPUs do meanwhile, what it costs."""
+"""The result of a simulation: when jobs end, what they and the GPUs do meanwhile, what it costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import fsum
-from statistics import median
+from typing import Literal
 
-from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Sharing
-from advisor.timeline.event_loop import History, PlacedJobs
 from advisor.timeline.queue_policies import Policy
 from advisor.workload.job import Job
-from advisor.workload.profile import Profile
 
 _HOUR_S = 3600.0
 
@@ -150,47 +149,75 @@ class Simulation:
         return total / (self.gpus * self.makespan_s.p50)
 
 
-# Less time than this without a job is rounding, as a share of all time.
+Kind = Literal["training", "validation", "checkpoint"]
+
+# Shares of an epoch below this are rounding.
 _DUST = 1e-9
 
 
-def around(values: Sequence[float]) -> Interval:
-    """The interval of the results at each of `LEVELS`.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of one job's time.
 
-    With queues, slower steps may let the last job end sooner, since others start elsewhere.
+    Attributes:
+        epoch: From 1.
     """
-    return Interval(min(values), values[LEVELS.index("p50")], max(values))
+
+    kind: Kind
+    epoch: int
+    start_s: float
+    end_s: float
 
 
-def idle_power_w(profiles: Sequence[Profile]) -> float | None:
-    """Median idle power of `profiles`; None: not measured."""
-    measured = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
-    return median(measured) if measured else None
-
-
-def energy_j(
-    histories: Sequence[History],
-    power_w: Callable[[PlacedJobs], Interval | None],
-    idle_w: float | None,
-    gpus: int = 1,
-) -> Interval | None:
-    """Joules of all GPUs until the last job ends; None if a power is not known.
+def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[Part]:
+    """The parts of `job` in order; validation and checkpoints slow down with others as steps do.
 
     Args:
-        histories: One for each of `LEVELS`.
-        power_w: Of a GPU while these jobs run on it.
-        idle_w: While none does.
-        gpus: How many there are.
+        number: Of the job in `usage`.
+        job: Of known length.
+        usage: All in which it runs, in order.
     """
-    totals = []
-    for level, history in zip(LEVELS, histories, strict=True):
-        powers = [power_w(each.seats) for each in history.stretches]
-        known = [each.at(level) for each in powers if each is not None]
-        held_s = gpus * history.makespan_s
-        free_s = held_s - fsum(each.seconds for each in history.stretches)
-        idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w
-        if len(known) < len(powers) or idle_j is None:
-            return None
-        busy_j = (p * each.seconds for p, each in zip(known, history.stretches, strict=True))
-        totals.append(fsum(busy_j) + idle_j)
-    return around(totals)
+    clock = _Clock(number, usage)
+    for kind, epoch, steps in _work(job):
+        start_s, end_s = clock.after(steps)
+        yield Part(kind, epoch, start_s, end_s)
+
+
+def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
+    """Steps of each part; all parts of a fractional last epoch are scaled."""
+    step_s = job.profile.step_s
+    pieces: tuple[tuple[Kind, float], ...] = (
+        ("training", job.profile.workload.steps_per_epoch or 0.0),
+        ("validation", job.validation_s / step_s),
+        ("checkpoint", job.checkpoint_s / step_s),
+    )
+    for epoch in count(1):
+        share = min(1.0, job.epochs - (epoch - 1))
+        if share < _DUST:
+            return
+        for kind, steps in pieces:
+            if steps:
+                yield kind, epoch, share * steps
+
+
+class _Clock:
+    """Converts a job's steps to times."""
+
+    def __init__(self, number: int, usage: Sequence[Usage]) -> None:
+        self._pace = [
+            (each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage
+        ]
+        self._at, self._now_s = 0, self._pace[0][0]
+
+    def after(self, steps: float) -> tuple[float, float]:
+        """When the next `steps` begin and end."""
+        begins_s = self._now_s
+        while True:
+            _, end_s, speed = self._pace[self._at]
+            done_s = self._now_s + steps / speed
+            if done_s <= end_s or self._at == len(self._pace) - 1:
+                self._now_s = min(done_s, end_s)
+                return begins_s, self._now_s
+            steps -= (end_s - self._now_s) * speed
+            self._at += 1
+            self._now_s = self._pace[self._at][0]

@@ -7,11 +7,12 @@ from math import isfinite
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import LEVELS, Level
+from advisor.prediction.mix_prediction import LEVELS, Level, around
+from advisor.prediction.power import idle_power_w
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import check_count, running_together
-from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, run
-from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, around, energy_j, idle_power_w
+from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, energy_j, run
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 from advisor.timeline.paces import Paces
 from advisor.timeline.queue_policies import Policy, queue_of
 from advisor.timeline.waiting_jobs import from_the_start

@@ -1,12 +1,30 @@
-"""Simulates jobs that all wait from the start: at once, one by one, or in groups with pauses."""
+"""Simulates jobs that all wait from the start: at once, one by one, or in groups with pauses.
+
+`array_stretches` does the same for thousands of sets of jobs at once, in arrays: each on a GPU of
+its own, where all of them start at once.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Sharing
 from advisor.sharing.traversal import groups
-from advisor.timeline.event_loop import History, Pace, PlacedJob, PlacedJobs, Stretch, Task, run
+from advisor.timeline.event_loop import (
+    DONE,
+    History,
+    Pace,
+    PlacedJob,
+    PlacedJobs,
+    Stretch,
+    Task,
+    run,
+)
 from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
 
@@ -81,3 +99,50 @@ def _daemons(group: Group | Hybrid) -> Counter[str]:
         for number, part in enumerate(memory)
         if part.sharing.under_mps
     )
+
+
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+
+StepsOfRunning = Callable[[Indices, Bools], Floats]
+"""Some of the sets, and which jobs of each run, shape (sets, jobs) -> seconds of a step of each
+that runs, of the same shape."""
+
+
+class ArrayStretch(NamedTuple):
+    """Time in which the same jobs of each set run.
+
+    Attributes:
+        sets: Those of which a job still runs, shape (sets,).
+        running: Which of their jobs run, shape (sets, jobs).
+        seconds: Until the next of them ends, shape (sets,).
+    """
+
+    sets: Indices
+    running: Bools
+    seconds: Floats
+
+
+def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
+    """All stretches, in each of which one job or more of every set named ends.
+
+    Args:
+        work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
+        steps_s: Asked once for each stretch.
+    """
+    left = work_steps.copy()
+    while (at := np.flatnonzero((left > 0).any(axis=1))).size:
+        running = left[at] > 0
+        steps = steps_s(at, running)
+        seconds = np.where(running, left[at] * steps, np.inf).min(axis=1)
+        yield ArrayStretch(at, running, seconds)
+        remains = left[at] - seconds[:, None] / steps
+        left[at] = np.where(running & (remains > DONE * work_steps[at]), remains, 0.0)
+
+
+def array_ends_s(work_steps: Floats, steps_s: StepsOfRunning) -> Floats:
+    """Seconds until each job ends, shape (sets, jobs); 0 where there is no job."""
+    ends_s = np.zeros(work_steps.shape)
+    for each in array_stretches(work_steps, steps_s):
+        ends_s[each.sets] += np.where(each.running, each.seconds[:, None], 0.0)
+    return ends_s

@@ -4,7 +4,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
-from advisor.sharing import Divided, Hybrid, Mig, Mps, Naive, Serial
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
 
 H200 = gpu("h200-141gb")
 
@@ -87,7 +87,7 @@ class StandIn:
         for each in hybrid.places:
             instance = profile_of(self.gpu, each.instance.profile)
             for room in each.partitions:
-                slices = room.slices if isinstance(each, Divided) else instance.compute_slices
+                slices = room.slices or instance.compute_slices
                 part = instance.sms / 132 * slices / instance.compute_slices
                 own = [profiles[job - 1] for job in room.jobs]
                 gain = 0.8 if isinstance(room.sharing, Mps) else 1.0

@@ -6,17 +6,16 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.sharing import (
-    Compute,
-    Divided,
     Group,
     Hybrid,
     Instance,
     Mig,
     Mps,
     Naive,
+    Part,
     Phases,
+    Place,
     Serial,
-    Slot,
     parse_sharing,
 )
 
@@ -50,11 +49,11 @@ def _dealt(draw, jobs):
 def _place(draw, jobs):
     instance = draw(INSTANCES)
     if draw(st.booleans()):
-        return Slot(instance, jobs, draw(_shared(jobs, [Naive, Mps])))
+        return Place(instance, (Part(jobs, draw(_shared(jobs, [Naive, Mps]))),))
     parts = draw(_dealt(jobs))
-    return Divided(
+    return Place(
         instance,
-        tuple(Compute(draw(st.integers(1, 7)), p, draw(_shared(p, [Naive, Mps]))) for p in parts),
+        tuple(Part(p, draw(_shared(p, [Naive, Mps])), draw(st.integers(1, 7))) for p in parts),
     )
 
 
@@ -94,8 +93,8 @@ def test_what_a_sharing_is_called_names_it(sharing):
 def test_jobs_are_put_on_instances_by_their_numbers():
     assert parse_sharing("mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50") == Hybrid(
         (
-            Slot(Instance("4g.71gb", 0), (1,)),
-            Slot(Instance("3g.71gb", 4), (2, 3), Mps((50.0, 50.0))),
+            Place(Instance("4g.71gb", 0), (Part((1,)),)),
+            Place(Instance("3g.71gb", 4), (Part((2, 3), Mps((50.0, 50.0))),)),
         )
     )
 
@@ -103,7 +102,7 @@ def test_jobs_are_put_on_instances_by_their_numbers():
 @pytest.mark.parametrize("prefix", ["", "mig="])
 def test_compute_instances_are_named_with_and_without_mig(prefix):
     assert parse_sharing(f"{prefix}7g.141gb@0/ci=3c[1]+4c[2]") == Hybrid(
-        (Divided(Instance("7g.141gb", 0), (Compute(3, (1,)), Compute(4, (2,)))),)
+        (Place(Instance("7g.141gb", 0), (Part((1,), slices=3), Part((2,), slices=4))),)
     )
 
 

@@ -6,8 +6,8 @@ import pytest
 from advisor.errors import InvalidInput, NothingFits
 from advisor.plan.forecast import Mixes, forecast
 from advisor.sharing import parse_sharing
+from advisor.timeline.outcome import parts
 from advisor.timeline.paces import Paces
-from advisor.timeline.passes import parts
 from advisor.timeline.simulate import Fleet, simulated
 from advisor.workload.job import Arrival, Job
 from tests import synthetic

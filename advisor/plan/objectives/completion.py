@@ -22,9 +22,8 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.mix_prediction import LEVELS, Interval, around
 from advisor.prediction.trace import Floats
-from advisor.timeline.outcome import around
 
 if TYPE_CHECKING:
     from advisor.plan.search.fleet.cp_model import PackingModel

@@ -23,9 +23,8 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, around
 from advisor.prediction.trace import Floats
-from advisor.timeline.outcome import around
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:

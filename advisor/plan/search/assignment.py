@@ -7,14 +7,12 @@ from advisor.plan.search.job_sets import Sets
 from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import Cut
 from advisor.sharing import (
-    Compute,
-    Divided,
     Group,
     Hybrid,
+    Part,
     Place,
     Serial,
     Sharing,
-    Slot,
 )
 from advisor.sharing.traversal import in_turn
 
@@ -56,30 +54,17 @@ class JobNumbers:
         return tuple(self.batches[number] for number in range(1, len(chosen) + 1))
 
     def _places(self, assignment: Assignment) -> Iterator[Place]:
-        partitions = list(
-            zip(
-                assignment.cut.partitions,
-                assignment.cut.instance_at,
-                assignment.partitions,
-                strict=True,
-            )
-        )
-        for index, instance in enumerate(assignment.cut.instances):
-            own = [
-                (partition, each)
-                for partition, at, each in partitions
-                if at == index and each.chosen
-            ]
-            if own and not assignment.cut.parts[index]:
-                ((_, each),) = own
+        cut = assignment.cut
+        parts: dict[int, list[Part]] = {}
+        for partition, at, each in zip(
+            cut.partitions, cut.instance_at, assignment.partitions, strict=True
+        ):
+            if each.chosen:
                 jobs = self.jobs(each.chosen)
-                yield Slot(instance, jobs, each.option.of(len(jobs)))
-            elif own:
-                parts = [(partition.slices or 0, self.jobs(each.chosen), each.option)
-                         for partition, each in own]  # fmt: skip
-                yield Divided(
-                    instance, tuple(Compute(n, jobs, way.of(len(jobs))) for n, jobs, way in parts)
-                )
+                own = Part(jobs, each.option.of(len(jobs)), partition.slices)
+                parts.setdefault(at, []).append(own)
+        for at, held in parts.items():
+            yield Place(cut.instances[at], tuple(held))
 
 
 def job_numbers(sets: Sets, chosen: Sequence[int]) -> JobNumbers:

@@ -15,10 +15,10 @@ from advisor.plan.search.job_sets import ConstraintKey, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
+from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
-from advisor.timeline.array_event_loop import array_stretches
-from advisor.timeline.outcome import idle_power_w
+from advisor.timeline.waiting_jobs import array_stretches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
-from advisor.timeline.array_event_loop import Indices, array_ends_s
+from advisor.timeline.waiting_jobs import Indices, array_ends_s
 
 # Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
 # Of many jobs, fewer, so that no more than so many paces are asked for.

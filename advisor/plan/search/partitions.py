@@ -21,13 +21,12 @@ from advisor.plan.search.limit_tuning import EQUAL_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import (
     Arrangement,
-    Compute,
-    Divided,
     Hybrid,
     Instance,
     Mps,
     Naive,
-    Slot,
+    Part,
+    Place,
 )
 
 
@@ -44,9 +43,7 @@ class PartitionKind:
             return sharing
         numbers = tuple(range(1, jobs + 1))
         instance = Instance(self.profile)
-        if self.slices is None:
-            return Hybrid((Slot(instance, numbers, sharing),))
-        return Hybrid((Divided(instance, (Compute(self.slices, numbers, sharing),)),))
+        return Hybrid((Place(instance, (Part(numbers, sharing, self.slices),)),))
 
 
 WHOLE = PartitionKind()

@@ -19,8 +19,8 @@ from advisor.plan.search.assignment import job_numbers
 from advisor.plan.search.candidate_space import Space
 from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, Option, options
+from advisor.prediction.power import idle_power_w
 from advisor.sharing import Group, Hybrid, Mps, Naive
-from advisor.timeline.outcome import idle_power_w
 from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
 
 # Sequences kept for each set of jobs that are done, of those that no other beats in every respect.

@@ -9,7 +9,7 @@ from itertools import product
 from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import layouts, profile_of
 from advisor.plan.search.limit_tuning import EQUAL_GRID
-from advisor.sharing import Compute, Divided, Group, Hybrid, Instance, Mps, Naive, Slot
+from advisor.sharing import Group, Hybrid, Instance, Mps, Naive, Part, Place
 from tests.plan.search.toy import slower
 
 
@@ -102,9 +102,9 @@ def mig_plan(layout, parts, partitions, inside, sharings):
         ]
         instance = Instance(layout[index].profile, layout[index].start)
         if parts[index]:
-            places.append(Divided(instance, tuple(Compute(*each) for each in own)))
+            places.append(Place(instance, tuple(Part(*each, size) for size, *each in own)))
         else:
-            places.append(Slot(instance, own[0][1], own[0][2]))
+            places.append(Place(instance, (Part(own[0][1], own[0][2]),)))
     built = [
         (size / 8, jobs, sharing)
         for (_, size), jobs, sharing in zip(partitions, inside, sharings, strict=True)

@@ -6,7 +6,7 @@ it uses too; the solver sees them only through `Toy`, as it sees any predictor.
 
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
-from advisor.sharing import Divided, Hybrid, Mig, Mps, Naive, Serial, one_job_each
+from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial, one_job_each
 
 IDLE_W, MPS_GAIN = 75.0, 0.8
 
@@ -73,7 +73,7 @@ class Toy:
             instance = profile_of(self.gpu, each.instance.profile)
             fits &= sum(held[job - 1] for job in each.jobs) <= instance.memory_mib
             for partition in each.partitions:
-                slices = partition.slices if isinstance(each, Divided) else instance.compute_slices
+                slices = partition.slices or instance.compute_slices
                 own = [profiles[job - 1] for job in partition.jobs]
                 found = room_steps(own, slices / 8, partition.sharing)
                 factor = slower(partitions, len(each.partitions))

@@ -22,7 +22,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
-from advisor.timeline.array_event_loop import array_ends_s
+from advisor.timeline.waiting_jobs import array_ends_s
 
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""

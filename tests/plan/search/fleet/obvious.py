@@ -5,8 +5,8 @@ from math import fsum
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.rules import FitsMemory, first_broken, rules
+from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial
-from advisor.timeline.outcome import idle_power_w
 
 
 def alone_s(job):

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.sharing import Naive
-from advisor.timeline.array_event_loop import array_ends_s, array_stretches
-from advisor.timeline.waiting_jobs import from_the_start
+from advisor.timeline.waiting_jobs import array_ends_s, array_stretches, from_the_start
 
 JOBS = 4
 ALONE_S = np.array([0.1, 0.2, 0.05, 1.0])
