@@ -2,8 +2,9 @@
 
     python benchmarks/draw_panels.py --seed 2029 --sets 40 --out benchmarks/panels
 
-writes ``plan.toml`` for `advisor campaign`. Every set runs naive, under MPS, and under MPS with an
-equal part of the GPU for each; no prediction has a say in it. `benchmarks/recommend_panels.py` adds
+writes ``plan.toml`` for `advisor campaign`; called again with ``--passes 3``, it makes each run of
+that plan three runs, in shuffled order. Every set runs naive, under MPS, and under MPS with an equal
+part of the GPU for each; no prediction has a say in it. `benchmarks/recommend_panels.py` adds
 what a model recommends. No set was run before, in any order, so no model can have learnt from it.
 
 One after another, a job runs as it does alone, whatever comes before or after it. So each workload
@@ -59,12 +60,18 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=40)
     parser.add_argument("--gpu", default="h200-141gb")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--prefix", default=PREFIX, help="of the ids of runs [panel-]")
+    parser.add_argument("--passes", type=int, help="repeat the plan in --out so many times")
     asked = parser.parse_args()
+    if asked.passes:
+        plan = asked.out / "plan.toml"
+        write_whole(plan, in_passes(plan.read_text(), asked.seed, asked.passes))
+        return
     listed = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())["small"]
     profiles, runs = measured(ROOT / "profiles" / asked.gpu)
     sets = list(drawn(Random(asked.seed), by_busy(listed, profiles), ran(runs), asked.sets))
     asked.out.mkdir(parents=True, exist_ok=True)
-    write_whole(asked.out / "plan.toml", plan_text(asked.gpu, asked.seed, sets))
+    write_whole(asked.out / "plan.toml", plan_text(asked.gpu, asked.seed, sets, asked.prefix))
     names = {name for jobs in sets for name in jobs}
     degrees = sorted(Counter(map(len, sets)).items())
     print(f"{len(sets)} sets of {len(names)} workloads; sets by number of jobs: {degrees}")
@@ -117,15 +124,30 @@ def one(random: Random, pool: Sequence[str], degree: int, kinds: int) -> list[st
     return [name for name in chosen for _ in range(copies[name])]
 
 
-def plan_text(gpu: str, seed: int, sets: Sequence[Sequence[str]]) -> str:
+def plan_text(gpu: str, seed: int, sets: Sequence[Sequence[str]], prefix: str = PREFIX) -> str:
     """The plan of a campaign that runs `sets`, those of one set after another."""
     small = "\n".join(f"    {json.dumps(name)}," for name in sorted({n for s in sets for n in s}))
     runs = (
-        run_text(f"{PREFIX}{number:02}-{word}", sharing, jobs)
+        run_text(f"{prefix}{number:02}-{word}", sharing, jobs)
         for number, jobs in enumerate(sets)
         for word, sharing in ways(len(jobs)).items()
     )
-    return HEAD.format(gpu=gpu, seed=seed, prefix=PREFIX, small=small) + "".join(runs)
+    return HEAD.format(gpu=gpu, seed=seed, prefix=prefix, small=small) + "".join(runs)
+
+
+def in_passes(plan: str, seed: int, passes: int) -> str:
+    """`plan` with every run so many times, each time in another order; the first ids stay."""
+    head, *runs = plan.rstrip("\n").split("\n[[runs]]\n")
+    written = [head.rstrip("\n") + "\n"]
+    for number in range(1, passes + 1):
+        order = [tomllib.loads(run) for run in runs]
+        Random(f"{seed} pass {number}").shuffle(order)
+        for run in order:
+            again = {"id": f"{run['id']}-{number}", "purpose": "repeat", "repeats": run["id"]}
+            entry = run if number == 1 else run | again
+            lines = (f"{key} = {json.dumps(value)}\n" for key, value in entry.items())
+            written.append("".join(lines))
+    return "\n[[runs]]\n".join(written)
 
 
 def ways(degree: int) -> dict[str, str]:
