@@ -8,7 +8,7 @@ from advisor.measure.process.supervisor import supervised
 
 def main(argv: Sequence[str]) -> int:
     """Calibrate as the words `argv` ask, under a supervisor that cleans up; the exit code."""
-    return supervised("advisor.measure.calibrate.calibrate_command:run", argv)
+    return supervised("advisor.measure.calibrate_command:run", argv)
 
 
 if __name__ == "__main__":

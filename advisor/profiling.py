@@ -8,7 +8,7 @@ from advisor.measure.process.supervisor import supervised
 
 def main(argv: Sequence[str]) -> int:
     """Profile what the words `argv` name, under a supervisor that cleans up; the exit code."""
-    return supervised("advisor.measure.solo.batch:run", argv)
+    return supervised("advisor.measure.solo.profile_command:run", argv)
 
 
 if __name__ == "__main__":

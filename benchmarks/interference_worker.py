@@ -13,7 +13,7 @@ from interference_kinds import BY_NAME, Op
 from advisor.measure.process.tenant_verbs import synchronise
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
-from advisor.measure.solo.occupancy import sm_limits
+from advisor.measure.solo.traced_step import sm_limits
 
 # Graphs that are queued while one is waited for, so that the GPU never waits for the host.
 _QUEUED = 2

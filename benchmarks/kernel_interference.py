@@ -34,10 +34,8 @@ from advisor.measure.process.claimed_device import Meter, claimed, device_at_han
 from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.scratch_folder import scratch_folder
-from advisor.measure.process.supervisor import sweep
+from advisor.measure.process.run_locks import scratch_folder, sweep
 from advisor.measure.process.tenants import living, tenants_on, warm_up
-from advisor.measure.process.worker import TenantSetup
 from advisor.sharing import Mps, Naive
 
 SEED = 11
@@ -46,11 +44,10 @@ SEED = 11
 def scouted(session: MpsSession, kinds: Sequence[Kind], record: Record) -> tuple[Chosen, ...]:
     """The kinds in the sizes to measure, traced by a process that has the GPU without MPS."""
     session.switch_to(Naive())
-    (environment,) = session.environments(Naive(), 1)
-    setup = TenantSetup(session.device.kind, allowed_cores(), environment)
+    setups = session.setups(Naive(), [allowed_cores()])
     on_cpu = session.device.kind == "cpu"
     tries = [(kind.name, size) for kind in kinds for size in kind.sizes[-1 if on_cpu else 0 :]]
-    with tenants_on([setup], session.folder, interference_verbs) as (scout,):
+    with tenants_on(setups, session.folder, interference_verbs) as (scout,):
         answer = living(scout.ask("trace", LOAD_S, tries=tries))
     seen: dict[str, dict[int, Any]] = {kind.name: {} for kind in kinds}
     for (name, size), found in zip(tries, answer["found"], strict=True):
@@ -110,12 +107,7 @@ def started(
     for number, (name, session) in enumerate(zip(names, sessions, strict=True)):
         if kind == "cuda":
             session.switch_to(Mps())
-        setups = [
-            TenantSetup(kind, own, environment)
-            for own, environment in zip(
-                cores[2 * number : 2 * number + 2], session.environments(Mps(), 2), strict=True
-            )
-        ]
+        setups = session.setups(Mps(), cores[2 * number : 2 * number + 2])
         pair = stack.enter_context(tenants_on(setups, folder, interference_verbs))
         benches.append(Bench(name, session.device, pair, Meter(session.device), record))
     return tuple(benches)

@@ -6,7 +6,8 @@ from pwd import getpwuid
 
 from advisor.hardware.gpu_state import MpsProcess
 
-_ROLES = {"nvidia-cuda-mps-control": "control", "nvidia-cuda-mps-server": "server"}
+CONTROL = "nvidia-cuda-mps-control"
+_ROLES = {CONTROL: "control", "nvidia-cuda-mps-server": "server"}
 
 
 def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:

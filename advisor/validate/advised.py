@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
+from advisor.measure.shared.bench import PlannedProcess, planned_processes
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
-from advisor.measure.shared.process_layout import PlannedProcess, planned_processes
 from advisor.plan.recommendation import Recommendation
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES

@@ -120,8 +120,8 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(
 @pytest.mark.parametrize(
     ("run", "words", "work"),
     [
-        ("measure.solo.batch", ("mlp-toy-bs32", "--device", "cpu"), "_setting"),
-        ("measure.calibrate.calibrate_command", ("--device", "cpu"), "calibrated"),
+        ("measure.solo.profile_command", ("mlp-toy-bs32", "--device", "cpu"), "_setting"),
+        ("measure.calibrate_command", ("--device", "cpu"), "calibrated"),
         ("measure.campaign.campaign_command", ("plan.toml", "--devices", "cpu"), "write_list"),
     ],
 )

@@ -9,8 +9,8 @@ import typer
 
 from advisor.cli import _app
 from advisor.errors import AdvisorError
-from advisor.measure.calibrate.calibrate_command import _parser as calibrate_parser
-from advisor.measure.solo.profile_options import _parser as profile_parser
+from advisor.measure.calibrate_command import _parser as calibrate_parser
+from advisor.measure.solo.profile_command import _parser as profile_parser
 from advisor.workload.files import beside_package, shown
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.store import load_profile

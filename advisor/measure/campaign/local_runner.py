@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.campaign.runner import Answer, Record, RunnerSettings, Task
-from advisor.measure.process.supervisor import started_inner, sweep
+from advisor.measure.process.run_locks import sweep
+from advisor.measure.process.supervisor import started_inner
 
 # Claiming a GPU that a run has just released takes seconds.
 _START_S = 120.0

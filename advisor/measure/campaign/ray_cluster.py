@@ -19,7 +19,7 @@ from advisor.measure.campaign.local_runner import LocalRunner, Runner, result_of
 from advisor.measure.campaign.runner import Answer, Record, RunnerSettings, Task
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import allowed_cores
-from advisor.measure.process.supervisor import sweep
+from advisor.measure.process.run_locks import sweep
 
 # A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
 _TIMEOUT_S = 120.0

@@ -18,7 +18,7 @@ from advisor.measure.process.supervisor import INTERRUPTED
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
-from advisor.measure.solo.batch import idle_power_w
+from advisor.measure.solo.profile_command import idle_power_w
 from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

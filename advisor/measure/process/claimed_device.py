@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import sleep
 from typing import Literal
 
 from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu_meant, gpu_of_product
 from advisor.hardware.gpu_state import Activity
-from advisor.measure.process.gpu_lock import gpu_lock
-from advisor.measure.process.mps_daemon import refuse_strangers
-from advisor.measure.process.scratch_folder import wait_until
+from advisor.hardware.mps_processes import CONTROL, mps_processes
+from advisor.measure.process.run_locks import gpu_lock, wait_until
+
+_DEFAULT_PIPES = "/tmp/nvidia-mps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,22 @@ def claimed(device: Device, command: str) -> Iterator[None]:
         yield
 
 
+def refuse_strangers(uuid: str) -> None:
+    """Check that no MPS daemon or server runs that may serve the GPU `uuid`.
+
+    Raises:
+        GpuUnavailable: One does; the message says whose it is and how to end it.
+    """
+    for stranger in mps_processes():
+        if stranger.serves(uuid):
+            pipes = stranger.pipe_directory or _DEFAULT_PIPES
+            raise GpuUnavailable(
+                f"an MPS {stranger.role} of {stranger.owner} (process {stranger.pid}, pipes in "
+                f"{pipes}) runs on this machine and would serve or disturb what is measured. "
+                f"Have its owner end it: echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {CONTROL}"
+            )
+
+
 def _refuse_users(uuid: str) -> None:
     from advisor.hardware.live_gpu import live_gpu
 
@@ -109,6 +127,19 @@ def _refuse_users(uuid: str) -> None:
             f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
             f"for it, or use another --device."
         )
+
+
+def power_readings_w(device: Device, readings: int, pause_s: float) -> list[float]:
+    """Power of a claimed device, read several times; empty if it is not metered."""
+    if device.uuid is None:
+        return []
+    from advisor.hardware.live_gpu import power_w_now
+
+    found = []
+    for _ in range(readings):
+        found.append(power_w_now(device.uuid))
+        sleep(pause_s)
+    return [each for each in found if each is not None]
 
 
 class Meter:

@@ -12,9 +12,9 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.scratch_folder import wait_until
+from advisor.measure.process.run_locks import wait_until
 from advisor.measure.process.tenants import Ended, tenants_on
-from advisor.measure.process.worker import TenantSetup, TenantState, Verb
+from advisor.measure.process.worker import TenantState, Verb
 from advisor.sharing import Naive
 
 _MIB = 2**20
@@ -57,9 +57,8 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
     served_mib = _served_mib(uuid)
     leave_mib = capacity_mib - reserve_mib(session.device) - served_mib
-    (environment,) = session.environments(Naive(), 1)
-    setup = TenantSetup(session.device.kind, tuple(sorted(os.sched_getaffinity(0))), environment)
-    with tenants_on([setup], session.folder, filler_verbs) as (filler,):
+    setups = session.setups(Naive(), [tuple(sorted(os.sched_getaffinity(0)))])
+    with tenants_on(setups, session.folder, filler_verbs) as (filler,):
         answer = filler.ask("leave_free", free_mib=leave_mib)
         if isinstance(answer, Ended):
             raise AdvisorError(

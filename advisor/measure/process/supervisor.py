@@ -18,8 +18,7 @@ from importlib import import_module
 from types import FrameType
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.gpu_lock import sweep_locks
-from advisor.measure.process.scratch_folder import sweep_folders
+from advisor.measure.process.run_locks import sweep
 from advisor.terminal import clean
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -89,12 +88,6 @@ def _after_teardown(inner: "subprocess.Popen[bytes]") -> int:
     except subprocess.TimeoutExpired:
         os.killpg(inner.pid, signal.SIGKILL)
         return inner.wait()
-
-
-def sweep() -> None:
-    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    sweep_folders()
-    sweep_locks()
 
 
 def run_inner(entry: str, argv: Sequence[str]) -> int:

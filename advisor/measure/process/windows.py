@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import sleep, time
 
 import numpy as np
 
@@ -70,6 +71,11 @@ def schedule(start_at: float, timing: Timing, slowest_step_s: float) -> Schedule
     first_s = min(max(timing.lead_s, slowest_step_s), _LONGEST_LEAD_S)
     bounds_s = np.linspace(first_s, first_s + length_s, timing.windows + 1)
     return Schedule(start_at, tuple(bounds_s.tolist()))
+
+
+def sleep_until(moment: float) -> None:
+    """Wait for a moment of the wall clock; returns at once if it is past."""
+    sleep(max(0.0, moment - time()))
 
 
 def step_s_of(start_at: float, completed_at: Sequence[float]) -> float:

@@ -14,7 +14,6 @@ from traceback import print_exc
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.mps_daemon import without_mps
 from advisor.measure.process.pdeathsig import die_with_parent
 
 if TYPE_CHECKING:
@@ -96,21 +95,21 @@ def _prepare_process(setup: TenantSetup) -> None:
     os.environ.update(setup.environment)
 
 
+def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` without the caller's own MPS settings, which would change how tenants share."""
+    return {name: value for name, value in environment.items() if not name.startswith("CUDA_MPS_")}
+
+
 def _versions() -> dict[str, Any]:
     """Versions of torch, CUDA and timm."""
     import torch
 
     torch.set_num_threads(1)
-    return {
-        "torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": _timm_version()
-    }  # fmt: skip
-
-
-def _timm_version() -> str | None:
     try:
-        return version("timm")
+        timm = version("timm")
     except PackageNotFoundError:
-        return None
+        timm = None
+    return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
 
 
 def _attempt(verb: Verb, arguments: dict[str, Any]) -> Answer:

@@ -14,15 +14,13 @@ from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import Answer, Ended, TenantProcess, ask_all, tenants_on
-from advisor.measure.process.windows import Schedule, windows_of
+from advisor.measure.process.windows import Schedule, sleep_until, windows_of
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, RunGroup
 from advisor.measure.shared.shared_run import SharedRunSettings
 from advisor.measure.shared.together import (
     NOTICE_S,
     check_hosts,
-    sleep_until,
     tenant_reports,
-    tenant_setups,
     train_together,
     versions_of,
 )
@@ -86,7 +84,7 @@ def _group(
     session.switch_to(sharing)
     pause_s = monotonic() - began
     steps = [full.steps[job] for job in run_group.jobs]
-    with tenants_on(tenant_setups(sharing, cores, session), session.folder) as tenants:
+    with tenants_on(session.setups(sharing, cores), session.folder) as tenants:
         group = _train_group(run_group.mix, steps, tenants, settings)
     if None in group.ended_s:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients

@@ -10,17 +10,15 @@ from advisor.measure.process.memory_filler import memory_filled
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import Ended, TenantProcess, ask_all, tenants_on
-from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
+from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.shared.planned_run import PlannedMix
 from advisor.measure.shared.together import (
     NOTICE_S,
     TenantReport,
     answer_timeout_s,
     check_hosts,
-    sleep_until,
     start_training,
     tenant_reports,
-    tenant_setups,
     train_together,
     versions_of,
 )
@@ -75,7 +73,7 @@ def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedR
     """
     session = settings.session
     session.switch_to(mix.sharing)
-    setups = tenant_setups(mix.sharing, cores, session)
+    setups = session.setups(mix.sharing, cores)
     if mix.capacity_mib is not None:
         settings = replace(settings, timing=_TIMING_OF_MEMORY_RUNS)
     with (

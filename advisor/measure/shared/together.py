@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from time import sleep, time
+from time import time
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.tenants import (
     GRACE_S,
     Answer,
@@ -16,25 +15,12 @@ from advisor.measure.process.tenants import (
     memory_record,
 )
 from advisor.measure.process.windows import step_s_of
-from advisor.measure.process.worker import TenantSetup
-from advisor.sharing import Mps, Naive
 from advisor.workload.measured import Window
 from advisor.workload.run import Tenant
 from advisor.workload.spec import Workload
 
 # Between the request to start and the start, in which every tenant receives the request.
 NOTICE_S = 0.1
-
-
-def tenant_setups(
-    sharing: Naive | Mps, cores: Sequence[tuple[int, ...]], session: MpsSession
-) -> tuple[TenantSetup, ...]:
-    """The setups of tenants that share by `sharing`, each on its `cores`."""
-    environments = session.environments(sharing, len(cores))
-    return tuple(
-        TenantSetup(session.device.kind, each, environment)
-        for each, environment in zip(cores, environments, strict=True)
-    )
 
 
 def train_together(tenants: Sequence[TenantProcess], seconds: float) -> float:
@@ -57,11 +43,6 @@ def start_training(tenants: Sequence[TenantProcess], start_at: float, stop_at: f
 def answer_timeout_s(stop_at: float) -> float:
     """How long to wait for those that stop at `stop_at`."""
     return max(0.0, stop_at - time()) + GRACE_S
-
-
-def sleep_until(moment: float) -> None:
-    """Wait for a moment of the wall clock; returns at once if it is past."""
-    sleep(max(0.0, moment - time()))
 
 
 def check_hosts(tenants: Sequence[TenantProcess]) -> tuple[Answer, ...]:

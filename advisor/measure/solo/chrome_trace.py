@@ -18,8 +18,14 @@ from typing import Any
 
 from advisor.english import counted
 from advisor.errors import AdvisorError
-from advisor.measure.solo.occupancy import SmLimits, resident_blocks
-from advisor.measure.solo.traced_step import QUEUE_FREE_LAUNCHES, GpuWork, Phase, TracedStep
+from advisor.measure.solo.traced_step import (
+    QUEUE_FREE_LAUNCHES,
+    GpuWork,
+    Phase,
+    SmLimits,
+    TracedStep,
+    resident_blocks,
+)
 
 # Prefix of the name of a phase's mark.
 MARK = "advisor:"

@@ -15,8 +15,7 @@ from advisor.errors import AdvisorError
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
-from advisor.measure.solo.occupancy import sm_limits
-from advisor.measure.solo.traced_step import TracedStep
+from advisor.measure.solo.traced_step import TracedStep, sm_limits
 
 if TYPE_CHECKING:
     from advisor.zoo.task import Step

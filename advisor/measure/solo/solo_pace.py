@@ -4,16 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from time import monotonic, sleep, time
+from time import monotonic, time
 from typing import Any, Literal
 
+from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
+from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import GRACE_S, TenantProcess, living, memory_record
-from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
+from advisor.measure.process.tenants import (
+    GRACE_S,
+    TenantProcess,
+    living,
+    memory_record,
+    tenants_on,
+)
+from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.solo.profiling_verbs import profiling_verbs
+from advisor.sharing import Mps
 from advisor.workload.measured import Memory, Window
-from advisor.workload.profile import PartSeconds
+from advisor.workload.profile import LimitedRun, MpsProbe, PartSeconds
+from advisor.workload.spec import Workload
 
 # Between the request to start and the start.
 _NOTICE_S = 0.05
@@ -115,11 +126,11 @@ def _metered(
     meter: Meter, plan: Schedule
 ) -> tuple[Activity | None, tuple[int | None, int | None], float]:
     """Activity over the windows of `plan`, clocks, and how long the driver took to answer."""
-    _sleep_until(plan.begin_at)
+    sleep_until(plan.begin_at)
     began_s = monotonic()
     meter.begin()
     begun_s = monotonic()
-    _sleep_until(plan.end_at)
+    sleep_until(plan.end_at)
     ended_s = monotonic()
     activity, clocks_mhz = meter.end(), meter.clocks_mhz()
     return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
@@ -131,10 +142,6 @@ def _on_device_mib(tenant: TenantProcess, meter: Meter) -> float | None:
     # In a container the driver may list it under another pid. On a claimed device the only other
     # process is an MPS server, which holds less than any tenant.
     return seen.get(tenant.pid, max(seen.values(), default=None))
-
-
-def _sleep_until(moment: float) -> None:
-    sleep(max(0.0, moment - time()))
 
 
 Part = Literal[
@@ -158,3 +165,57 @@ class Stopwatch:
     def took(self, meter_s: float) -> PartSeconds:
         """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
         return PartSeconds(**self._parts, meter_s=meter_s)
+
+
+LIMITS_PCT = (14.0, 28.0, 50.0)
+
+_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
+
+# Slow steps take seconds each under a limit, so fewer of them warm up.
+_SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
+
+
+def mps_probe(
+    workload: Workload, session: MpsSession, cores: tuple[int, ...], step_s: float, watch: Stopwatch
+) -> MpsProbe | None:
+    """How fast `workload` is under MPS; None, after printing why, if it cannot be measured.
+
+    Args:
+        workload: What to train.
+        session: Of a GPU on which no tenant lives.
+        cores: Where to pin each tenant.
+        step_s: Seconds of its step without MPS.
+        watch: Gets a lap for the run without a limit, and one for those with limits.
+    """
+    try:
+        session.switch_to(Mps())
+        unlimited, pace = _limited(workload, session, cores, None, step_s)
+        watch.lap("mps_s")
+        limited = tuple(
+            _limited(workload, session, cores, limit, step_s)[0] for limit in LIMITS_PCT
+        )
+        watch.lap("limits_s")
+    except AdvisorError as error:
+        # The daemon does not start, or a client failed: the profile without MPS is still valid.
+        say(f"  no MPS probe: {error}")
+        session.close()  # a client that died can leave an MPS server that serves nobody
+        return None
+    return MpsProbe(unlimited, limited, pace.memory)
+
+
+def _limited(
+    workload: Workload,
+    session: MpsSession,
+    cores: tuple[int, ...],
+    limit_pct: float | None,
+    step_s: float,
+) -> tuple[LimitedRun, Pace]:
+    sharing = Mps() if limit_pct is None else Mps((limit_pct,))
+    warm_steps = _WARM_STEPS if step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
+    with tenants_on(session.setups(sharing, [cores]), session.folder, profiling_verbs) as (tenant,):
+        loaded = asked(tenant, "load", workload=workload, warm_steps=warm_steps)
+        session.proved_clients(sharing, [tenant.pid])
+        pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
+    run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)
+    say(f"  MPS {run.limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
+    return run, pace

@@ -12,10 +12,15 @@ from advisor.measure.process.provenance import Origin
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import TenantProcess, tenants_on
 from advisor.measure.process.windows import Timing
-from advisor.measure.process.worker import TenantSetup
-from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace, settled_step_s
+from advisor.measure.solo.solo_pace import (
+    Pace,
+    Stopwatch,
+    asked,
+    measured_pace,
+    mps_probe,
+    settled_step_s,
+)
 from advisor.measure.solo.traced_step import TracedStep, kernel_trace, phases_without_waits
 from advisor.sharing import Naive
 from advisor.workload.profile import KernelTrace, Profile
@@ -78,8 +83,8 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     session, watch = settings.session, Stopwatch()
     cores = cores_for(workload, settings)
     session.switch_to(Naive())
-    setup = TenantSetup(session.device.kind, cores, session.environments(Naive(), 1)[0])
-    with tenants_on([setup], session.folder, profiling_verbs) as (tenant,):
+    setups = session.setups(Naive(), [cores])
+    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", workload=workload)
         watch.lap("start_s")
         step_s = settled_step_s(tenant, loaded["warm_step_s"])

@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.calibrate.calibrate_command import host_checks
-from advisor.measure.calibrate.calibration_verbs import calibration_verbs, living
-from advisor.measure.calibrate.switching import TimedKernels, switching_of
+from advisor.measure.calibrate_command import host_checks
 from advisor.measure.process.claimed_device import Device, refuse_other
 from advisor.measure.process.tenants import Ended, tenants_on
 from advisor.measure.process.windows import Schedule
 from advisor.measure.process.worker import TenantSetup, TenantState
+from advisor.measure.switching import TimedKernels, calibration_verbs, living, switching_of
 from advisor.workload.store import read_calibration
 from tests.measure.shared.test_run_list import HIDE
 

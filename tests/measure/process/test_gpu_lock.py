@@ -7,11 +7,11 @@ from uuid import uuid4
 import pytest
 
 from advisor.errors import GpuUnavailable
-from advisor.measure.process.gpu_lock import gpu_lock, sweep_locks
+from advisor.measure.process.run_locks import gpu_lock, sweep_locks
 
 HOLD = """
 import sys, time
-from advisor.measure.process.gpu_lock import gpu_lock
+from advisor.measure.process.run_locks import gpu_lock
 with gpu_lock(sys.argv[1], "python -m holder"):
     print(flush=True)
     time.sleep(600)

@@ -7,10 +7,13 @@ import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps_processes import mps_processes
-from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.mps_daemon import MpsDaemon, refuse_strangers
-from advisor.measure.process.mps_session import mps_session_on, tenant_environments
-from advisor.measure.process.scratch_folder import end_mps_within, mps_within
+from advisor.measure.process.claimed_device import Device, refuse_strangers
+from advisor.measure.process.mps_session import (
+    MpsDaemon,
+    mps_session_on,
+    tenant_environments,
+)
+from advisor.measure.process.run_locks import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
 from tests.measure.process.disguise import stranger
@@ -116,7 +119,7 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
 def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
     with mps_session_on(GPU, folder) as session:
         session.switch_to(Mps())
-        pipes = Path(session.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+        pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101, 102])
         assert session.proved_clients(Mps(), [101, 102]) == 2
         session.switch_to(Naive())
@@ -128,7 +131,7 @@ def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
 def test_a_tenant_whom_mps_does_not_serve_stops_the_run(folder):
     with mps_session_on(GPU, folder) as session:
         session.switch_to(Mps())
-        pipes = Path(session.environments(Mps(), 1)[0]["CUDA_MPS_PIPE_DIRECTORY"])
+        pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101])
         with pytest.raises(AdvisorError, match="102"):
             session.proved_clients(Mps(), [101, 102])

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.measure.process.scratch_folder import scratch_folder, sweep_folders, temporary_base
+from advisor.measure.process.run_locks import scratch_folder, sweep_folders, temporary_base
 
 HOLD = """
 import time
-from advisor.measure.process.scratch_folder import scratch_folder
+from advisor.measure.process.run_locks import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     time.sleep(600)

@@ -1,8 +1,8 @@
 import pytest
 
 from advisor.errors import InvalidInput
+from advisor.measure.shared.bench import planned_processes
 from advisor.measure.shared.planned_run import PlannedRun
-from advisor.measure.shared.process_layout import planned_processes
 from advisor.workload.named_workloads import workload
 
 PAIR = (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32-loader2"))

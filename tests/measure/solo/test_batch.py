@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from advisor.measure.solo.batch import run
+from advisor.measure.solo.profile_command import run
 from advisor.workload.store import read_profile
 from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
@@ -136,5 +136,5 @@ def test_a_name_that_nobody_knows_ends_the_command_with_2_and_near_ones(tmp_path
 
 
 def test_whoever_only_watches_does_not_load_torch():
-    code = "import sys, advisor.measure.solo.batch; sys.exit('torch' in sys.modules)"
+    code = "import sys, advisor.measure.solo.profile_command; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

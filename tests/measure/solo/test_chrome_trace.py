@@ -7,7 +7,6 @@ import pytest
 
 from advisor.errors import AdvisorError
 from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
-from advisor.measure.solo.occupancy import sm_limits
 from advisor.measure.solo.profiling_verbs import median_step, recorded
 from advisor.measure.solo.traced_step import (
     QUEUE_FREE_LAUNCHES,
@@ -15,6 +14,7 @@ from advisor.measure.solo.traced_step import (
     TracedStep,
     kernel_trace,
     phases_without_waits,
+    sm_limits,
 )
 from advisor.workload.named_workloads import workload
 from advisor.zoo.task import build

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import catalogue
-from advisor.measure.solo.occupancy import resident_blocks, sm_limits
+from advisor.measure.solo.traced_step import resident_blocks, sm_limits
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import Ended
 from advisor.measure.process.worker import TenantState
-from advisor.measure.solo.limit_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import Stopwatch, is_steady
+from advisor.measure.solo.solo_pace import Stopwatch, is_steady, mps_probe
 from advisor.measure.solo.solo_run import SoloRunSettings, _inside
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.named_workloads import workload

@@ -10,22 +10,107 @@ of the cycle is the slice. There are two changes of owner a cycle, so one costs
 ``overhead * cycle / 2``; that contains what refilling caches costs.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from time import sleep, time
+from time import perf_counter, time
+from typing import Any
 
 import numpy as np
 
-from advisor.measure.calibrate.calibration_verbs import REMEDY, all_answers, calibration_verbs
+from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.tenants import GRACE_S, TenantProcess, living, tenants_on
-from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
-from advisor.measure.process.worker import TenantSetup
+from advisor.measure.process.tenant_verbs import synchronise, training_verbs
+from advisor.measure.process.tenants import GRACE_S, TenantProcess, ask_all, living, tenants_on
+from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.process.worker import TenantState, Verb
 from advisor.sharing import Naive
 from advisor.workload.machine_calibration import Switching
 from advisor.workload.measured import median_step_s
+
+_REMEDY = ". Calibrate again."
+
+# Square matrices of this side to begin with, and in multiples of it: whole tiles of any library.
+_TILE, _FIRST_SIDE = 128, 1024
+
+# Time per operation depends on the size, so the size is adjusted several times.
+_TRIES, _TIMED = 3, 20
+
+# Work that is queued ahead, in seconds: beyond any slice; and most launches a GPU takes.
+_AHEAD_S, _MOST_AHEAD = 0.1, 900
+
+
+def calibration_verbs() -> Mapping[str, Verb]:
+    """The training verbs and `load_kernel`."""
+    return {**training_verbs(), "load_kernel": load_kernel}
+
+
+def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
+    """Make a step one product of square matrices that takes about `kernel_s`.
+
+    Returns:
+        ``kernel_s``: what it takes, roughly.
+
+    Raises:
+        AdvisorError: No product takes time on this device.
+    """
+    side, took_s = _FIRST_SIDE, _took_s(state, _Repeated(state.device, _FIRST_SIDE, _MOST_AHEAD))
+    for _ in range(_TRIES):
+        if took_s <= 0:
+            raise AdvisorError("a matrix product took no time here. Calibrate again.")
+        # Its work grows with the cube of its side.
+        side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
+        ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
+        kernel = _Repeated(state.device, side, ahead)
+        took_s = _took_s(state, kernel)
+    state.step = kernel  # type: ignore[assignment]  # `run` only calls it
+    return {"kernel_s": took_s}
+
+
+def _took_s(state: TenantState, kernel: "_Repeated") -> float:
+    kernel()
+    synchronise(state)
+    began = perf_counter()
+    for _ in range(_TIMED):
+        kernel()
+    synchronise(state)
+    return (perf_counter() - began) / _TIMED
+
+
+class _Repeated:
+    """Enqueues one matrix product a call; waits if more than `ahead` are queued."""
+
+    def __init__(self, device: str, side: int, ahead: int) -> None:
+        import torch
+
+        self._multiply, self._event = torch.mm, torch.cuda.Event
+        self._factor = torch.ones(side, side, device=device)
+        self._product = torch.empty_like(self._factor)
+        self._ahead = ahead
+        self._queued: deque[Any] = deque()
+
+    def __call__(self) -> None:
+        self._multiply(self._factor, self._factor, out=self._product)
+        if self._factor.is_cuda:
+            event: Any = self._event()  # type: ignore[no-untyped-call]
+            event.record()
+            self._queued.append(event)
+            if len(self._queued) > self._ahead:
+                self._queued.popleft().synchronize()
+
+
+def all_answers(
+    tenants: Sequence[TenantProcess], verb: str, **arguments: Any
+) -> list[dict[str, Any]]:
+    """Send all `tenants` the same request at once; their answers, in their order.
+
+    Raises:
+        AdvisorError: One ran out of memory or died.
+    """
+    return [living(each, _REMEDY) for each in ask_all(tenants, verb, [arguments] * len(tenants))]
+
 
 # Far below a slice of some milliseconds, and about as long as one.
 _KERNELS_S = (0.1e-3, 2e-3)
@@ -66,17 +151,13 @@ def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switchin
         AdvisorError: A tenant ran out of memory or died.
     """
     session.switch_to(Naive())
-    environments = session.environments(Naive(), 2)
-    setups = [
-        TenantSetup(session.device.kind, (core,), environment)
-        for core, environment in zip(cores, environments, strict=True)
-    ]
+    setups = session.setups(Naive(), [(core,) for core in cores])
     meter, found = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
     with tenants_on(setups, session.folder, calibration_verbs) as tenants:
         for kernel_s in _KERNELS_S:
             for tenant in tenants:  # one after another, since each times its kernel
-                all_answers([tenant], "load_kernel", {"kernel_s": kernel_s})
+                all_answers([tenant], "load_kernel", kernel_s=kernel_s)
             alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
             together, clocks_mhz = _timed_kernels(tenants, meter)
             found.append(switching_of(alone, together))
@@ -87,9 +168,9 @@ def _timed_kernels(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[Time
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
-    sleep(max(0.0, (plan.begin_at + plan.end_at) / 2 - time()))
+    sleep_until((plan.begin_at + plan.end_at) / 2)
     clocks_mhz = meter.clocks_mhz()
-    answer = [living(tenant.receive(GRACE_S), REMEDY) for tenant in tenants]
+    answer = [living(tenant.receive(GRACE_S), _REMEDY) for tenant in tenants]
     return TimedKernels(plan, tuple(tuple(each["completed_at"]) for each in answer)), clocks_mhz
 
 
@@ -108,13 +189,11 @@ def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switc
         for ends, lone_s in zip(together.completed_at, alone_s, strict=True)
     ]
     known = [each for each in turns if each is not None]
-    if not known:
-        return Switching(kernel_s=mean(alone_s), overhead=overhead, slice_s=None, switch_s=None)
     return Switching(
         kernel_s=mean(alone_s),
         overhead=overhead,
-        slice_s=mean(slice_s for slice_s, _ in known),
-        switch_s=overhead * mean(cycle_s for _, cycle_s in known) / 2,
+        slice_s=mean(slice_s for slice_s, _ in known) if known else None,
+        switch_s=overhead * mean(cycle_s for _, cycle_s in known) / 2 if known else None,
     )
 
 

@@ -3,25 +3,37 @@
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
-from time import sleep
 
-from advisor.errors import InvalidInput
-from advisor.measure.calibrate.calibration_verbs import all_answers
-from advisor.measure.calibrate.contexts import contexts
-from advisor.measure.calibrate.switching import Clocks, switching
-from advisor.measure.process.claimed_device import Device, claimed, device_at_hand, refuse_other
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.claimed_device import (
+    Device,
+    Meter,
+    claimed,
+    device_at_hand,
+    power_readings_w,
+    refuse_other,
+)
 from advisor.measure.process.cores import allowed_cores, spare_cores
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.scratch_folder import scratch_folder
+from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import TenantProcess, tenants_on, warm_up
+from advisor.measure.process.tenants import TenantProcess, memory_record, tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup
-from advisor.sharing import Naive
+from advisor.measure.switching import Clocks, all_answers, switching
+from advisor.sharing import Mps, Naive
 from advisor.workload.files import user_folder
-from advisor.workload.machine_calibration import Calibration, Contexts, HostCheck, Switching
+from advisor.workload.machine_calibration import (
+    Calibration,
+    Contexts,
+    HostCheck,
+    LimitedContext,
+    Switching,
+)
+from advisor.workload.named_workloads import workload
 from advisor.workload.writing import calibration_text, writable, write_whole
 
 # Reads of the power meter, over some seconds: power falls slowly after earlier work.
@@ -60,7 +72,7 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
     ours = allowed_cores()
     taken = cores[: max(CORES_AT_ONCE)]
     with claimed(device, command), scratch_folder() as folder:
-        idle_power_w = _idle_power_w(device)
+        readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
         # This process must not disturb the tenants.
         os.sched_setaffinity(0, spare_cores([tuple(taken)], ours))
         warm_up(folder)
@@ -73,7 +85,7 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
         host=checks,
         contexts=sizes,
         switching=turns,
-        idle_power_w=idle_power_w,
+        idle_power_w=min(readings_w, default=None),
         provenance=origin.provenance(versions, clocks_mhz),
     )
 
@@ -124,19 +136,6 @@ def _switching_text(turns: Switching) -> str:
     return f"{lost}, slices of {turns.slice_s * 1e3:.2f} ms, {turns.switch_s * 1e3:.2f} ms a change"
 
 
-def _idle_power_w(device: Device) -> float | None:
-    """Least power of a claimed device over some idle seconds; None if it is not metered."""
-    if device.uuid is None:
-        return None
-    from advisor.hardware.live_gpu import power_w_now
-
-    reads = []
-    for _ in range(_POWER_READS):
-        reads.append(power_w_now(device.uuid))
-        sleep(_POWER_PAUSE_S)
-    return min((each for each in reads if each is not None), default=None)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor calibrate",
@@ -172,11 +171,76 @@ def host_checks(tenants: Sequence[TenantProcess]) -> tuple[HostCheck, ...]:
         tenants: One per core.
     """
     counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
-    all_answers(tenants, "check_host", {})  # the first check is slower
+    all_answers(tenants, "check_host")  # the first check is slower
     seen: dict[int, list[float]] = {count: [] for count in counts}
     for turn in range(_ROUNDS):
         for count in counts:
             chosen = [tenants[(turn * count + i) % len(tenants)] for i in range(count)]
-            answer = all_answers(chosen, "check_host", {})
+            answer = all_answers(chosen, "check_host")
             seen[count].append(mean(each["check_s"] for each in answer))
     return tuple(HostCheck(count, median(checks)) for count, checks in seen.items())
+
+
+# Small, and loads the matrix library as all training does.
+_WORKLOAD = "mlp-toy-bs128"
+
+_LIMITS_PCT = (50.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One tenant's context, the SMs it may use, and what other processes hold; None: unknown."""
+
+    context_mib: float | None
+    sms: int | None
+    others_mib: float
+
+
+def contexts(session: MpsSession, core: int) -> Contexts:
+    """Sizes of contexts on the GPU of `session`, on which no tenant lives.
+
+    Args:
+        session: Of a claimed GPU.
+        core: Where to pin each tenant.
+
+    Raises:
+        AdvisorError: A process without MPS cannot train.
+    """
+    from advisor.hardware.live_gpu import live_gpu
+
+    session.switch_to(Naive())
+    driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
+    plain = Contexts(
+        driver_mib=driver_mib, plain_mib=_seen(session, core, Naive()).context_mib, mps_mib=None,
+        sms=None, limited=(), mps_server_mib=None,
+    )  # fmt: skip
+    try:
+        session.switch_to(Mps())
+        client = _seen(session, core, Mps())
+        limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
+    except AdvisorError as error:
+        say(f"  no contexts under MPS: {error}")
+        return plain
+    return replace(
+        plain,
+        mps_mib=client.context_mib,
+        sms=client.sms,
+        limited=tuple(
+            LimitedContext(limit, each.sms, each.context_mib)
+            for limit, each in limited.items()
+            if each.sms is not None and each.context_mib is not None
+        ),
+        mps_server_mib=None if client.context_mib is None else client.others_mib,
+    )
+
+
+def _seen(session: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
+    with tenants_on(session.setups(sharing, [(core,)]), session.folder) as (tenant,):
+        (answer,) = all_answers([tenant], "load", workload=workload(_WORKLOAD))
+        session.proved_clients(sharing, [tenant.pid])
+        seen = Meter(session.device).memory_mib()
+    # In a container the driver may list it under another pid; but the server holds less.
+    own_mib = seen.get(tenant.pid, max(seen.values(), default=None))
+    others_mib = sum(seen.values()) - (own_mib or 0.0)
+    context_mib = memory_record(answer["memory"], own_mib).context_mib
+    return _Seen(context_mib, answer["sms"], others_mib)

@@ -1,0 +1,180 @@
+"""The folder of a run, in which everything lies that must not outlive it, and the lock on its GPU.
+
+A run holds locks on both, so that no two runs measure each other. The kernel releases a lock when
+its owner dies, so the next run can tell a dead owner's folder and lock file from a live one's.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from getpass import getuser
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+from time import monotonic, sleep, time
+
+from advisor.errors import GpuUnavailable
+from advisor.hardware.mps_processes import mps_processes
+
+FOLDER_PREFIX = "advisor-run-"
+
+# A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
+_LONGEST_BASE = 50
+
+# Far more than passes between making a folder and locking it.
+_NEW_FOLDER_S = 10.0
+
+
+def temporary_base() -> Path:
+    """The system's folder of temporary files; /tmp if that path is too long for sockets."""
+    base = gettempdir()
+    return Path(base if len(os.fsencode(base)) <= _LONGEST_BASE else "/tmp")
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder for this process alone, removed when the block ends."""
+    folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=temporary_base()))
+    try:
+        with _locked(folder):
+            (folder / "owned").touch()
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_folders() -> None:
+    """Remove the folders of killed owners, and end the MPS daemons they left."""
+    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
+        with suppress(OSError), _locked(folder):
+            if not _is_new(folder):
+                end_mps_within(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Raises `OSError` if another process holds the lock, or `folder` is not ours."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_new(folder: Path) -> bool:
+    """Whether its owner may be about to lock it."""
+    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEW_FOLDER_S
+
+
+def end_mps_within(folder: Path) -> None:
+    """End every MPS daemon and server whose pipes lie in `folder`."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for pid in mps_within(folder):
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+        if wait_until(lambda: not mps_within(folder), seconds=3):
+            return
+
+
+def mps_within(folder: Path) -> tuple[int, ...]:
+    """The pids of MPS daemons and servers whose pipes lie in `folder`."""
+    return tuple(
+        each.pid
+        for each in mps_processes()
+        if each.pipe_directory and Path(each.pipe_directory).is_relative_to(folder)
+    )
+
+
+def wait_until(true: Callable[[], object], seconds: float) -> bool:
+    """Whether `true()` holds within `seconds`."""
+    until = monotonic() + seconds
+    while not true():
+        if monotonic() > until:
+            return False
+        sleep(0.02)
+    return True
+
+
+@contextmanager
+def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
+    """Lock the GPU `uuid` while the block runs; the kernel releases it if this process is killed.
+
+    Raises:
+        GpuUnavailable: Another run holds the lock; the message names it.
+    """
+    path = temporary_base() / f"advisor-{uuid}.lock"
+    descriptor = _locked_file(path)
+    try:
+        owner = {
+            "pid": os.getpid(),
+            "user": _user(),
+            "command": command,
+            "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+        yield path
+    finally:
+        # Before unlocking: afterwards the file might already be another run's.
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def sweep_locks() -> None:
+    """Remove the lock files of runs that were killed."""
+    for path in temporary_base().glob("advisor-*.lock"):
+        with suppress(OSError, GpuUnavailable):
+            descriptor = _locked_file(path, create=False)
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def _locked_file(path: Path, *, create: bool = True) -> int:
+    """A descriptor of the file at `path`, locked, and still the file at `path`."""
+    while True:
+        descriptor = _opened(path, os.O_CREAT if create else 0)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise _owned(path) from None
+        # The owner before us may have removed the file between our opening and locking it.
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+def _opened(path: Path, create: int) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | create, 0o644)
+    except PermissionError:
+        raise _owned(path) from None
+
+
+def _owned(path: Path) -> GpuUnavailable:
+    try:
+        owner = json.loads(path.read_text())
+        by = "{user}, process {pid} since {since}: {command}".format(**owner)
+    except (OSError, ValueError, TypeError, KeyError):
+        by = "another run, which has not said whose it is"
+    return GpuUnavailable(f"{path}: this GPU is in use by {by}. Wait for it, or use another GPU.")
+
+
+def _user() -> str:
+    try:
+        return getuser()
+    except (KeyError, OSError):  # a uid without a name, as in some containers
+        return str(os.getuid())
+
+
+def sweep() -> None:
+    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
+    sweep_folders()
+    sweep_locks()

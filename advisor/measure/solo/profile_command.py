@@ -1,0 +1,222 @@
+"""``advisor profile``: profiles workloads one after another, and writes each file as it is done."""
+
+import argparse
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean, median
+from time import monotonic
+from typing import get_args
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.claimed_device import (
+    Device,
+    claimed,
+    device_at_hand,
+    power_readings_w,
+    refuse_other,
+)
+from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.mps_session import mps_session_on
+from advisor.measure.process.provenance import Origin, command_line
+from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.supervisor import say
+from advisor.measure.process.tenants import warm_up
+from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
+from advisor.workload.files import user_folder
+from advisor.workload.named_workloads import timm_workload, workload
+from advisor.workload.spec import Execution, Precision, Workload
+from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
+
+# Assumed seconds of a workload before the first has been measured.
+_FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
+
+
+def run(argv: Sequence[str]) -> int:
+    """Profile what `argv` names; 0 if none failed, else 1 after listing the failures.
+
+    Runs under a supervisor.
+
+    Raises:
+        GpuUnavailable: There is no such GPU, or another process uses it.
+        InvalidInput: The request is invalid as a whole, or its only workload is.
+        SystemExit: The words ask for help (0), or cannot be parsed (2).
+    """
+    asked = _parser().parse_args(argv)
+    asked.workloads += _timm(asked)
+    device = device_at_hand(asked.device)
+    refuse_other(device, asked.gpu)
+    out = writable_folder(asked.out or user_folder("profiles") / device.key)
+    batch = _Batch(asked, out)
+    if batch.todo:
+        command = command_line("advisor.profiling", argv)
+        with _settings_of(device, asked, command) as settings:
+            batch.measure(settings)
+    return batch.verdict()
+
+
+@contextmanager
+def _settings_of(device: Device, asked: Namespace, command: str) -> Iterator[SoloRunSettings]:
+    ours, allowed = allowed_cores(), allowed_cores(asked.cores)
+    with claimed(device, command), scratch_folder() as folder:
+        idle_w = idle_power_w(device)
+        os.sched_setaffinity(0, spare_cores([allowed[:1]], ours))
+        warm_up(folder)
+        with mps_session_on(device, folder) as session:
+            yield SoloRunSettings(
+                session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
+                cores=allowed, probe=asked.probe, idle_power_w=idle_w,
+            )  # fmt: skip
+
+
+def idle_power_w(device: Device) -> float | None:
+    """Power of a claimed device on which nothing has run yet; None if not metered."""
+    known = power_readings_w(device, 5, 0.1)
+    return median(known) if known else None
+
+
+class _Batch:
+    """The workloads still to profile, and the errors of those that failed.
+
+    Args:
+        asked: The parsed command line.
+        out: Folder of profiles.
+
+    Attributes:
+        todo: Those to measure, in order.
+    """
+
+    def __init__(self, asked: Namespace, out: Path) -> None:
+        self._asked = asked
+        self._out = out
+        self._failures: list[tuple[str, AdvisorError]] = []
+        self._seconds: list[float] = []
+        skip = asked.skip_existing
+        self.todo = [each for each in self._known() if not (skip and self._path(each).exists())]
+        for each in self.todo:
+            writable(self._path(each))
+
+    def measure(self, settings: SoloRunSettings) -> None:
+        """Measure and write each, until all are done or the next would pass the deadline."""
+        began = monotonic()
+        for number, each in enumerate(self.todo):
+            if self._too_late(monotonic() - began):
+                say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
+                return
+            say(f"{number + 1}/{len(self.todo)} {each.name}")
+            self._measure_one(each, settings)
+
+    def _measure_one(self, each: Workload, settings: SoloRunSettings) -> None:
+        began = monotonic()
+        try:
+            # This process must not disturb the tenants.
+            os.sched_setaffinity(0, spare_cores([cores_for(each, settings)], settings.host_cores))
+            profile = profile_alone(each, settings)
+            path = self._path(each)
+            write_whole(path, profile_text(profile))
+            say(f"  {path}")
+        except AdvisorError as error:
+            self._fail(each.name, error)
+            # A client that died can leave an MPS server that serves nobody.
+            settings.session.close()
+        self._seconds.append(monotonic() - began)
+
+    def verdict(self) -> int:
+        """The exit code, after printing what failed.
+
+        Raises:
+            AdvisorError: That of the only workload.
+        """
+        if not self._failures:
+            return 0
+        if len(self._asked.workloads) == 1:
+            raise self._failures[0][1]
+        say(f"{len(self._failures)} of {len(self._asked.workloads)} failed:")
+        for name, error in self._failures:
+            say(f"  {name}: {error}")
+        return AdvisorError.exit_code
+
+    def _known(self) -> Iterator[Workload]:
+        for each in self._asked.workloads:
+            try:
+                yield workload(each) if isinstance(each, str) else each
+            except InvalidInput as error:
+                self._fail(str(each), error)
+
+    def _fail(self, name: str, error: AdvisorError) -> None:
+        say(f"  {name} failed: {error}")
+        self._failures.append((name, error))
+
+    def _path(self, each: Workload) -> Path:
+        return self._out / f"{each.name}.json"
+
+    def _too_late(self, passed_s: float) -> bool:
+        next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if self._asked.probe else _FIRST_S])
+        deadline_s = self._asked.deadline
+        return deadline_s is not None and passed_s + next_s > deadline_s
+
+
+_OF_TIMM = (
+    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
+)  # fmt: skip
+
+
+def _timm(words: Namespace) -> list[Workload]:
+    """The model of timm that the words describe, if any.
+
+    Raises:
+        InvalidInput: They contradict each other.
+    """
+    given = {name: getattr(words, name) for name in _OF_TIMM if getattr(words, name) is not None}
+    if words.timm is None:
+        if given:
+            flag = "--" + next(iter(given)).replace("_", "-")
+            raise InvalidInput(f"{flag} describes a model of timm: give --timm NAME too.")
+        if not words.workloads:
+            raise InvalidInput("name a workload, or a model with --timm. `advisor workloads` lists")
+        return []
+    if lacking := [name for name in ("resolution", "classes", "batch") if name not in given]:
+        raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")
+    examples = given.pop("examples", None)
+    return [timm_workload(words.timm, examples_per_epoch=examples, **given)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="advisor profile",
+        description="Measures each workload alone on a GPU and writes DIR/NAME.json. Also starts "
+        "as `python -m advisor.profiling`, which needs torch, timm and nvidia-ml-py only.",
+        epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
+    )
+    add = parser.add_argument
+    add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
+    add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
+    add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
+    add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
+    add("--deadline", type=_seconds, metavar="S", help="begin none that would end after these")
+    add("--skip-existing", action="store_true", help="leave out what DIR has already")
+    _add_timm(parser.add_argument_group("any model of timm"))
+    return parser
+
+
+def _add_timm(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
+    add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
+    add("--classes", type=int, help="outputs of the classifier")
+    add("--batch", type=int, help="images a step")
+    add("--precision", choices=get_args(Precision), help="[default]")
+    add("--execution", choices=get_args(Execution), help="[eager]")
+    add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]")
+    add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
