@@ -3,9 +3,10 @@
     python benchmarks/draw_panels.py --seed 2029 --sets 40 --out benchmarks/panels
 
 writes ``plan.toml`` for `advisor campaign`; called again with ``--passes 3``, it makes each run of
-that plan three runs, in shuffled order. Every set runs naive, under MPS, and under MPS with an equal
-part of the GPU for each; no prediction has a say in it. `benchmarks/recommend_panels.py` adds
-what a model recommends. No set was run before, in any order, so no model can have learnt from it.
+that plan three runs, in shuffled order. Every set runs naive, under MPS, and under MPS with an
+equal part of the GPU for each; no prediction has a say in it. `benchmarks/recommend_panels.py`
+adds what a model recommends. No set was run before, in any order, so no model can have learnt from
+it.
 
 One after another, a job runs as it does alone, whatever comes before or after it. So each workload
 is measured alone once, between the shared runs, for all sets that it is in: the campaign's solo
