@@ -13,20 +13,16 @@ from typing import Annotated, NoReturn
 import typer
 
 from advisor import __version__
-from advisor.cli.app_command import app
 from advisor.cli.estimate_memory_command import estimate_memory
-from advisor.cli.evaluate_command import evaluate
 from advisor.cli.explain_command import explain
 from advisor.cli.export_command import export
-from advisor.cli.fit_command import fit
-from advisor.cli.layouts_command import layouts
-from advisor.cli.listing_commands import gpus, profiles, workloads
-from advisor.cli.measuring_commands import AS_GIVEN, calibrate, campaign, profile
-from advisor.cli.output import aside, show_text
+from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
+from advisor.cli.model_commands import evaluate, fit
+from advisor.cli.output import aside, forget_stdout, ready, show_text
 from advisor.cli.predict_command import predict
+from advisor.cli.program_commands import AS_GIVEN, app, calibrate, campaign, profile
 from advisor.cli.recommend_command import recommend
 from advisor.cli.simulate_command import simulate
-from advisor.cli.streams import forget_stdout, ready
 from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 

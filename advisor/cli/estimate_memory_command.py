@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from advisor.cli.combinations import check_estimate, given_in
-from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, grouped
+from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, apart, given_in, grouped, needs
 from advisor.cli.output import show, show_json
 from advisor.errors import AdvisorError, InvalidInput
 
@@ -61,7 +60,10 @@ def estimate_memory(
     """Estimate the GPU memory of a workload that was never run. Needs torch, and no GPU."""
     from advisor.workload.named_workloads import workload as named
 
-    check_estimate(given_in(context))
+    given, parts = given_in(context), ("resolution", "classes", "batch", "precision")
+    apart(given, "workload", ("timm", *parts), "a workload of that name says all of it.")
+    for part in parts:
+        needs(given, part, {"timm": "--timm NAME"})
     asked = described.workload() if workload is None else named(workload)
     _estimate(asked, gpu, as_json)
 

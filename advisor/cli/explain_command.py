@@ -4,15 +4,17 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.combinations import check_plans, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
     By,
     Files,
+    Given,
     GpuKey,
     Named,
     PowerCap,
+    apart,
+    given_in,
     grouped,
 )
 from advisor.cli.output import show_found, warn
@@ -48,8 +50,9 @@ def explain(
     from advisor.report.comparison_text import comparison_document, comparison_report
 
     plans = plan_named(first, files.profiles), plan_named(second, files.profiles)
-    check_plans(given := given_in(context), plans)
+    given = given_in(context)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
+        _check_files(given, all_capped=len(read) == 2 and all(each.power_cap_w for each in read))
         planned = of_the_same_jobs(read)
         check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
         advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
@@ -59,3 +62,10 @@ def explain(
     found = advisor.compare(plans, jobs, objective)
     warn(found.plans[0].standing.stale)
     show_found(found, as_json, comparison_report, comparison_document)
+
+
+def _check_files(given: Given, *, all_capped: bool) -> None:
+    given = given | {"plan": "a plan file"}
+    apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
+    if all_capped:
+        apart(given, "plan", ("power_cap",), "both plans have caps of their own.")

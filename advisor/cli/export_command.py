@@ -6,8 +6,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from advisor.cli.combinations import apart, given_in
-from advisor.cli.options import DEFAULT_GPU, By, Files, GpuKey, Named, PowerCap, grouped
+from advisor.cli.options import (
+    DEFAULT_GPU,
+    By,
+    Files,
+    GpuKey,
+    Named,
+    PowerCap,
+    apart,
+    given_in,
+    grouped,
+)
 from advisor.cli.output import show_text, warn
 
 

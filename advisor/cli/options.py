@@ -1,6 +1,6 @@
-"""The options that several commands take, and how a command takes a group of them as one value."""
+"""The options that several commands take, as groups or one by one, and which go together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -49,6 +49,44 @@ def _options(parameter: Parameter, groups: dict[str, Any]) -> list[Parameter]:
         Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
         for field in fields(groups[parameter.name])
     ]
+
+
+Given = dict[str, str]
+"""What a command line itself says, by the parameter: the option as it is typed, or the word."""
+
+
+def given_in(context: typer.Context) -> Given:
+    """What the command line of `context` says; defaults and the environment say nothing."""
+    said = {}
+    for each in context.command.params:
+        name = each.name or ""
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            argument = each.param_type_name == "argument"
+            said[name] = name.upper() if argument else max(each.opts, key=len)
+    return said
+
+
+def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
+    """See that `one` is not given together with any of `others`.
+
+    Raises:
+        InvalidInput: It is; says `why` they do not go together.
+    """
+    for other in others:
+        if one in given and other in given:
+            raise InvalidInput(f"{given[one]} and {given[other]} do not go together: {why}")
+
+
+def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
+    """See that `one` is given only together with one of `others`, options by their parameters.
+
+    Raises:
+        InvalidInput: It is given alone.
+    """
+    if one in given and not set(others) & set(given):
+        listed = " or ".join(others.values())
+        raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
 
 
 def _key(word: str) -> str:

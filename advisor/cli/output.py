@@ -1,15 +1,19 @@
-"""What a command says: answers on stdout, all else on stderr, nothing that a terminal obeys."""
+"""What a command says: answers on stdout, all else on stderr, nothing that a terminal obeys.
 
+The streams may be closed, full, or have few characters.
+"""
+
+import codecs
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from advisor.cli.streams import forget_stdout
 from advisor.terminal import clean
 
 if TYPE_CHECKING:
@@ -20,6 +24,50 @@ _Found = TypeVar("_Found")
 _LINE = "\n"
 # Columns where nothing is as narrow as a terminal; and the fewest that anything is laid out for.
 _ENDLESS, _NARROWEST = 100_000, 20
+
+# What stands for a character that the encoding of a stream has not; of the same width.
+_PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", '.#__.-=+*<~x--\'""')  # noqa: RUF001 - these are meant
+_ERRORS = "advisor-plain"
+
+
+def ready() -> None:
+    """Make the streams such that to write on them fails cleanly, or not at all.
+
+    A closed one is opened, so that no file takes its number: what is written on stdout fails
+    as it would have, and what is written on stderr is lost.
+    """
+    _open(0, "stdin", os.O_RDONLY, "r")
+    _open(1, "stdout", os.O_RDONLY, "w")
+    _open(2, "stderr", os.O_WRONLY, "w")
+    codecs.register_error(_ERRORS, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def _open(number: int, name: str, how: int, mode: str) -> None:
+    if getattr(sys, name) is not None:
+        return
+    nowhere = os.open(os.devnull, how)
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+    setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(each if each.isascii() else "?" for each in found), error.end
+
+
+def forget_stdout() -> None:
+    """Lose what is still to be written on stdout, and all that follows: nobody can read it."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def show(report: "RenderableType") -> None:
@@ -100,17 +148,10 @@ class _Clean:
 
 
 def _write(text: str) -> None:
-    with to_stdout():
+    try:
         sys.stdout.write(text)
         sys.stdout.flush()
-
-
-@contextmanager
-def to_stdout() -> Iterator[None]:
-    """What is written inside goes to stdout: a reader that leaves early ends the command well."""
-    try:
-        yield
-    except BrokenPipeError:
+    except BrokenPipeError:  # a reader that leaves early ends the command well
         forget_stdout()
         raise typer.Exit from None
 

@@ -6,36 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from advisor.cli.combinations import (
-    Given,
-    check_additions,
-    check_alone,
-    check_ranks,
-    check_recommend,
-    check_searched_whole,
-    check_work,
-    given_in,
-)
-from advisor.cli.options import (
-    AsJson,
-    Files,
-    Named,
-    cap_w,
-    grouped,
-)
+from advisor.cli.options import AsJson, Files, Named, cap_w, given_in, grouped
 from advisor.cli.output import leave_out, show, show_json, show_text, warn
-from advisor.cli.recommend_options import Gpus, Joining, Ranking, Shown
+from advisor.cli.recommend_options import Asked, Gpus, Joining, Ranking, Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from advisor.api import Advisor
     from advisor.plan.machine import Running
     from advisor.plan.recommendation import Standing
-    from advisor.plan.rules import Conditions
     from advisor.workload.job import Job
-
-_COPIES = ":auto"
 
 
 @grouped
@@ -55,10 +35,9 @@ def recommend(
     fit, and how many pay. --running or --now: what may be added to what runs.
     """
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
-    asked = _Asked(
+    answer = _answer(Asked(
         advisor, named, ranking, shown, several, joining, ranking.conditions, given_in(context)
-    )
-    answer = _answer(asked)
+    ))  # fmt: skip
     warn(answer.standing.stale)
     leave_out(*answer.refused)
     if shown.commands is not None:
@@ -67,25 +46,6 @@ def recommend(
         show_json(answer.document())
     else:
         show(answer.report())
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """All that the command line says; `given` is what it says itself, without defaults."""
-
-    advisor: "Advisor"
-    named: Named
-    ranking: Ranking
-    shown: Shown
-    several: Gpus
-    joining: Joining
-    conditions: "Conditions"
-    given: Given
-
-    @property
-    def device(self) -> str | None:
-        """The GPU that commands are for; None: the command line does not say."""
-        return self.joining.device if "device" in self.given else None
 
 
 def _no_commands(_rank: int) -> str:
@@ -103,31 +63,25 @@ class _Answer:
     refused: tuple[str, ...] = ()
 
 
-def _answer(asked: _Asked) -> _Answer:
+def _answer(asked: Asked) -> _Answer:
     """The answer to the question that the words ask: one of four."""
     from advisor.plan.rules import EXACT_JOBS
 
-    given, names = asked.given, asked.named.jobs or []
-    copied = [name for name in names if name.endswith(_COPIES)]
-    check_ranks(given, asked.shown.top, asked.shown.commands)
-    check_recommend(given, copied[0] if copied else None, asked.several.gpus)
-    if copied:
-        check_alone(copied[0], names)
-        check_work(given, copied[0], asked.ranking.power_cap, asked.ranking.objective)
-        return _of_copies(asked, copied[0].removesuffix(_COPIES))
+    asked.check()
+    if asked.copied is not None:
+        asked.check_copies()
+        return _of_copies(asked, asked.copied)
     jobs = asked.named.chosen(asked.advisor, asked.several.gpus)
     if asked.joining and (running := asked.joining.found(asked.advisor)):
-        runs = "--now" if asked.joining.now else "--running"
-        check_work(given, runs, asked.ranking.power_cap, asked.ranking.objective)
-        check_additions(given)
+        asked.check_additions()
         return _of_additions(asked, running, jobs)
     if asked.several.gpus == 1 and len(jobs) <= EXACT_JOBS:
-        check_searched_whole(given, EXACT_JOBS)
+        asked.check_searched_whole(EXACT_JOBS)
         return _of_one_gpu(asked, jobs)
     return _of_fleet(asked, jobs)
 
 
-def _of_one_gpu(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
+def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     from advisor.launch.commands import with_commands
     from advisor.report.plan_tables import plan_commands, plans_report
 
@@ -150,7 +104,7 @@ def _of_one_gpu(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
     )
 
 
-def _of_copies(asked: _Asked, name: str) -> _Answer:
+def _of_copies(asked: Asked, name: str) -> _Answer:
     from advisor.report.copies_text import copies_document, copies_report
 
     job = asked.advisor.chosen_jobs([name])[0]
@@ -162,7 +116,7 @@ def _of_copies(asked: _Asked, name: str) -> _Answer:
     )
 
 
-def _of_fleet(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
+def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.fleet_plan import FleetTerms
     from advisor.report.fleet_text import fleet_commands, fleet_document, fleet_report
 
@@ -179,7 +133,7 @@ def _of_fleet(asked: _Asked, jobs: "Sequence[Job]") -> _Answer:
     )
 
 
-def _of_additions(asked: _Asked, running: "Running", jobs: "Sequence[Job]") -> _Answer:
+def _of_additions(asked: Asked, running: "Running", jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.admission import AdmissionLimits
     from advisor.report.admission_text import additions_document, additions_report
 

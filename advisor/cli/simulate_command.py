@@ -6,21 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from advisor.cli.combinations import Given, check_queue, check_simulate, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
     Files,
+    Given,
     GpuKey,
     JobFile,
     Jobs,
     PowerCap,
+    apart,
+    given_in,
     grouped,
+    needs,
 )
 from advisor.cli.output import show_found, warn
+from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.sharing import Sharing
     from advisor.timeline.outcome import Simulation
     from advisor.timeline.simulate import Fleet
     from advisor.workload.job import Arrival
@@ -126,7 +131,12 @@ def simulate(
     from advisor.report.simulation_text import simulation_document, simulation_report
     from advisor.sharing import parse_sharing
 
-    check_simulate(given := given_in(context))
+    given = given_in(context)
+    needs(given, "kernels", {"trace": "--trace FILE, where kernels are written"})
+    for source in ("plan", "trace_in"):
+        apart(given, source, ("jobs", "job_file"), "jobs come from one of these.")
+    apart(given, "plan", ("trace_in",), "jobs come from one of these.")
+    apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
     traced.check()
     if load.plan:
         advisor, arrivals, sharing = _planned(load.plan, gpu, power_cap, files, given)
@@ -134,12 +144,29 @@ def simulate(
         advisor, sharing = files.advisor(gpu, power_cap), load.sharing
         arrivals = load.arrivals(advisor)
     asked = parse_sharing(sharing)
-    check_queue(given, asked, queue.at_once, queue.policy)
+    _check_queue(given, asked, queue)
     at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
     found = advisor.simulate(arrivals, asked, queue.fleet(advisor.card.key), at_once=at_once)
     warn(found.standing.stale)
     traced.write(found.simulation, advisor)
     show_found(found, as_json, simulation_report, simulation_document)
+
+
+def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
+    """See that `sharing` has not more places than jobs run at once, nor says who starts next."""
+    from advisor.sharing.traversal import places_named
+
+    places = places_named(sharing)
+    if queue.at_once is not None and places > queue.at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {queue.at_once} do not go together: the first says "
+            f"that {places} jobs run at once."
+        )
+    if "policy" in given and sharing.mode == "phases":
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {queue.policy} do not go together: the first says "
+            f"who starts next."
+        )
 
 
 def _planned(

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.combinations import check_validate, given_in
 from advisor.cli.options import (
     DEFAULT_GPU,
     AsJson,
@@ -16,6 +15,8 @@ from advisor.cli.options import (
     Named,
     Profiles,
     Top,
+    apart,
+    given_in,
     grouped,
 )
 from advisor.cli.output import show_found, show_text
@@ -69,7 +70,10 @@ def validate(
     from advisor.validate.advised import validate_advice, validate_file
     from advisor.validate.validate import check, validation_document, validation_table
 
-    check_validate(given_in(context))
+    given = given_in(context)
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device")
+    apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
+    apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
     advisor = Advisor(gpu, profiles=profiles)
     if run_files.runs is not None:
         validation = validate_file(run_files.runs, advisor.card, profiles, run_files.out)

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from advisor.cli import _app
-from advisor.cli.measuring_commands import AS_GIVEN
+from advisor.cli.program_commands import AS_GIVEN
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
 COMMANDS = typer.main.get_command(_app).commands

@@ -1,4 +1,4 @@
-"""``advisor fit``: what runs teach."""
+"""``advisor fit`` and ``advisor evaluate``: what runs teach, and how good predictions are."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.options import MeasuredOptions, grouped
-from advisor.cli.output import progress, show_text
+from advisor.cli.options import AsJson, MeasuredOptions, apart, given_in, grouped
+from advisor.cli.output import progress, show_found, show_text
 from advisor.english import counted
 from advisor.terminal import clean
 
@@ -40,7 +40,7 @@ def fit(
     with progress() as tell:
         tell(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
         model = fitted(alone, shipped + own, card)
-        tell(1, 2, "teaching quick answers")
+        tell(1, 2, "fitting the surrogate model")
         model = with_surrogate(model, list(alone.values()), card, processes=len(allowed_cores()))
         tell(2, 2, "fitted")
     write_whole(path, model_text(model))
@@ -63,3 +63,45 @@ def _show_runs(alone: "dict[str, Profile]", shipped: "Sequence[Run]", own: "Sequ
     )
     if odd := odd_ones([run.provenance for run in (*shipped, *own)]):
         show_text(f"Not all alike: {odd}.")
+
+
+@grouped
+def evaluate(
+    context: typer.Context,
+    measured: MeasuredOptions,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what was predicted there, one run a line."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how good predictions are for model families that the model has never seen."""
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.measure.process.cores import allowed_cores
+    from advisor.validate.entries import entries_text, score_entries
+    from advisor.validate.evaluate import evaluate as evaluated
+    from advisor.validate.score_tables import evaluation_table
+    from advisor.validate.scoreboard import evaluation_document
+    from advisor.workload.writing import writable, write_whole
+
+    apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")
+    if export:
+        writable(export)  # before minutes of evaluating
+    model, (alone, shipped, own) = known(measured.gpu), measured.read()
+    # What others are scored on is the same everywhere, whatever was measured here.
+    runs = shipped if predictions or export else shipped + own
+    if predictions:
+        evaluation = score_entries(predictions, alone, runs, model)
+    else:
+        with progress() as tell:
+            evaluation = evaluated(
+                alone, runs, model, len(allowed_cores()),
+                tell=lambda done, total: tell(done, total, "families predicted without them"),
+            )  # fmt: skip
+    if export:
+        write_whole(export, entries_text(evaluation))
+    show_found(evaluation, as_json, evaluation_table, evaluation_document)

@@ -76,7 +76,7 @@ def test_evaluating_tells_on_stderr_how_many_families_are_done(advisor):
 @pytest.mark.usefixtures("few_lessons")
 def test_fitting_tells_on_stderr_what_it_does(advisor):
     said = advisor("fit")
-    told = ["0/2 fitting to 45 runs", "1/2 teaching quick answers", "2/2 fitted"]
+    told = ["0/2 fitting to 45 runs", "1/2 fitting the surrogate model", "2/2 fitted"]
     assert said.err.splitlines() == told
     assert said.out.count("\n") == 2
 
