@@ -1,6 +1,6 @@
 """What advice stands on: jobs and profiles, a fitted model, and the machine that it is for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from importlib.resources import as_file, files
@@ -143,23 +143,22 @@ class Sources:
         return Running(jobs=self._named(names), sharing=parse_sharing(sharing))
 
     def running_now(
-        self, names: Sequence[str], live: "LiveGpu", leave_out: Callable[[str], None]
-    ) -> "Running | None":
+        self, names: Sequence[str], live: "LiveGpu"
+    ) -> "tuple[Running | None, tuple[str, ...]]":
         """The jobs of these `names`, as the driver says that they share a GPU at this moment.
 
         Args:
             names: A job for each process that runs there.
             live: The GPU as it is now.
-            leave_out: Is called with the reason why a file holds no profile.
 
         Returns:
-            None where nothing runs.
+            None where nothing runs; and of each file that holds no profile the reason.
 
         Raises:
             InvalidInput: The GPU is of another model, or the names are not of what runs there.
         """
         from advisor.plan.machine import running_now
-        from advisor.workload.store import load_profiles
+        from advisor.workload.store import sound_profiles
 
         key, named = self.card.key, self._named(names)
         if live.catalogue_key != key:
@@ -167,9 +166,11 @@ class Sources:
                 f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
                 f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
-        known = load_profiles(key, self.profiles, leave_out)
+        known, refused = sound_profiles(key, self.profiles)
         held_mib = {each.name: each.memory.device_mib for each in known.values()}
-        return running_now(live, named, {name: mib for name, mib in held_mib.items() if mib})
+        return running_now(
+            live, named, {name: mib for name, mib in held_mib.items() if mib}
+        ), refused
 
     def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
         return parse_jobs(names, self.card.key, self.profiles) if names else ()

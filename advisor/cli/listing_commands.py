@@ -59,9 +59,10 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     """List what was measured alone on a GPU: what a JOB can name."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.report.listing_text import profiles_document, profiles_table
-    from advisor.workload.store import load_profiles
+    from advisor.workload.store import sound_profiles
 
-    measured = load_profiles(known(gpu).key, folder, leave_out)
+    measured, refused = sound_profiles(known(gpu).key, folder)
+    leave_out(*refused)
     if as_json:
         show_json(profiles_document(gpu, measured))
     elif measured:

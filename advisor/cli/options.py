@@ -200,11 +200,12 @@ class MeasuredOptions:
 
         Other files that hold no profile are left out with a warning.
         """
-        from advisor.workload.store import load_profiles, runs_by_owner, tenants_of
+        from advisor.workload.store import runs_by_owner, sound_profiles, tenants_of
 
         shipped, own = runs_by_owner(self.gpu, self.profiles)
-        needed = tenants_of(shipped + own)
-        return load_profiles(self.gpu, self.profiles, leave_out, needed), shipped, own
+        found, refused = sound_profiles(self.gpu, self.profiles, tenants_of(shipped + own))
+        leave_out(*refused)
+        return found, shipped, own
 
 
 def cap_w(word: str | None) -> float | None:

@@ -116,7 +116,8 @@ class Joining:
         from advisor.hardware.live_gpu import live_gpu
 
         live = live_gpu(self.device)
-        found = advisor.running_now(names, live, leave_out)
+        found, refused = advisor.running_now(names, live)
+        leave_out(*refused)
         if found is None:
             warn([f"nothing runs on GPU {live.index} now: all of it is free"])
         return found

@@ -18,7 +18,7 @@ from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
-from advisor.workload.files import read_bytes, shown
+from advisor.workload.files import read_bytes, read_once, shown
 from advisor.workload.plausible import (
     MOST_LOG,
     MOST_SPREADS,
@@ -243,8 +243,9 @@ def model_text(model: Model) -> str:
     return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), indented) + "\n"
 
 
+@read_once(4)
 def load_model(path: Path) -> Model:
-    """The model in `path`.
+    """The model in `path`; one and the same object until the file changes.
 
     Raises:
         InvalidInput: There is none, or it is malformed or of another version.

@@ -9,8 +9,10 @@ import os
 import stat
 import tomllib
 from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
@@ -90,6 +92,30 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     if size > most:
         raise InvalidInput(f"{shown(path)}: it has more than {most // 2**20} MiB. Check the path.")
     return content
+
+
+_Read = TypeVar("_Read")
+
+
+def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path], _Read]]:
+    """Makes a reader of files read each again only once it changed; `most` are remembered."""
+
+    def of(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
+        @lru_cache(most)
+        def remembered(path: Path, _version: tuple[int, ...]) -> _Read:
+            return read(path)
+
+        @wraps(read)
+        def found(path: Path) -> _Read:
+            try:
+                now = path.stat()
+            except (OSError, ValueError):
+                return read(path)  # which says what is wrong with it
+            return remembered(path, (now.st_ino, now.st_size, now.st_mtime_ns))
+
+        return found
+
+    return of
 
 
 def read_json(path: Path, remedy: str = "Correct the file.") -> Any:

@@ -9,7 +9,7 @@ and is read in addition to the shipped data.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from advisor.workload.files import (
     parse_json,
     profile_files,
     read_bytes,
+    read_once,
     shown,
     user_folder,
 )
@@ -78,8 +79,9 @@ def parse_record(
     return record
 
 
+@read_once(1024)
 def read_profile(path: Path) -> Profile:
-    """The profile in `path`.
+    """The profile in `path`; one and the same object until the file changes.
 
     Raises:
         InvalidInput: There is none, or its numbers are impossible.
@@ -176,32 +178,37 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     return profile
 
 
-def load_profiles(
-    gpu: str,
-    given: Path | None = None,
-    leave_out: Callable[[str], None] | None = None,
-    needed: Collection[str] = (),
-) -> dict[str, Profile]:
-    """Every profile of `gpu`, read, by name.
+def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
+    """Every profile of `gpu`, by name; `given` as for `sound_profiles`.
+
+    Raises:
+        InvalidInput: A file is not a profile of `gpu`.
+    """
+    return sound_profiles(gpu, given, profile_paths(gpu, given))[0]
+
+
+def sound_profiles(
+    gpu: str, given: Path | None = None, needed: Container[str] = ()
+) -> tuple[dict[str, Profile], tuple[str, ...]]:
+    """Every profile of `gpu` by name, and of each file that is none the reason.
 
     Args:
         gpu: Catalogue key.
         given: Folder of profiles; None: the shipped ones and the user's own.
-        leave_out: Called with the reason why a file is not a profile of `gpu` and is left out.
         needed: Names that are not left out.
 
     Raises:
-        InvalidInput: A file is not a profile, and it is needed or `leave_out` is None.
+        InvalidInput: A file is not a profile of `gpu`, and it is needed.
     """
-    found = {}
+    found, refused = {}, []
     for name, path in profile_paths(gpu, given).items():
         try:
             found[name] = load_profile(str(path), gpu, given)
         except InvalidInput as error:
-            if leave_out is None or name in needed:
+            if name in needed:
                 raise
-            leave_out(str(error))
-    return found
+            refused.append(str(error))
+    return found, tuple(refused)
 
 
 def load_runs(gpu: str, given: Path | None = None) -> "tuple[Run, ...]":

@@ -106,6 +106,15 @@ def test_a_truncated_profile_is_refused(tmp_path):
         read_profile(file)
 
 
+def test_a_profile_is_read_again_only_where_its_file_changed(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text(profile_text(synthetic.profile(gpu_s=0.125)))
+    first = read_profile(file)
+    assert read_profile(file) is first
+    file.write_text(profile_text(synthetic.profile(gpu_s=0.0625)))
+    assert read_profile(file).gpu_s == 0.0625
+
+
 def test_a_missing_profile_is_refused_by_its_path(tmp_path):
     with pytest.raises(InvalidInput, match=r"none\.json"):
         read_profile(tmp_path / "none.json")
