@@ -61,10 +61,10 @@ def seconds(call: Callable[[], object]) -> float:
 
 def searched(jobs: Sequence[Job], question: Question) -> None:
     """The best of each kind, from nothing but profiles."""
-    solver, everyone = Solver(jobs, question), range(len(jobs))
-    solver.whole(everyone)
-    list(islice(solver.on_instances(everyone), 3))
-    solver.in_phases(everyone, 3)
+    solver = Solver(jobs, question)
+    solver.whole()
+    list(islice(solver.on_instances(), 3))
+    solver.in_phases(3)
 
 
 def anew(predictor: Predictor) -> Predictor:

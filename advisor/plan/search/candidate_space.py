@@ -1,6 +1,6 @@
 """All plans for any of some jobs on one GPU, by their cost as far as partitions do not couple."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -10,13 +10,12 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.objectives.objective import Awake
 from advisor.plan.recommendation import Question
 from advisor.plan.rules import FitsMemory, rules
-from advisor.plan.search.assignment import signature
 from advisor.plan.search.cost_table import (
     Outcomes,
+    PredictorSource,
     Source,
+    SurrogateSource,
     outcomes,
-    predictor_source,
-    surrogate_source,
 )
 from advisor.plan.search.job_sets import Indices, Sets, sets_of
 from advisor.plan.search.partition_search import Assignment, AssignmentSearch
@@ -31,6 +30,8 @@ from advisor.plan.search.partitions import (
     cuts,
     options,
 )
+from advisor.prediction.power import idle_power_w
+from advisor.sharing import Hybrid, Part, Place
 from advisor.workload.job import Job
 
 MOST_ASKED = 3
@@ -55,16 +56,21 @@ class Space:
         self.question = question
         self.objective = OBJECTIVES[question.objective]
         self.rules = rules(question.gpu, question.conditions)
+        profiles = [job.profile for job in self.sets.variants]
         margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
-        rough = None if few else surrogate_source(question.predictor, margin, self.sets)
-        self.exact = rough is None
-        self.source: Source = rough or predictor_source(
-            question.predictor,
-            FitsMemory(question.gpu, margin),
-            question.level,
-            self.sets,
-            of_steps=self.objective.of_steps,
+        quick = None if few else question.predictor.quick(profiles)
+        self.exact = quick is None
+        self.source: Source = (
+            SurrogateSource(quick.rough, margin)
+            if quick is not None
+            else PredictorSource(
+                question.predictor,
+                FitsMemory(question.gpu, margin),
+                question.level,
+                idle_power_w(profiles) or 0.0,
+                self.objective.of_steps,
+            )
         )
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[tuple[Option, int], SetScores] = {}
@@ -96,22 +102,17 @@ class Space:
         awake = self.awake(jobs)
         return lambda most, total: self.objective.price(most, total, awake)
 
-    def on_instances(self, state: int) -> Iterator[Assignment]:
-        """Plans on MIG instances for the jobs of `state`, cheapest first, each once."""
-        return _each_once(self.hybrids(self.jobs_in(state)).in_order(state))
-
-    def one_job_each(self, state: int) -> Iterator[Assignment]:
-        """As `on_instances`, of those in which each job has a MIG instance of its own."""
+    def one_job_each(self) -> Iterator[Assignment]:
+        """Plans for all jobs in which each has a MIG instance of its own, cheapest first."""
+        state = self.sets.states - 1
         every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
         whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
         scores = {
             partition: [(option, own.without(crowded)) for option, own in ways[:1]]
             for partition, ways in every.bounds.scores.items()
         }
-        apart = AssignmentSearch(
-            Bounds(self.sets, whole, scores), every.price, every.allowed_states
-        )
-        return _each_once(apart.in_order(state))
+        bounds = Bounds(self.sets, whole, scores)
+        return AssignmentSearch(bounds, every.price, every.allowed_states).in_order(state)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """Where `jobs` run at once."""
@@ -131,13 +132,6 @@ class Space:
     def jobs_in(self, state: int) -> int:
         """How many there are in a state."""
         return int(self._state_sizes[state])
-
-    def members(self, state: int) -> tuple[int, ...]:
-        """Positions of jobs that make up a state, of copies the first."""
-        (chosen, *_) = np.flatnonzero(self.sets.state == state)
-        counts = self.sets.of_kind[chosen].tolist()
-        pairs = zip(self.sets.positions, counts, strict=True)
-        return tuple(sorted(at for own, wanted in pairs for at in own[:wanted]))
 
     def _in_partition(self, option: Option, jobs: int) -> SetScores:
         """As `scores`, but a job alone in a partition is no MPS client."""
@@ -172,11 +166,14 @@ class Space:
         return found
 
 
-def _each_once(assignments: Iterable[Assignment]) -> Iterator[Assignment]:
-    """Of those that differ in which of equal partitions is whose, the first."""
-    seen = set()
-    for assignment in assignments:
-        mark = signature(assignment.cut, assignment)
-        if mark not in seen:
-            seen.add(mark)
-            yield assignment
+def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
+    """The instances of `assignment` that hold jobs; `jobs` numbers those of each set in turn."""
+    cut = assignment.cut
+    parts: dict[int, list[Part]] = {}
+    partitions = zip(cut.partitions, cut.instance_at, assignment.partitions, strict=True)
+    for partition, at, each in partitions:
+        if each.chosen:
+            own = jobs(each.chosen)
+            part = Part(own, each.option.of(len(own)), partition.slices)
+            parts.setdefault(at, []).append(part)
+    return Hybrid(tuple(Place(cut.instances[at], tuple(own)) for at, own in parts.items()))

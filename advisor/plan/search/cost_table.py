@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from advisor.plan.search.job_sets import ConstraintKey, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
 from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
-from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.timeline.waiting_jobs import array_stretches
@@ -38,22 +36,12 @@ class Answers:
     added_w: Floats
 
 
-class Source(Protocol):
-    """Whatever answers for sets of jobs."""
-
-    @property
-    def awake_w(self) -> float:
-        """Power of a GPU that runs anything, without what its jobs add."""
-
-    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """Under each of `options`, for every set of `sets`; the empty one fits."""
-
-
 @dataclass(frozen=True, slots=True)
 class PredictorSource:
     """Asks the predictor for each set: as it answers, and slowly where it replays.
 
     Attributes:
+        awake_w: Power of a GPU that runs anything, without what its jobs add.
         of_steps: Whether joules of single steps are asked for, and not those until the end: in
             their upper ends, the errors of power and of pace are independent of each other.
     """
@@ -65,7 +53,7 @@ class PredictorSource:
     of_steps: bool
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """As `Source.answers`."""
+        """Under each of `options`, for every set of `sets`; the empty one fits."""
         return [self._answers(each, sets) for each in options]
 
     def _answers(self, option: Option, sets: Sets) -> Answers:
@@ -81,30 +69,76 @@ class PredictorSource:
             mix = self.predictor.predict(profiles, sharing)
             fits[chosen] = self.fits.broken(mix) is None
             steps_s[chosen, tenants] = [job.step_s.at(self.level) for job in mix.jobs]
-            added_w[chosen, tenants] = self._added_w(mix)
+            awake_w = self.awake_w / len(mix.jobs)
+            added_w[chosen, tenants] = [self._own_w(job, mix) - awake_w for job in mix.jobs]
         return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
-    def _added_w(self, mix: MixPrediction) -> list[float]:
-        """By each job's share of the energy; evenly where it is not known whose it is."""
-        jobs = len(mix.jobs)
-        return [self._own_w(job, mix) - self.awake_w / jobs for job in mix.jobs]
-
     def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
-        power_w = float("nan") if mix.power_w is None else mix.power_w.at(self.level)
-        if job.energy_step_j is None or mix.power_w is None:
-            return float(power_w / len(mix.jobs))
+        """By its share of the energy; an even part where it is not known whose energy it is."""
+        if mix.power_w is None:
+            return float("nan")
+        if job.energy_step_j is None:
+            return mix.power_w.at(self.level) / len(mix.jobs)
         if self.of_steps:
-            own_j, step_s = job.energy_step_j.at(self.level), job.step_s.at(self.level)
-            return float(own_j / step_s)
-        return float(job.energy_step_j.p50 / job.step_s.p50 * power_w / mix.power_w.p50)
+            return job.energy_step_j.at(self.level) / job.step_s.at(self.level)
+        own_w = job.energy_step_j.p50 / job.step_s.p50
+        return own_w * mix.power_w.at(self.level) / mix.power_w.p50
 
 
-def predictor_source(
-    predictor: Predicts, fits: FitsMemory, level: Level, sets: Sets, *, of_steps: bool
-) -> PredictorSource:
-    """A source that asks `predictor` what is needed at `level`; arguments as of the class."""
-    idle_w = idle_power_w([job.profile for job in sets.variants])
-    return PredictorSource(predictor, fits, level, idle_w or 0.0, of_steps)
+@dataclass(frozen=True, slots=True)
+class SurrogateSource:
+    """As `PredictorSource`, at the median, by the surrogate model.
+
+    Attributes:
+        margin: Share of each memory that jobs must leave free.
+    """
+
+    surrogate: SurrogateAnswers
+    margin: float
+
+    @property
+    def awake_w(self) -> float:
+        return self.surrogate.model.power.awake_w
+
+    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
+        """All are looked at together, for sets may be few."""
+        tenancies = [self._tenancy(each) for each in options]
+        fits = [self.surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, self.margin)
+                for each in tenancies]  # fmt: skip
+        for fit in fits:
+            fit[0] = True  # the empty set
+        # With a set that fits, every part of it does.
+        crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
+        answered = self.surrogate.steps(crowds)
+        return [
+            self._answers(tenancy, sets, fit, steps_s)
+            for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
+        ]
+
+    def _answers(
+        self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
+    ) -> Answers:
+        """From seconds of a step of each job of the sets that fit, shape (fitting sets, places)."""
+        steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
+        rows, columns = np.nonzero(places >= 0)
+        steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
+        return Answers(
+            steps_s=steps_s,
+            fits=fits,
+            added_w=np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0),
+        )
+
+    def _tenancy(self, option: Option) -> Tenancy:
+        gpu, kind = self.surrogate.gpu, option.partition
+        if kind.profile is None:
+            return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
+        instance = profile_of(gpu, kind.profile)
+        own = partition_of(gpu, instance, kind.slices)
+        part = None if own.whole else own
+        return Tenancy(part, float(instance.memory_mib), option.sharing, option.limit)
+
+
+Source = PredictorSource | SurrogateSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +146,6 @@ class Outcomes:
     """What comes of every set under one option, if its jobs start at once.
 
     Attributes:
-        option: The option.
         allowed: Whether memory and rules let the set be, shape (sets,).
         slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where absent.
         ends_s: Until a job of each variant ends, same shape; 0 where absent, NaN where unknown.
@@ -121,7 +154,6 @@ class Outcomes:
         steps_s: As of `Answers`.
     """
 
-    option: Option
     allowed: NDArray[np.bool_]
     slowdowns: Floats
     ends_s: Floats
@@ -151,7 +183,6 @@ def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[R
     ends_s, added_j = _until_the_end(found, sets)
     alone_s = np.array([job.profile.step_s for job in sets.variants])
     return Outcomes(
-        option=option,
         allowed=found.fits & _allowed(option, sets, forbidding),
         slowdowns=np.where(there, found.steps_s / alone_s, 1.0),
         ends_s=ends_s,
@@ -194,68 +225,3 @@ def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[
         if key not in known:
             known[key] = allows(tenants)
     return np.array([known[key] for key in sets.constraint_keys])
-
-
-@dataclass(frozen=True, slots=True)
-class SurrogateSource:
-    """As `advisor.plan.search.cost_table.Source`, at the median.
-
-    Attributes:
-        margin: Share of each memory that jobs must leave free.
-    """
-
-    surrogate: SurrogateAnswers
-    margin: float
-
-    @property
-    def awake_w(self) -> float:
-        return self.surrogate.model.power.awake_w
-
-    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """As of every source; all are looked at together, for sets may be few."""
-        tenancies = [self._tenancy(each) for each in options]
-        fits = [self._fit(each, sets) for each in tenancies]
-        # With a set that fits, every part of it does.
-        crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
-        answered = self.surrogate.steps(crowds)
-        return [
-            self._answers(tenancy, sets, fit, steps_s)
-            for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
-        ]
-
-    def _fit(self, tenancy: Tenancy, sets: Sets) -> NDArray[np.bool_]:
-        fits = self.surrogate.fits(tenancy, sets.counts, MAX_OOM_PROBABILITY, self.margin)
-        fits[0] = True
-        return fits
-
-    def _answers(
-        self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
-    ) -> Answers:
-        """From seconds of a step of each job of the sets that fit, shape (fitting sets, places)."""
-        steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
-        rows, columns = np.nonzero(places >= 0)
-        steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
-        return Answers(
-            steps_s=steps_s,
-            fits=fits,
-            added_w=np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0),
-        )
-
-    def _tenancy(self, option: Option) -> Tenancy:
-        gpu, partition = self.surrogate.gpu, option.partition
-        if partition.profile is None:
-            return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
-        instance = profile_of(gpu, partition.profile)
-        part = partition_of(gpu, instance, partition.slices)
-        return Tenancy(
-            None if part.whole else part,
-            float(instance.memory_mib),
-            option.sharing,
-            option.limit,
-        )
-
-
-def surrogate_source(predictor: Predicts, margin: float, sets: Sets) -> SurrogateSource | None:
-    """The source of estimates for `sets`; None where the predictor has no surrogate model."""
-    quick = predictor.quick([job.profile for job in sets.variants])
-    return None if quick is None else SurrogateSource(quick.rough, margin)

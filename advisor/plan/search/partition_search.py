@@ -41,6 +41,18 @@ class Assignment:
     cut: Cut
     partitions: tuple[Choice, ...]
 
+    @property
+    def mark(self) -> tuple[object, ...]:
+        """Equal where only the places of instances differ, or which of equal ones is whose."""
+        held: dict[int, list[tuple[object, ...]]] = {}
+        pairs = zip(self.cut.partitions, self.cut.instance_at, self.partitions, strict=True)
+        for partition, at, each in pairs:
+            if each.chosen:
+                own = (partition.slices or 0, str(each.option.sharing), each.chosen)
+                held.setdefault(at, []).append(own)
+        instances = self.cut.instances
+        return tuple(sorted((instances[at].profile, *sorted(own)) for at, own in held.items()))
+
 
 @dataclass(frozen=True, slots=True)
 class _Open:
@@ -80,8 +92,8 @@ class AssignmentSearch:
     allowed_states: dict[str, NDArray[np.bool_]]
 
     def in_order(self, state: int) -> Iterator[Assignment]:
-        """Every plan for the jobs of `state`, cheapest first."""
-        ticket = count()
+        """Every plan for the jobs of `state`, cheapest first, and of equal ones the first."""
+        ticket, seen_marks = count(), set()
 
         def push(siblings: _Siblings, at: int) -> None:
             if at < len(siblings.chosen):
@@ -103,7 +115,10 @@ class AssignmentSearch:
             else:
                 found = seen
             if len(found.taken) == len(found.cut.partitions):
-                yield Assignment(cost, found.cut, found.taken)
+                plan = Assignment(cost, found.cut, found.taken)
+                if plan.mark not in seen_marks:
+                    seen_marks.add(plan.mark)
+                    yield plan
             else:
                 push(self._next(found), 0)
 

@@ -1,22 +1,22 @@
-"""The candidates worth forecasting for any of some jobs on one GPU, the best of each kind first."""
+"""The candidates worth forecasting for some jobs on one GPU, the best of each kind first."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
-from advisor.plan.candidates import Candidate
-from advisor.plan.recommendation import LeftOut, Question
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
+from advisor.plan.objectives import cost
+from advisor.plan.recommendation import Forecast, LeftOut, Question
 from advisor.plan.rules import first_broken, rules
-from advisor.plan.search.assignment import JobNumbers, job_numbers, one_after_another
-from advisor.plan.search.candidate_space import Space
+from advisor.plan.search.candidate_space import Space, hybrid
 from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.plan.search.phase_search import phased
-from advisor.sharing import Instance, Mig, Serial, Sharing
-from advisor.sharing.traversal import instance_sets, simplest
+from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Naive, Serial
+from advisor.sharing.traversal import in_turn, instance_sets, simplest
 from advisor.workload.job import Job
 
 
@@ -25,7 +25,7 @@ class Proposal:
     """A plan that was found.
 
     Attributes:
-        candidate: Its jobs are numbered as in all that were asked for, from 1.
+        candidate: Of all jobs.
         cost: As if what is on instances of their own did not couple at all.
     """
 
@@ -34,66 +34,67 @@ class Proposal:
 
 
 class Solver:
-    """Proposes plans for sets of `jobs`; arguments as of `Space`."""
+    """Proposes plans for all of `jobs`; arguments as of `Space`."""
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.jobs = tuple(jobs)
         self.space = Space(jobs, question, ask=ask)
+        self._everyone = self.space.sets.states - 1
 
-    def whole(self, chosen: Sequence[int]) -> list[Proposal]:
+    def whole(self) -> list[Proposal]:
         """Naive, MPS, and MPS with equal limits: each with the best batch sizes; best first."""
         found = []
-        state = self.space.sets.state_of(chosen)
-        sets = np.flatnonzero(self.space.sets.state == state)
-        price = self.space.price(len(chosen))
+        sets = np.flatnonzero(self.space.sets.state == self._everyone)
+        price = self.space.price(len(self.jobs))
         for option in options(WHOLE):
-            own = self.space.scores(option, len(chosen))
+            own = self.space.scores(option, len(self.jobs))
             costs, _ = price(own.most[sets], own.total[sets])
             best = int(np.argmin(costs))
             if np.isfinite(costs[best]):
-                numbers = job_numbers(self.space.sets, chosen)
-                group = numbers.group(Choice(option, int(sets[best])))
-                found.append(self._proposal(chosen, group.sharing, numbers, float(costs[best])))
+                choice = Choice(option, int(sets[best]))
+                found.append(self._proposal(float(costs[best]), [choice]))
         return sorted(found, key=lambda each: each.cost)
 
-    def on_instances(self, chosen: Sequence[int]) -> Iterator[Proposal]:
+    def on_instances(self) -> Iterator[Proposal]:
         """On MIG instances: every plan, cheapest first."""
-        return self._cut(chosen, self.space.on_instances(self.space.sets.state_of(chosen)))
+        found = self.space.hybrids(len(self.jobs)).in_order(self._everyone)
+        return (self._proposal(each.cost, [each]) for each in found)
 
-    def one_job_each(self, chosen: Sequence[int]) -> Iterator[Proposal]:
+    def one_job_each(self) -> Iterator[Proposal]:
         """A MIG instance for each job: every plan, cheapest first."""
-        return self._cut(chosen, self.space.one_job_each(self.space.sets.state_of(chosen)))
+        return (self._proposal(each.cost, [each]) for each in self.space.one_job_each())
 
-    def in_phases(self, chosen: Sequence[int], most: int) -> list[Proposal]:
+    def in_phases(self, most: int) -> list[Proposal]:
         """Groups one after another: the best few."""
-        found = []
-        for each in phased(self.space, self.space.sets.state_of(chosen), most):
-            numbers = job_numbers(self.space.sets, chosen)
-            hows: list[Choice | Assignment] = [group.how for group in each.groups]
-            sharing = one_after_another(hows, numbers)
-            if sharing != Serial() or numbers.batches_of(chosen) != self._asked(chosen):
-                found.append(self._proposal(chosen, sharing, numbers, each.cost))
-        return found
+        every = phased(self.space, most)
+        found = [self._proposal(each.cost, [group.how for group in each.groups]) for each in every]
+        return [each for each in found
+                if each.candidate.sharing != Serial() or each.candidate.batches]  # fmt: skip
 
-    def _cut(self, chosen: Sequence[int], assignments: Iterable[Assignment]) -> Iterator[Proposal]:
-        for assignment in assignments:
-            numbers = job_numbers(self.space.sets, chosen)
-            sharing = simplest(numbers.hybrid(assignment))
-            yield self._proposal(chosen, sharing, numbers, assignment.cost)
+    def _proposal(self, cost: float, hows: Sequence[Choice | Assignment]) -> Proposal:
+        """Sets of jobs one after another; of copies, the first one is in the first set."""
+        sets, batches = self.space.sets, [job.batch for job in self.jobs]
+        free = [list(own) for own in sets.positions]
 
-    def _proposal(
-        self, chosen: Sequence[int], sharing: Sharing, numbers: JobNumbers, cost: float
-    ) -> Proposal:
-        batches = numbers.batches_of(chosen)
-        candidate = Candidate(
-            jobs=tuple(at + 1 for at in chosen),
-            sharing=sharing,
-            batches=() if batches == self._asked(chosen) else batches,
-        )
-        return Proposal(candidate, cost)
+        def numbers(chosen: int) -> tuple[int, ...]:
+            found = []
+            for variant in sets.tenants[chosen]:
+                at = free[sets.kind_of[variant]].pop(0)
+                batches[at] = sets.variants[variant].batch
+                found.append(at + 1)
+            return tuple(sorted(found))
 
-    def _asked(self, chosen: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self.jobs[at].batch for at in chosen)
+        def group(how: Choice | Assignment) -> Group | Hybrid:
+            if isinstance(how, Assignment):
+                return hybrid(how, numbers)
+            own = numbers(how.chosen)
+            return Group(own, how.option.of(len(own)) if len(own) > 1 else Serial())
+
+        first, *others = groups = [group(how) for how in hows]
+        plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
+        changed = batches != [job.batch for job in self.jobs]
+        candidate = as_asked(len(self.jobs), plain)
+        return Proposal(replace(candidate, batches=tuple(batches)) if changed else candidate, cost)
 
 
 # Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
@@ -138,14 +139,13 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
     if not affordable(jobs):
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return Proposed((), (LeftOut("MIG, and phases", why),))
-    everyone = range(len(jobs))
     solver = Solver(jobs, question, ask=True)
     asked = solver.space.exact
-    found = [each for each in solver.whole(everyone) if asked or each.candidate.batches][:FORECAST]
-    apart = list(islice(solver.one_job_each(everyone), FORECAST))
+    found = [each for each in solver.whole() if asked or each.candidate.batches][:FORECAST]
+    apart = list(islice(solver.one_job_each(), FORECAST))
     most = FORECAST_ASKED if asked else FORECAST
-    found += [*apart, *islice(filter(_cut_up, solver.on_instances(everyone)), most)]
-    found += filter(_cut_up, solver.in_phases(everyone, FORECAST))
+    found += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
+    found += filter(_cut_up, solver.in_phases(FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     if solver.space.sets.batches_fixed:
         why = "they make too many sets to look at each"
@@ -168,3 +168,73 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     if problem := first_broken(rules(gpu, question.conditions), jobs, one_each):
         return problem
     return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"
+
+
+# Plans on MIG instances, and in phases, that are forecast at most: where costs are estimates, and
+# where they are lower bounds, so that the search ends before.
+ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
+
+
+class OneGpuSolver:
+    """The best plan for any of `jobs` on one GPU, worked out once for sets of equal jobs."""
+
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
+        self.jobs = tuple(jobs)
+        self.question = question
+        self._kinds = [self.jobs.index(job) for job in self.jobs]
+        self._known: dict[tuple[int, ...], Forecast | None] = {}
+
+    def best(self, chosen: Sequence[int]) -> Forecast | None:
+        """The best plan for the jobs at the positions `chosen`, increasing, from 0.
+
+        None where one of them is too big, or nothing that the rules allow can be priced.
+        """
+        kinds = tuple(self._kinds[at] for at in chosen)
+        if kinds not in self._known:
+            self._known[kinds] = self._solved([self.jobs[at] for at in chosen])
+        return self._known[kinds]
+
+    def _solved(self, jobs: Sequence[Job]) -> Forecast | None:
+        """Forecasts what is proposed, cheapest first, until nothing can be better than the best."""
+        forecaster, best, least = Forecaster(jobs, self.question), None, inf
+        for proposals, exact in self._kinds_of_plans(jobs):
+            for each in proposals:
+                if exact and each.cost >= least:
+                    break
+                found, paid = _priced(each.candidate, forecaster, self.question)
+                if paid < least:
+                    best, least = found, paid
+        return best
+
+    def _kinds_of_plans(self, jobs: Sequence[Job]) -> Iterator[tuple[Iterable[Proposal], bool]]:
+        """Proposals, and whether none of them costs less than it says."""
+        yield [Proposal(as_asked(len(jobs), Serial()), 0.0)], False
+        if len(jobs) > 1:
+            solver = Solver(jobs, self.question)
+            exact = solver.space.exact
+            most = MOST_FORECAST if exact else ESTIMATED_FORECAST
+            yield solver.whole(), exact
+            yield islice(solver.on_instances(), most), exact
+            yield solver.in_phases(most), exact
+
+
+class WholeGpuSolver:
+    """As `OneGpuSolver`, of jobs that all share under `sharing`; a job alone has the GPU."""
+
+    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Naive | Mps) -> None:
+        self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
+
+    def best(self, chosen: Sequence[int]) -> Forecast | None:
+        jobs = [self._jobs[at] for at in chosen]
+        plan = as_asked(len(jobs), self._sharing if len(jobs) > 1 else Serial())
+        return _priced(plan, Forecaster(jobs, self._question), self._question)[0]
+
+
+def _priced(
+    candidate: Candidate, forecaster: Forecaster, question: Question
+) -> tuple[Forecast | None, float]:
+    """What comes of a candidate, and what it costs; None and infinite where it is no plan."""
+    found = forecaster.forecast(candidate)
+    if isinstance(found, LeftOut) or (paid := cost(found, question.objective)) is None:
+        return None, inf
+    return found, paid.at(question.level)

@@ -5,9 +5,10 @@ from random import Random
 from typing import Any
 
 from advisor.hardware.catalogue import gpu
+from advisor.plan.objectives import cost
 from advisor.plan.recommendation import Question
 from advisor.plan.rules import Conditions
-from advisor.plan.search.one_gpu_search import OneGpuSolver
+from advisor.plan.search.proposals import OneGpuSolver
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.search import brute_force
@@ -48,7 +49,7 @@ class Case:
             conditions=Conditions(root=self.root),
         )  # fmt: skip
         solved = OneGpuSolver(self.jobs, question).best(range(len(self.jobs)))
-        return None if solved is None else solved.cost.at(self.level)
+        return None if solved is None else cost(solved, question.objective).at(self.level)
 
     def least(self, *, phases_on_mig=False):
         """The least cost of any plan, and of any without phases."""

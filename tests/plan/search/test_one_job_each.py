@@ -19,9 +19,7 @@ MIDDLE = synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05, m
 def layouts_for(jobs, objective):
     """With an instance for each of `jobs`, the best first."""
     question = Question(gpu=H200, predictor=StandIn(), objective=objective)
-    return [
-        each.candidate.sharing for each in Solver(jobs, question).one_job_each(range(len(jobs)))
-    ]
+    return [each.candidate.sharing for each in Solver(jobs, question).one_job_each()]
 
 
 def by_brute_force(jobs, value):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +15,7 @@ from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, ru
 from advisor.plan.search.fleet.placement import FleetGroup
 from advisor.plan.search.job_sets import Kinds, Members
 from advisor.plan.search.job_sets import kinds as kinds_of
-from advisor.plan.search.one_gpu_search import BestCandidate, OneGpuSolver, WholeGpuSolver
+from advisor.plan.search.proposals import OneGpuSolver, WholeGpuSolver
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
@@ -31,12 +30,6 @@ MemberRows = NDArray[np.intp]
 """Members of groups of one size, a group a row, shape (groups, jobs)."""
 
 
-class SolvesOneGpu(Protocol):
-    """Whatever names the best plan of some jobs on one GPU: `OneGpuSolver` does."""
-
-    def best(self, chosen: Sequence[int]) -> BestCandidate | None: ...
-
-
 class PredictedGroups:
     """Groups by the one-GPU solver.
 
@@ -48,7 +41,11 @@ class PredictedGroups:
     """
 
     def __init__(
-        self, kinds: Kinds, solver: SolvesOneGpu, objective: Objective, level: Level = "p50"
+        self,
+        kinds: Kinds,
+        solver: OneGpuSolver | WholeGpuSolver,
+        objective: Objective,
+        level: Level = "p50",
     ) -> None:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
@@ -59,15 +56,15 @@ class PredictedGroups:
         solved = self._solver.best([position for position, _ in positions])
         if solved is None:
             return None
-        forecast, energy_j = solved.forecast, solved.forecast.energy_j
-        if not self._objective.in_seconds or forecast.ends_s is None:
-            takes = len(members) / throughput(forecast.prediction, self._level)
+        energy_j = solved.energy_j
+        if not self._objective.in_seconds or solved.ends_s is None:
+            takes = len(members) / throughput(solved.prediction, self._level)
             ends_s = (takes,) * len(members)
         else:
-            ends_s = tuple(end_s.at(self._level) for end_s in forecast.ends_s)
+            ends_s = tuple(end_s.at(self._level) for end_s in solved.ends_s)
         return FleetGroup(
-            members=tuple(kind for _, kind in positions), sharing=solved.candidate.sharing,
-            ends_s=ends_s, predicted=True, batches=solved.candidate.batches,
+            members=tuple(kind for _, kind in positions), sharing=solved.sharing,
+            ends_s=ends_s, predicted=True, batches=solved.batches,
             energy_j=None if energy_j is None else energy_j.at(self._level),
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip
@@ -191,7 +188,7 @@ def group_sources(kinds: Kinds, question: Question, objective: Objective) -> Gro
     ordered = kinds.together
     alike = kinds_of(ordered)
 
-    def predicted(solver: SolvesOneGpu) -> PredictedGroups:
+    def predicted(solver: OneGpuSolver | WholeGpuSolver) -> PredictedGroups:
         return PredictedGroups(alike, solver, objective, question.level)
 
     return GroupSources(

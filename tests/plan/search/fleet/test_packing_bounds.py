@@ -13,7 +13,7 @@ from advisor.plan.search.fleet.estimates import WAYS, PredictedGroups
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.plan.search.fleet.placement import Problem
 from advisor.plan.search.job_sets import kinds
-from advisor.plan.search.one_gpu_search import WholeGpuSolver
+from advisor.plan.search.proposals import WholeGpuSolver
 from advisor.report.fleet_text import search_line
 from advisor.workload.job import Job
 from tests.plan.search.fleet import twin
