@@ -167,15 +167,15 @@ def choices(found: Figures) -> str:
         if judged.sets:
             said += [f"Job sets {kind}: {judged.sets}."]
             said += [markdown(CHOICE_HEADINGS, choice_rows(judged))]
-            said += [_telling(judged), _by_degree(judged)]
+            said += [_noise_of(judged), _by_degree(judged)]
     if not said:
         return ""
     return _joined(
         "## What choices give away",
         "Regret is the share of the best measured throughput that a choice gives away; choices "
         "are made from profiles as they were measured. Worst beyond the noise is less what two "
-        "runs of the same jobs differ by; the last column is of the sets whose ways differ by "
-        "more. A sharing that was run several times counts with the mean; where a rule finds "
+        "runs of the same jobs differ by; in clear sets the best way leads the next by more. "
+        "A sharing that was run several times counts with the mean; where a rule finds "
         "several equally good, the mean over them counts. Every job is predicted by a model that "
         "saw no run with its family, so none of the set's own.",
         *said,
@@ -198,16 +198,16 @@ def advice_summary(found: Figures) -> str:
         return came_true
     how_many = f"Job sets that ran in several ways: {judged.sets}."
     table = markdown(CHOICE_HEADINGS, choice_rows(judged))
-    return _joined(came_true, f"{how_many} {_telling(judged)}", table)
+    return _joined(came_true, f"{how_many} {_noise_of(judged)}", table)
 
 
-def _telling(judged: Choices) -> str:
+def _noise_of(judged: Choices) -> str:
     if judged.noise is None:
         return "None was run twice, so the noise is not known."
     return (
         f"Two runs of the same plan differ by {percent(judged.noise)} in throughput in the "
-        f"median; the best and the worst way differ by more for {judged.telling[MODEL].n} of "
-        f"{judged.sets} sets."
+        f"median. The best and the worst way differ by more in {judged.differ} of {judged.sets} "
+        f"sets, the best and the next in {judged.clear[MODEL].n}: the clear ones."
     )
 
 

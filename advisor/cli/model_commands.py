@@ -84,8 +84,7 @@ def evaluate(
     from advisor.measure.process.cores import allowed_cores
     from advisor.validate.entries import entries_text, score_entries
     from advisor.validate.evaluate import evaluate as evaluated
-    from advisor.validate.score_tables import evaluation_table
-    from advisor.validate.scoreboard import evaluation_document
+    from advisor.validate.score_tables import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
     apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")

@@ -16,6 +16,7 @@ from advisor.validate.baselines import Baseline, baselines
 from advisor.validate.predicted_and_measured import (
     JobComparison,
     RunComparison,
+    View,
     compare,
     profiles_of,
 )
@@ -77,28 +78,28 @@ class Folds:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
         model = self.model_without(family)
         predictor = Predictor(self.gpu, model, play=self.playback.play)
-        rivals = baselines(model.physics, self.playback.play)
         known = replace(predictor, core_known=True)
-        mixes = [(run, profiles_of(run, self.profiles, "raw")) for run in self.wanted]
-        there = [(run, profiles_of(run, self.profiles, "core-adjusted")) for run in self.on_cores]
+        rivals = baselines(model.physics, self.playback.play)
         return HeldOut(
-            self._jobs_of(family, mixes, predictor, rivals),
-            self._jobs_of(family, there, known, {}),
+            self._jobs_of(family, self.wanted, "raw", predictor, rivals),
+            self._jobs_of(family, self.on_cores, "core-adjusted", known, {}),
             {family: model},
         )
 
     def _jobs_of(
         self,
         family: str,
-        mixes: Sequence[tuple[Run, Sequence[Profile]]],
+        runs: Sequence[Run],
+        view: View,
         predictor: Predictor,
         rivals: Mapping[str, Baseline],
     ) -> Held:
+        of_it = [run for run in runs if family in families_of([run])]
+        alone = [profiles_of(run, self.profiles, view) for run in of_it]
         return {
             (run.id, place): job
-            for run, alone in mixes
-            if family in families_of([run])
-            for place, job in enumerate(compare(run, alone, predictor, self.gpu, rivals).jobs)
+            for run, mix in zip(of_it, alone, strict=True)
+            for place, job in enumerate(compare(run, mix, predictor, self.gpu, rivals).jobs)
             if job.family == family
         }
 

@@ -52,6 +52,12 @@ class Panel:
         return 1 - min(option.measured for option in self.options) / self.best_measured
 
     @property
+    def lead(self) -> float:
+        """Share of the best measured throughput by which the next best way is below it."""
+        next_best, best = sorted(option.measured for option in self.options)[-2:]
+        return 1 - next_best / best
+
+    @property
     def regret_at_random(self) -> float:
         """The mean over all ways of what choosing it gives away."""
         return 1 - mean(option.measured for option in self.options) / self.best_measured

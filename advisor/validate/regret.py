@@ -54,15 +54,16 @@ class Choices:
         rules: By way to choose, the model's first.
         noise: Median share by which two runs of the same jobs differ in throughput; None if none
             was run twice.
-        telling: The same as `rules` over the sets whose best and worst ways differ by more than
-            the noise.
+        differ: Sets whose best and worst ways differ by more than the noise.
+        clear: The same as `rules` over the sets whose best way leads the next by more than it.
         by_degree: The model's, fewest jobs first.
     """
 
     sets: int
     rules: Mapping[str, Regret]
     noise: float | None
-    telling: Mapping[str, Regret]
+    differ: int
+    clear: Mapping[str, Regret]
     by_degree: tuple[DegreeRegret, ...]
 
     def worst_beyond_noise(self, rule: str) -> float | None:
@@ -97,12 +98,13 @@ def judged(
         noise: Share by which two runs of the same jobs differ in throughput.
     """
     degrees = sorted({len(panel.names) for panel in sets})
-    telling = [panel for panel in sets if panel.spread > (noise or 0.0)]
+    floor = noise or 0.0
     return Choices(
         sets=len(sets),
         rules=regrets(sets, profiles),
         noise=noise,
-        telling=regrets(telling, profiles),
+        differ=sum(panel.spread > floor for panel in sets),
+        clear=regrets([panel for panel in sets if panel.lead > floor], profiles),
         by_degree=tuple(
             DegreeRegret(
                 degree, regret_of([panel.regret for panel in sets if len(panel.names) == degree])
@@ -120,7 +122,8 @@ def regret_document(evaluation: Evaluation) -> dict[str, Any]:
         **asdict(found.rules[MODEL]),
         "noise_floor": found.noise,
         "worst_beyond_noise": found.worst_beyond_noise(MODEL),
-        "telling": asdict(found.telling[MODEL]),
+        "sets_that_differ": found.differ,
+        "clear": asdict(found.clear[MODEL]),
         "baselines": {name: each.mean for name, each in others.items()},
         "baselines_worst": {name: each.worst for name, each in others.items()},
         "baselines_n": {name: each.n for name, each in others.items()},

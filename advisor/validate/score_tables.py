@@ -1,12 +1,13 @@
-"""Numbers, modes and rules as all results write them, and the scoreboard as a table."""
+"""Numbers, modes and rules as all results write them, and the scoreboard as table and JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
 from advisor.validate.evaluate import Drift, Evaluation
-from advisor.validate.regret import AT_RANDOM, MODEL, Choices, Regret
-from advisor.validate.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
+from advisor.validate.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
+from advisor.validate.scoreboard import ALL, Bound, ScoreRow, Scores, scoreboard, scores_of
 from advisor.validate.selection import SPLIT
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ RULE_WORDS = {
 BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
 
 REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
-CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean where the ways differ")
+CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets")
 
 HEADINGS = (
     "sharing",
@@ -142,6 +143,26 @@ def _told(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
         yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows)
 
 
+def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+    """What ``advisor evaluate --json`` prints: shares, not per cent.
+
+    `rows` begins with one entry for each mode and degree, and one with degree null for each mode,
+    of all hosts and jobs; same jobs and mixes apart are in `rows_by_jobs`.
+    """
+    rows = scoreboard(evaluation)
+    return {
+        "schema": 1,
+        "gpu": evaluation.gpu,
+        "split": SPLIT,
+        "families": list(evaluation.families),
+        "rows": [asdict(row) for row in rows if row.jobs == ALL],
+        "regret": regret_document(evaluation),
+        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
+        "drift": None if evaluation.drift is None else asdict(evaluation.drift),
+        "unusable_runs": list(evaluation.unusable),
+    }
+
+
 def remarks(scores: Scores) -> list[str]:
     """What the table cannot say: families, memory, drift, and runs that were not scored."""
     said = [
@@ -211,8 +232,9 @@ def regret_rows(
 def choice_rows(found: Choices) -> list[tuple[str, ...]]:
     """A line under `CHOICE_HEADINGS` for each way to choose, best first."""
     names = [name for name, _ in _ranked(found.rules)]
+    clear = {name: each.mean for name, each in found.clear.items()}
     return [
-        (*row, percent(found.worst_beyond_noise(name)), percent(found.telling[name].mean))
+        (*row, percent(found.worst_beyond_noise(name)), percent(clear.get(name)))
         for name, row in zip(names, regret_rows(found.rules), strict=True)
     ]
 

@@ -1,8 +1,8 @@
 """The scoreboard: errors of predictions by view, host, what paces jobs, mode and degree."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 import numpy as np
 
@@ -16,8 +16,8 @@ from advisor.validate.predicted_and_measured import (
     View,
     runs_of_mode,
 )
-from advisor.validate.regret import Choices, chosen_and_drawn, regret_document
-from advisor.validate.selection import SPLIT, hosts_of
+from advisor.validate.regret import Choices, chosen_and_drawn
+from advisor.validate.selection import hosts_of
 
 Jobs = Literal["all", "same", "mixed"]
 Bound = Literal["all", "gpu", "host"]
@@ -40,13 +40,12 @@ class ScoreRow:
         mape: Mean absolute error of the step time.
         rmse: Root of its mean square.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
-        coverage90_low: Lower end of the 95 % interval of that share, by a bootstrap of families;
-            None for one family.
-        coverage90_high: Upper end of that interval.
+        coverage90_low: Lower end of the 95 % interval of that share; see `noise_and_coverage`.
+        coverage90_high: Upper end.
         width90: Mean width of the 90 % intervals, as a share of the predicted step; None likewise.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
             workers; None if no run was repeated.
-        noise_floor_rmse: Root of the mean square of those differences; None as `noise_floor`.
+        noise_floor_rmse: Root of the mean square of those differences; None likewise.
         excess_error: Root of the squared error, over the repeated runs, less that of the noise.
         throughput_mape: Mean absolute error of a run's weighted speedup; None where not all of a
             run's jobs count.
@@ -153,26 +152,6 @@ def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
     the same of the runs whose cores' speed is known.
     """
     return tuple(_row(evaluation, part) for part in (*_by_degree(evaluation), *_pooled(evaluation)))
-
-
-def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
-    """What ``advisor evaluate --json`` prints: shares, not per cent.
-
-    `rows` begins with one entry for each mode and degree, and one with degree null for each mode,
-    of all hosts and jobs; same jobs and mixes apart are in `rows_by_jobs`.
-    """
-    rows = scoreboard(evaluation)
-    return {
-        "schema": 1,
-        "gpu": evaluation.gpu,
-        "split": SPLIT,
-        "families": list(evaluation.families),
-        "rows": [asdict(row) for row in rows if row.jobs == ALL],
-        "regret": regret_document(evaluation),
-        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
-        "drift": None if evaluation.drift is None else asdict(evaluation.drift),
-        "unusable_runs": list(evaluation.unusable),
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

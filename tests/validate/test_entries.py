@@ -6,7 +6,8 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.validate.entries import entries_text, score_entries
 from advisor.validate.evaluate import evaluate
-from advisor.validate.scoreboard import evaluation_document, scoreboard
+from advisor.validate.score_tables import evaluation_document
+from advisor.validate.scoreboard import scoreboard
 from advisor.validate.selection import select
 from research.splits import splits_text
 from tests.validate.campaign import NAMES, PROFILES, advised_campaign, campaign

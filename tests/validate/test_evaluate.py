@@ -9,7 +9,8 @@ from advisor.validate import folds
 from advisor.validate.evaluate import evaluate
 from advisor.validate.noise_and_coverage import noise_of, steadiness
 from advisor.validate.predicted_and_measured import RunComparison
-from advisor.validate.scoreboard import evaluation_document, scoreboard, scores_of
+from advisor.validate.score_tables import evaluation_document
+from advisor.validate.scoreboard import scoreboard, scores_of
 from advisor.validate.selection import hosts_of
 from research.breakdown import by_busy_share, by_family
 from research.causes import worst, worst_rows

@@ -177,7 +177,8 @@ def test_what_two_runs_differ_by_is_not_held_against_a_choice():
     assert found.worst_beyond_noise("model") == pytest.approx(max(0.0, lost - 0.1))
 
 
-def test_sets_whose_ways_differ_by_less_than_the_noise_do_not_tell():
-    sets = panels([ran("mps", 2.1), ran("naive", 2.1)])
-    assert judged(sets, PROFILES, noise=0.1).telling["model"].n == 0
-    assert judged(sets, PROFILES, noise=0.01).telling["model"].n == 1
+def test_a_set_is_clear_where_its_best_way_leads_the_next_by_more_than_the_noise():
+    sets = panels([ran("mps", 1.6), ran("naive", 1.7)])
+    found = {noise: judged(sets, PROFILES, noise) for noise in (0.01, 0.1, 0.9)}
+    assert [each.clear["model"].n for each in found.values()] == [1, 0, 0]
+    assert [each.differ for each in found.values()] == [1, 1, 0]
