@@ -28,8 +28,8 @@ from advisor.report.gpu_drawing import drawing
 from advisor.report.headline import answer, basis, bounds_note, calibrated_note
 from advisor.report.mig_drawing import blocks
 from advisor.report.page_text import ORIGINS, caution, headline, job_rows, plan_name, plan_rows
+from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
-from advisor.report.timeline_bars import timeline
 from advisor.report.units import NOT_MEASURED
 from advisor.sources import DEFAULT_GPU
 from advisor.timeline.simulate import Fleet

@@ -105,7 +105,7 @@ def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
 
 
 def _of_copies(asked: Asked, name: str) -> _Answer:
-    from advisor.report.copies_text import copies_document, copies_report
+    from advisor.report.additions_text import copies_document, copies_report
 
     job = asked.advisor.chosen_jobs([name])[0]
     found = asked.advisor.recommend_copies(job, asked.conditions, asked.ranking.level)
@@ -135,7 +135,7 @@ def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
 
 def _of_additions(asked: Asked, running: "Running", jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.admission import AdmissionLimits
-    from advisor.report.admission_text import additions_document, additions_report
+    from advisor.report.additions_text import additions_document, additions_report
 
     hurt = {} if asked.joining.hurt is None else {"most_hurt": asked.joining.hurt}
     limits = AdmissionLimits(**hurt, conditions=asked.conditions)

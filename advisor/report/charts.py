@@ -8,7 +8,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.headline import basis, gain, kind
 from advisor.report.mig_drawing import Block
-from advisor.report.timeline_bars import Curve, Span, Timeline
+from advisor.report.simulation_drawing import Curve, Timeline
 
 if TYPE_CHECKING:
     import altair as alt
@@ -164,7 +164,7 @@ def _axis(field: str, title: str, most: float, ticks: int = 7) -> "alt.X":
     return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
 
 
-def _by_job(drawn: Sequence[Bar] | Sequence[Span]) -> "alt.Color":
+def _by_job(drawn: Sequence[Bar]) -> "alt.Color":
     """A colour for each job, the same for copies."""
     import altair as alt
 

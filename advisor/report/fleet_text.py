@@ -188,11 +188,10 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
 
 def _cells(each: GpuPlan) -> tuple[str, ...]:
     mix = each.forecast.prediction
-    held = f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
     done = units.seconds(each.forecast.makespan_interval_s)
     cap_w = each.candidate.power_cap_w
     capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
-    return str(each.number), _words(each).replace(";", "\n") + capped, done, held
+    return str(each.number), _words(each).replace(";", "\n") + capped, done, units.held(mix)
 
 
 def _words(each: GpuPlan) -> str:

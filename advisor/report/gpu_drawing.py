@@ -14,11 +14,7 @@ from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
 from advisor.report.mig_drawing import cuts, cuts_of_jobs, sms_on_instances
-from advisor.sharing import (
-    Arrangement,
-    Hybrid,
-    Sharing,
-)
+from advisor.sharing import Arrangement, Hybrid, Sharing
 from advisor.sharing.traversal import instance_sets, memories, restricted, running_together
 
 _MIB_PER_GIB = 1024
@@ -26,13 +22,14 @@ _MIB_PER_GIB = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A stretch of memory or of SMs on the row of one job.
+    """A stretch of memory, of SMs or of time on the row of one job.
 
     Attributes:
         row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``.
         job: Its name, the same for copies.
-        kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in.
-        start: Left end, in GiB or SMs.
+        kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in; or what it
+            does in that time.
+        start: Left end, in GiB, SMs or a unit of time.
         end: Right end, in the same unit.
         end_low: Where the right end may lie at least; None if it is certain.
         end_high: Upper end of the interval of the right end.
@@ -41,7 +38,7 @@ class Bar:
 
     row: str
     job: str
-    kind: Literal["job", "instance"]
+    kind: Literal["job", "instance", "runs", "waits"]
     start: float
     end: float
     end_low: float | None = None

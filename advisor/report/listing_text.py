@@ -15,6 +15,7 @@ from advisor.workload.spec import Workload
 from advisor.zoo.overhead import Footprint
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _UNKNOWN = "unknown"
@@ -142,6 +143,14 @@ def plain_table(first: str, *others: str) -> "Table":
     for each in others:
         table.add_column(each)
     return table
+
+
+def answer_above_table(answer: str, table: "Table", notes: Iterable[str]) -> "RenderableType":
+    """A sentence, the table that it is taken from, and a line for each of `notes`."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
 
 
 def footprint_document(found: Footprint) -> dict[str, Any]:

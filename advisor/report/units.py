@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, MixPrediction
 
 NOT_MEASURED = "not measured"
 
@@ -53,6 +53,11 @@ def watts(value: Interval | None) -> str:
 
 def gib(value_mib: Interval) -> str:
     return _with_interval(value_mib, "GiB", 1024.0)
+
+
+def held(mix: MixPrediction) -> str:
+    """What processes hold at once of the memory that there is."""
+    return f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
 
 
 def times(value: Interval) -> str:

@@ -1,10 +1,14 @@
-"""A simulation drawn in characters: which jobs run when, and how busy the GPUs are."""
+"""A simulation drawn over time: as lines of characters, and as bars and curves for charts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from advisor.hardware.catalogue import Gpu
 from advisor.report import units
+from advisor.report.gpu_drawing import Bar, row_names
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
+
+_MIB_PER_GIB = 1024.0
 
 # More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
 _MOST_JOBS, _MOST_GPUS = 24, 16
@@ -38,7 +42,7 @@ class _Scale:
 
 
 _SHARE = _Scale("green", 1.0, " %", 0.01)
-_MEMORY, _POWER = _Scale("green", None, " GiB", 1024.0), _Scale("green", None, " W")
+_MEMORY, _POWER = _Scale("green", None, " GiB", _MIB_PER_GIB), _Scale("green", None, " W")
 
 
 def lanes(simulation: Simulation) -> Iterator[Lane]:
@@ -53,10 +57,10 @@ def lanes(simulation: Simulation) -> Iterator[Lane]:
     if len(simulation.jobs) <= _MOST_JOBS:
         for number, lived in enumerate(simulation.jobs, start=1):
             end = f"{units.number(lived.end_s.p50 / size_s)} {unit}"
-            yield _lane(f"{number} {lived.job.name}", _bar(lived, column_s), end, "cyan")
+            yield _lane(f"{number} {lived.job.name}", _drawn_bar(lived, column_s), end, "cyan")
     else:
         yield from _counted(simulation, column_s)
-    yield from _curves(simulation, column_s)
+    yield from _curve_lanes(simulation, column_s)
 
 
 def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
@@ -64,7 +68,7 @@ def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
     return Lane(f"{short:{_NAME}}|{drawn}| {said}".rstrip(), style)
 
 
-def _bar(lived: SimulatedJob, column_s: float) -> str:
+def _drawn_bar(lived: SimulatedJob, column_s: float) -> str:
     """What the job does in the middle of each column."""
     middles = ((column + 0.5) * column_s for column in range(_COLUMNS))
     return "".join(
@@ -81,18 +85,18 @@ def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
     """How many jobs run and wait, of all and on each GPU."""
     waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
     runs = [(each.start_s, each.end_s, float(len(each.jobs))) for each in simulation.usage]
-    yield _curve("jobs that wait", _means(waits, column_s), _Scale("yellow"))
-    yield _curve("jobs that run", _means(runs, column_s), _Scale("cyan"))
+    yield _curve_lane("jobs that wait", _means(waits, column_s), _Scale("yellow"))
+    yield _curve_lane("jobs that run", _means(runs, column_s), _Scale("cyan"))
     if not 1 < simulation.gpus <= _MOST_GPUS:
         return
     most = max(len(each.jobs) for each in simulation.usage)
     for gpu in range(simulation.gpus):
         here = [each for each in simulation.usage if each.gpu == gpu]
         spans = [(each.start_s, each.end_s, float(len(each.jobs))) for each in here]
-        yield _curve(f"  on GPU {gpu}", _means(spans, column_s), _Scale("cyan", most))
+        yield _curve_lane(f"  on GPU {gpu}", _means(spans, column_s), _Scale("cyan", most))
 
 
-def _curves(simulation: Simulation, column_s: float) -> Iterator[Lane]:
+def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Lane]:
     """Activity, memory and power: means over the GPUs, in each column over its time."""
     idle_w = simulation.idle_power_w
     power = "power while jobs run" if idle_w is None else "power"
@@ -110,12 +114,12 @@ def _curves(simulation: Simulation, column_s: float) -> Iterator[Lane]:
             if value is not None
         ]
         if len(spans) == len(values):
-            yield _curve(name, [idle + mean for mean in _means(spans, column_s)], scale)
+            yield _curve_lane(name, [idle + mean for mean in _means(spans, column_s)], scale)
         else:
             yield Lane(f"{name:{_NAME}} {units.NOT_MEASURED}")
 
 
-def _curve(name: str, values: Sequence[float], scale: _Scale) -> Lane:
+def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Lane:
     peak = max(values)
     top = scale.most or peak or 1.0
     drawn = "".join(_LEVELS[round(min(1.0, value / top) * (len(_LEVELS) - 1))] for value in values)
@@ -131,3 +135,102 @@ def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list
             shared_s = min(end_s, (column + 1) * column_s) - max(start_s, column * column_s)
             sums[column] += value * max(0.0, shared_s) / column_s
     return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a curve says while the same jobs run; None: not measured."""
+
+    start: float
+    end: float
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What the GPU does over time, a reading after the other.
+
+    Attributes:
+        name: With its unit, e.g. ``"memory, GiB"``.
+        most: Where its axis ends: what the GPU has of it, or has at most been seen to take.
+    """
+
+    name: str
+    most: float
+    readings: tuple[Reading, ...]
+
+    @property
+    def measured(self) -> bool:
+        return all(each.value is not None for each in self.readings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """All of it.
+
+    Attributes:
+        unit: Of time, e.g. ``"min"``.
+        rows: One for each job, in order, from the top.
+        spans: When jobs wait and run, in that unit.
+        end: Until where it is drawn: the last job ends no later, with nine of ten chances.
+    """
+
+    unit: str
+    rows: tuple[str, ...]
+    spans: tuple[Bar, ...]
+    curves: tuple[Curve, ...]
+    end: float
+
+
+def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
+    """The results of the jobs of `simulation`, all of them on one `gpu`."""
+    unit, size_s = units.time_unit(simulation.makespan_s.p50)
+    rows = row_names([each.job.name for each in simulation.jobs])
+    lived = tuple(zip(rows, simulation.jobs, strict=True))
+    waits = tuple(_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
+    return Timeline(
+        unit=unit,
+        rows=rows,
+        spans=(*waits, *(_runs(row, each, size_s) for row, each in lived)),
+        curves=_curves(simulation, gpu, size_s),
+        end=simulation.makespan_s.p95 / size_s,
+    )
+
+
+def _runs(row: str, lived: SimulatedJob, size_s: float) -> Bar:
+    return Bar(
+        row=row, job=lived.job.name, kind="runs",
+        start=lived.start_s / size_s, end=lived.end_s.p50 / size_s,
+        end_low=lived.end_s.p05 / size_s, end_high=lived.end_s.p95 / size_s,
+        hint=f"ends after {units.seconds(lived.end_s)}",
+    )  # fmt: skip
+
+
+def _waits(row: str, lived: SimulatedJob, size_s: float) -> Bar:
+    return Bar(
+        row=row, job=lived.job.name, kind="waits",
+        start=lived.arrival_s / size_s, end=lived.start_s / size_s,
+        hint=f"waits {units.duration(lived.wait_s)}",
+    )  # fmt: skip
+
+
+def _curves(simulation: Simulation, gpu: Gpu, size_s: float) -> tuple[Curve, ...]:
+    def curve(name: str, most: float, value_of: Callable[[Usage], float | None]) -> Curve:
+        readings = (
+            Reading(each.start_s / size_s, each.end_s / size_s, value_of(each))
+            for each in simulation.usage
+        )
+        return Curve(name, most, tuple(readings))
+
+    most_gib, most_w = gpu.memory_mib / _MIB_PER_GIB, gpu.power_limit_w
+    peak_w = max(each.power_w or 0.0 for each in simulation.usage)
+    return (
+        curve("GPU busy, %", 100.0, lambda use: _percent(use.gract)),
+        curve("SMs busy, %", 100.0, lambda use: _percent(use.smact)),
+        curve("memory, GiB", most_gib, lambda use: use.memory_mib / _MIB_PER_GIB),
+        curve("power, W", peak_w if most_w is None else most_w, lambda use: use.power_w),
+    )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.mix_prediction import Interval
-from advisor.report.timeline_bars import timeline
+from advisor.report.simulation_drawing import timeline
 from advisor.sharing import Serial
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 from advisor.workload.job import Job

@@ -1,0 +1,161 @@
+"""What may be added to a GPU: jobs that join running ones, or copies of one job."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.plan.admission import Addition, Additions
+from advisor.plan.copies_search import PAYS, Copies, CopiesRow
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.report import units
+from advisor.report.documents import SCHEMA, standing_document
+from advisor.report.headline import calibrated_note
+from advisor.report.listing_text import answer_above_table, plain_table
+from advisor.sharing import Sharing
+from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Jobs that were measured together at most.
+_MEASURED_TOGETHER = 8
+
+
+def additions_report(found: Additions, top: int) -> "RenderableType":
+    """What may be added at best, then the best `top` sets."""
+    table = plain_table("", "add", "then all share", "work added", "slows most", "memory")
+    for column in table.columns:
+        column.overflow = "fold"
+    for rank, each in enumerate(found.found[:top], start=1):
+        mix, slows = each.prediction, f"{each.hurt_job} by {_hurt(each)}"
+        table.add_row(
+            str(rank), _named(each.jobs), str(mix.sharing), f"{each.added:.2f}", slows,
+            units.held(mix),
+        )  # fmt: skip
+    best = found.found[0]
+    answer = (
+        f"Add {_named(best.jobs)} to {_named(found.running.jobs)}, under "
+        f"{best.prediction.sharing}: nothing that runs slows by more than {_hurt(best)}."
+    )
+    return answer_above_table(answer, table, _notes_on_additions(found, top))
+
+
+def additions_document(found: Additions, top: int) -> dict[str, Any]:
+    """What ``advisor recommend --running ... --json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        **standing_document(found.standing),
+        "running": {
+            "jobs": [asdict(job) for job in found.before.jobs],
+            "sharing": str(found.before.sharing),
+            "free_mib": found.running.free_mib,
+        },
+        "most_hurt": found.most_hurt,
+        "plans": [_addition(rank, each) for rank, each in enumerate(found.found[:top], start=1)],
+        "left_out": [asdict(each) for each in found.left_out],
+    }
+
+
+def copies_report(found: Copies) -> "RenderableType":
+    """How many pay and how many fit, then a line for each number of copies."""
+    table = plain_table("copies", "best under", "work of one alone", "step of each", "memory")
+    for row in found.rows:
+        mix, more = row.prediction, "" if row.gain is None else f" ({row.gain:+.1%})"
+        table.add_row(
+            str(row.copies), _way(mix.sharing), f"{row.throughput:.2f}{more}",
+            units.seconds(mix.jobs[0].step_s), units.held(mix),
+        )  # fmt: skip
+    return answer_above_table(_advised_copies(found), table, _notes_on_copies(found))
+
+
+def copies_document(found: Copies) -> dict[str, Any]:
+    """What ``advisor recommend JOB:auto --json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        "job": found.job.name,
+        **standing_document(found.standing),
+        "fit": found.fit,
+        "limited_by": found.limited_by,
+        "pay": found.pay,
+        "rows": [_row(row) for row in found.rows],
+    }
+
+
+def _addition(rank: int, each: Addition) -> dict[str, Any]:
+    return {
+        "rank": rank,
+        "added": [job.name for job in each.jobs],
+        "sharing": str(each.prediction.sharing),
+        "work_added": each.added,
+        "hurt": each.hurt,
+        "hurt_job": each.hurt_job,
+        "jobs": [asdict(job) for job in each.prediction.jobs],
+        **_memory(each.prediction),
+    }
+
+
+def _row(row: CopiesRow) -> dict[str, Any]:
+    return {
+        "copies": row.copies,
+        "sharing": str(row.prediction.sharing),
+        "throughput": row.throughput,
+        "gain": row.gain,
+        "step_s": asdict(row.prediction.jobs[0].step_s),
+        **_memory(row.prediction),
+    }
+
+
+def _memory(mix: MixPrediction) -> dict[str, Any]:
+    return {
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }
+
+
+def _advised_copies(found: Copies) -> str:
+    if found.pay == 1:
+        return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
+    said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
+    done = found.rows[found.pay - 1]
+    way = _way(done.prediction.sharing)
+    return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
+
+
+def _way(sharing: Sharing) -> str:
+    """The sharing of copies, whose limits are equal."""
+    return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
+
+
+def _hurt(each: Addition) -> str:
+    return f"{max(0.0, each.hurt):.1%}"
+
+
+def _named(jobs: Sequence[Job]) -> str:
+    names = [job.name for job in jobs]
+    return ", ".join(units.collapsed([name] * names.count(name)) for name in dict.fromkeys(names))
+
+
+def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
+    if len(found.found) > top:
+        yield f"{len(found.found) - top} more: --top {len(found.found)}."
+    for each in found.left_out:
+        yield f"Left out: {each.sharing}: {each.why}."
+    yield "Work added: of the added jobs, in the time in which one alone does 1."
+    yield "Slowing is of median steps; jobs that run keep limits and instances."
+    if not found.found[0].prediction.confirmed_on_hardware:
+        yield "This is estimated, not confirmed on hardware."
+    if note := calibrated_note(found.standing):
+        yield note
+
+
+def _notes_on_copies(found: Copies) -> Iterator[str]:
+    yield f"More than {found.fit} do not run at once: {found.limited_by}."
+    yield f"Copies pay that raise the throughput by more than {PAYS:.0%}."
+    if len(found.rows) > _MEASURED_TOGETHER:
+        yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
+    if note := calibrated_note(found.standing):
+        yield note
