@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from advisor.measure.campaign.campaign_options import devices_in
+from advisor.measure.process.claimed_device import devices_in
 from advisor.validate.score_tables import markdown
 from advisor.workload.run import Run
 

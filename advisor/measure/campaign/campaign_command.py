@@ -1,25 +1,33 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
+import argparse
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.campaign_file import Campaign, read_campaign
-from advisor.measure.campaign.campaign_options import devices_in, parsed, split_cores
 from advisor.measure.campaign.crew import Crew
-from advisor.measure.campaign.draw import drawn_plans
-from advisor.measure.campaign.drawn_list import counts, write_list
+from advisor.measure.campaign.draw import counts, drawn_plans, write_list
 from advisor.measure.campaign.ledger import Ledger, Progress
-from advisor.measure.campaign.local_runner import LocalRunner, Runner, start_all, stop_all
-from advisor.measure.campaign.runner import RunnerSettings, Task
+from advisor.measure.campaign.runner import (
+    LocalRunner,
+    Runner,
+    RunnerSettings,
+    Task,
+    start_all,
+    stop_all,
+)
 from advisor.measure.campaign.steadiness import Steadiness
-from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.cores import allowed_cores, cores_of_each
+from advisor.measure.process.claimed_device import device_at_hand, devices_in
+from advisor.measure.process.cores import allowed_cores, cores_of_each, split_cores
 from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
+from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import cores_of_tenants
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, PlannedRun, mixes_of
 from advisor.workload.files import user_folder
@@ -34,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         InvalidInput: Plan, words or files are invalid.
         GpuUnavailable: A device cannot be used.
     """
-    asked = parsed(argv)
+    asked = _parsed(argv)
     campaign = read_campaign(asked.plan)
     plans = drawn_plans(campaign)
     out = asked.out or user_folder("profiles") / campaign.gpu / "runs"
@@ -45,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
     say(counts(plans))
     if asked.dry_run:
         return 0
-    steadiness = Steadiness([profiles, *campaign.known])
+    steadiness = Steadiness([profiles, *map(Path, campaign.profile.known)])
     ledger = Ledger(out, campaign.name, profiles, steadiness)
     unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
     if not unprofiled and not mixes:
@@ -70,7 +78,7 @@ def _todo(
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
     refuse_profiles(steadiness, {each.name for each in listed})
     unprofiled = [each for each in listed if each.name not in steadiness.profiled]
-    return unprofiled if campaign.profile_missing else [], mixes
+    return unprofiled if campaign.profile.missing else [], mixes
 
 
 def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
@@ -104,7 +112,8 @@ def _runners(
     asked: Namespace, campaign: Campaign, command: str
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
     """Runners that are stopped when the block ends, and the cores of the one with fewest."""
-    settings = RunnerSettings("cpu", (), campaign.timing, campaign.probe, command)
+    timing = Timing(**asdict(campaign.timing))
+    settings = RunnerSettings("cpu", (), timing, campaign.profile.probe, command)
     if asked.ray is not None:
         from advisor.measure.campaign.ray_cluster import cluster_runners
 
@@ -173,3 +182,39 @@ def _without_controls(todo: Sequence[Task]) -> list[Task]:
         out = len(todo) - len(kept)
         say(f"{counted(out, 'control run')} left out: these need two devices or more")
     return kept
+
+
+def _parsed(argv: Sequence[str]) -> Namespace:
+    """The options in the words `argv`.
+
+    Raises:
+        SystemExit: They ask for help (0), or cannot be parsed (2).
+    """
+    parser = argparse.ArgumentParser(
+        prog="advisor campaign",
+        description="Measures the runs of a plan on all GPUs asked for, out of one queue. What the "
+        "folder has already is not done again. Also starts as `python -m advisor.campaign`, which "
+        "needs torch, timm and nvidia-ml-py only.",
+        epilog="Exit codes: 0 all measured or the deadline is near, 1 some failed, 2 wrong use, "
+        "4 no GPU to use.",
+    )
+    add = parser.add_argument
+    add("plan", type=Path, metavar="PLAN.toml", help="what to measure")
+    add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
+        "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
+    add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
+    add("--out", type=Path, metavar="DIR", help="folder of runs [your own, read by advisor]")
+    add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
+        "ones go [your own, read by advisor]")  # fmt: skip
+    add("--deadline", type=_seconds, metavar="S", help="begin nothing that would end after these")
+    add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
+    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
+        "advisor must be installed on its nodes")  # fmt: skip
+    return parser.parse_args(argv)
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value

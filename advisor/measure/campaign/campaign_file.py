@@ -46,32 +46,72 @@ window_s = 1.0
 windows = 3
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu_meant
-from advisor.measure.campaign.toml_table import Table, listed_workloads
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import PlannedRun
-from advisor.measure.shared.run_list_file import plan_of
+from advisor.measure.shared.run_list_file import refuse_of_cpu
+from advisor.measure.shared.strict_record import Within, record
 from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
 MODES: tuple[Mode, ...] = ("naive", "mps", "limits", "equal", "unequal")
 
-_MOST = 100_000
+_Amount = Annotated[int, Within(0, 100_000)]
+_Degree = Annotated[int, Within(2, 48)]
+_Limits = tuple[Annotated[float, Within(0, 100, above=True)], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """Number of runs to draw: of copies of one workload, and of different workloads."""
 
-    same: int
-    mixed: int
+    same: _Amount = 0
+    mixed: _Amount = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """A run that is measured `copies` times with other GPUs busy, and as often while they idle."""
+
+    id: str
+    sharing: str
+    workloads: tuple[Workload, ...]
+    copies: Annotated[int, Within(1, 1000)] = 1
+
+    def __post_init__(self) -> None:
+        _ = self.plan  # raises what is wrong with it
+
+    @property
+    def plan(self) -> PlannedRun:
+        """One of the copies."""
+        return PlannedRun(
+            id=self.id, sharing=self.sharing, purpose="control", workloads=self.workloads
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MissingProfiles:
+    """Whether to profile first what has no profile in the folders `known`, and under MPS too."""
+
+    missing: bool = False
+    probe: bool = True
+    known: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignTiming:
+    """How long each run is measured; see `advisor.measure.process.windows.Timing`."""
+
+    settle_s: Annotated[float, Within(0, 3600)] = Timing().settle_s
+    window_s: Annotated[float, Within(0.01, 3600)] = Timing().window_s
+    windows: Annotated[int, Within(1, 100)] = Timing().windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +122,7 @@ class Campaign:
         name: Prefix of its files: the plan file's stem.
         prefix: Of the ids of drawn, solo and control runs.
         seed: Of the random draw.
+        include: File with the workloads, instead of `small` and `large`.
         small: Workloads for mixes of any degree.
         large: Workloads for mixes of a degree up to `large_up_to`.
         degrees: For each number of tenants, in the file's order, the counts by mode.
@@ -91,152 +132,99 @@ class Campaign:
         solos_of_each: Most solo runs of a workload; 0: no bound.
         repeats: Number of drawn runs that are repeated.
         runs: Runs that are named and not drawn.
-        controls: Each is measured twice: with other GPUs busy, and with other GPUs idle.
-        profile_missing: Whether to profile first what has no profile.
-        probe: Whether profiles have an MPS probe.
-        known: Folders of profiles.
     """
 
     name: str
     prefix: str
     gpu: str
-    seed: int
-    small: tuple[Workload, ...]
-    large: tuple[Workload, ...]
-    large_up_to: int
-    degrees: Mapping[int, Mapping[Mode, Count]]
-    limits: tuple[float, ...]
-    equal_limits: Mapping[int, tuple[float, ...]]
-    solo_every: int
-    solos_of_each: int
-    repeats: int
-    runs: tuple[PlannedRun, ...]
-    controls: tuple[PlannedRun, ...]
-    profile_missing: bool
-    probe: bool
-    known: tuple[Path, ...]
-    timing: Timing
+    seed: Annotated[int, Within(0, 2**63)]
+    include: str | None = None
+    small: tuple[Workload, ...] = ()
+    large: tuple[Workload, ...] = ()
+    large_up_to: Annotated[int, Within(1, 48)] = 3
+    degrees: dict[_Degree, dict[Mode, Count]] = field(default_factory=dict)
+    limits: _Limits = ()
+    equal_limits: dict[_Degree, _Limits] = field(default_factory=dict)
+    solo_every: _Amount = 5
+    solos_of_each: _Amount = 0
+    repeats: _Amount = 0
+    runs: tuple[PlannedRun, ...] = ()
+    control: tuple[Control, ...] = ()
+    profile: MissingProfiles = MissingProfiles()
+    timing: CampaignTiming = CampaignTiming()
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    small: tuple[Workload, ...] = ()
+    large: tuple[Workload, ...] = ()
 
 
 def read_campaign(path: Path) -> Campaign:
-    """The campaign in the TOML file `path`.
+    """The campaign in the TOML file `path`, with included workloads and folders found.
 
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
     """
-    top = Table("", read_toml(path))
+    document = read_toml(path)
+    name = document.get("name", path.stem)
     try:
-        return _campaign(top, path)
+        campaign = record(Campaign, {"name": name, "prefix": f"{name}-"} | document)
+        campaign = _resolved(campaign, path.parent)
+        _refuse_twins(campaign)
+        _refuse_runs(campaign)
+        _refuse_idle(document, campaign)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}. Correct the file.") from None
-
-
-def _campaign(top: Table, path: Path) -> Campaign:
-    key = top.text("gpu")
-    if key != "cpu":
-        key = gpu_meant(key).key
-    name = top.text("name", path.stem)
-    small, large = listed_workloads(top, path.parent)
-    profile = top.table("profile")
-    campaign = Campaign(
-        name=name,
-        prefix=top.text("prefix", f"{name}-"),
-        gpu=key,
-        seed=top.whole("seed", 0, 2**63),
-        small=small,
-        large=large,
-        large_up_to=top.whole("large_up_to", 1, 48, 3),
-        degrees=_degrees(top.table("degrees")),
-        limits=top.limits("limits"),
-        equal_limits=_equal_limits(top.table("equal_limits")),
-        solo_every=top.whole("solo_every", 0, _MOST, 5),
-        solos_of_each=top.whole("solos_of_each", 0, _MOST, 0),
-        repeats=top.whole("repeats", 0, _MOST, 0),
-        runs=_runs(top.array("runs"), key),
-        controls=_controls(top.array("control"), key),
-        profile_missing=profile.flag("missing", False),
-        probe=profile.flag("probe", True),
-        known=tuple(_folder(each, path.parent) for each in profile.array("known")),
-        timing=_timing(top.table("timing")),
-    )
-    profile.close()
-    top.close()
-    _refuse_idle(top, campaign)
     return campaign
 
 
-def _refuse_idle(top: Table, campaign: Campaign) -> None:
+def _resolved(campaign: Campaign, folder: Path) -> Campaign:
+    """`campaign` with its GPU's catalogue key, and with what it names in `folder`."""
+    key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
+    for each in campaign.profile.known:
+        if not (folder / each).is_dir():
+            raise InvalidInput(f"profile.known: {each!r} is not a folder next to the plan")
+    known = tuple(str(folder / each) for each in campaign.profile.known)
+    campaign = replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))
+    if campaign.include is None:
+        return campaign
+    if campaign.small or campaign.large:
+        raise InvalidInput("workloads are either included or listed, not both")
+    path = folder / campaign.include
+    document = read_toml(path)
+    try:
+        listed = record(_Listed, document)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return replace(campaign, small=listed.small, large=listed.large)
+
+
+def _refuse_twins(campaign: Campaign) -> None:
+    names = Counter(each.name for each in campaign.small + campaign.large)
+    for name, count in sorted(names.items()):
+        if count > 1:
+            raise InvalidInput(f"workload {name!r} is listed twice")
+
+
+def _refuse_runs(campaign: Campaign) -> None:
+    for number, run in enumerate(campaign.runs):
+        if run.purpose in ("drawn", "control"):
+            raise InvalidInput(
+                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come from the "
+                f"seed, controls of [[control]]"
+            )
+    refuse_of_cpu(campaign.gpu, campaign.runs, "runs")
+    refuse_of_cpu(campaign.gpu, [each.plan for each in campaign.control], "control")
+
+
+def _refuse_idle(document: dict[str, Any], campaign: Campaign) -> None:
     """Refuse keys that have no effect with the others."""
     for key in ("solo_every", "solos_of_each"):
-        if top.has(key) and getattr(campaign, key) and not campaign.small + campaign.large:
+        if document.get(key) and not campaign.small + campaign.large:
             raise InvalidInput(
                 f"{key!r} is about the workloads in 'small' and 'large', and there are none: list "
                 f"some, or leave it out"
             )
     if campaign.solos_of_each and not campaign.solo_every:
         raise InvalidInput("'solos_of_each' has no effect if 'solo_every' is 0: leave it out")
-
-
-def _folder(value: Any, base: Path) -> Path:
-    if not isinstance(value, str) or not (base / value).is_dir():
-        raise InvalidInput(f"profile.known: {value!r} is not a folder next to the plan")
-    return base / value
-
-
-def _degrees(table: Table) -> dict[int, dict[Mode, Count]]:
-    return {_degree(table, name): _counts(table.table(name)) for name in table.names()}
-
-
-def _degree(table: Table, name: str) -> int:
-    if not (name.isdecimal() and 2 <= int(name) <= 48):
-        raise InvalidInput(f"{table.key(name)}: a degree is a number of tenants from 2 to 48")
-    return int(name)
-
-
-def _counts(table: Table) -> dict[Mode, Count]:
-    counts = {mode: _count(table.table(mode)) for mode in MODES}
-    table.close()
-    return counts
-
-
-def _count(table: Table) -> Count:
-    count = Count(table.whole("same", 0, _MOST, 0), table.whole("mixed", 0, _MOST, 0))
-    table.close()
-    return count
-
-
-def _equal_limits(table: Table) -> dict[int, tuple[float, ...]]:
-    return {_degree(table, name): table.limits(name) for name in table.names()}
-
-
-def _runs(entries: list[Any], key: str) -> tuple[PlannedRun, ...]:
-    runs = tuple(plan_of(entry, f"runs[{number}]", key) for number, entry in enumerate(entries))
-    for number, run in enumerate(runs):
-        if run.purpose in ("drawn", "control"):
-            raise InvalidInput(
-                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come from the "
-                f"seed, controls of [[control]]"
-            )
-    return runs
-
-
-def _controls(entries: list[Any], key: str) -> tuple[PlannedRun, ...]:
-    controls = []
-    for number, entry in enumerate(entries):
-        where = f"control[{number}]"
-        table = Table(where, entry)
-        copies = table.whole("copies", 1, 1000, 1)
-        rest = {name: value for name, value in entry.items() if name != "copies"}
-        plan = plan_of(rest | {"purpose": "control"}, where, key)
-        controls += [plan] * copies
-    return tuple(controls)
-
-
-def _timing(table: Table) -> Timing:
-    timing = Timing(
-        settle_s=table.number("settle_s", 0, 3600, Timing().settle_s),
-        window_s=table.number("window_s", 0.01, 3600, Timing().window_s),
-        windows=table.whole("windows", 1, 100, Timing().windows),
-    )
-    table.close()
-    return timing

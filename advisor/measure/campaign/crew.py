@@ -9,8 +9,7 @@ from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.ledger import Ledger, Progress, task_name
-from advisor.measure.campaign.local_runner import Runner
-from advisor.measure.campaign.runner import Record, Task
+from advisor.measure.campaign.runner import Record, Runner, Task
 from advisor.measure.process.supervisor import say
 from advisor.workload.run import Run
 

@@ -14,11 +14,18 @@ from typing import Any
 
 from advisor.english import with_article
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.measure.campaign.campaign_options import devices_in, split_cores
-from advisor.measure.campaign.local_runner import LocalRunner, Runner, result_of, stop_all
-from advisor.measure.campaign.runner import Answer, Record, RunnerSettings, Task
-from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.cores import allowed_cores
+from advisor.measure.campaign.runner import (
+    Answer,
+    LocalRunner,
+    Record,
+    Runner,
+    RunnerSettings,
+    Task,
+    result_of,
+    stop_all,
+)
+from advisor.measure.process.claimed_device import device_at_hand, devices_in
+from advisor.measure.process.cores import allowed_cores, split_cores
 from advisor.measure.process.run_locks import sweep
 
 # A cluster with free resources starts an actor in seconds, and a runner ends in seconds.

@@ -1,20 +1,26 @@
-"""What runs inside a runner process: it measures the tasks that it receives on one device.
+"""A runner: a process that measures tasks one at a time on one device, and its starting side.
 
 An answer is ``("done", record)``, ``("refused", message)`` for an error that the user must correct,
 or ``("broken", exit code, message)``, after which this runner should be replaced by a new one.
 """
 
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import spare_cores
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.supervisor import INTERRUPTED
+from advisor.measure.process.run_locks import sweep
+from advisor.measure.process.supervisor import INTERRUPTED, started_inner
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
@@ -100,3 +106,145 @@ def _attempt(work: Callable[[], object]) -> Answer:
         return ("refused", str(error))
     except AdvisorError as error:
         return ("broken", error.exit_code, str(error))
+
+
+# Claiming a GPU that a run has just released takes seconds.
+_START_S = 120.0
+
+# Longer than the timeouts that a measurement has for all its tenants.
+_LONGEST_TASK_S = 1800.0
+
+_TEARDOWN_S = 60.0
+
+
+class Runner(Protocol):
+    """Measures on one device, on this host or another.
+
+    Attributes:
+        name: Of the device, for files and messages.
+    """
+
+    name: str
+
+    def start(self) -> None:
+        """Start, or start again after it was lost.
+
+        Raises:
+            AdvisorError: It does not start.
+        """
+
+    def measured(self, task: Task) -> Record:
+        """The record of `task`.
+
+        Raises:
+            InvalidInput: No runner can measure it.
+            AdvisorError: This runner cannot go on, and must be started again.
+        """
+
+    def stop(self) -> None:
+        """End it and all that it started; may be called at any time."""
+
+
+class LocalRunner:
+    """A runner in a process of its own, on this host.
+
+    It and all that it started die when this process does.
+
+    Args:
+        name: Of its device.
+        settings: Of the runner.
+    """
+
+    def __init__(self, name: str, settings: RunnerSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._lifeline = -1
+
+    def start(self) -> None:
+        """See `Runner`."""
+        result_of(self.begun())
+
+    def begun(self) -> Answer:
+        """Start the process; its first answer."""
+        ours, its = Pipe()
+        self._process, self._lifeline = started_inner(
+            "advisor.measure.campaign.runner:serve", [str(its.fileno())], keep=[its.fileno()]
+        )
+        its.close()  # or its death would not close the pipe
+        self._connection = ours
+        return self.answer(self._settings, _START_S)
+
+    def measured(self, task: Task) -> Record:
+        """See `Runner`."""
+        record: Record = result_of(self.answer(task))
+        return record
+
+    def answer(self, task: Task | RunnerSettings, timeout_s: float = _LONGEST_TASK_S) -> Answer:
+        """The answer of the process to `task`; ``"broken"`` if there is none."""
+        if self._connection is None:
+            return ("broken", AdvisorError.exit_code, "it was ended")
+        try:
+            self._connection.send(task)
+            if not self._connection.poll(timeout_s):
+                return ("broken", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
+            answer: Answer = self._connection.recv()
+        except (EOFError, OSError):
+            return ("broken", AdvisorError.exit_code, self._how_it_died())
+        return answer
+
+    def _how_it_died(self) -> str:
+        process = self._process
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(10) if process else 0
+            if code < 0:
+                return f"it was killed by {signal.Signals(-code).name}"
+            return f"it ended with exit status {code}"
+        return "it closed its connection"
+
+    def stop(self) -> None:
+        """See `Runner`: interrupts the process, and kills it if that fails."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        os.close(self._lifeline)
+        try:
+            process.wait(_TEARDOWN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if self._connection is not None:
+            self._connection.close()
+        sweep()  # if it was killed, its folder and its MPS daemon are left
+
+
+def result_of(answer: Answer) -> Any:
+    """The result in a runner's answer.
+
+    Raises:
+        InvalidInput: It refused the task.
+        GpuUnavailable: It has no GPU to measure on.
+        AdvisorError: It cannot go on.
+    """
+    if answer[0] == "done":
+        return answer[1]
+    if answer[0] == "refused":
+        raise InvalidInput(answer[1])
+    raise (GpuUnavailable if answer[1] == GpuUnavailable.exit_code else AdvisorError)(answer[2])
+
+
+def start_all(runners: Sequence[Runner]) -> None:
+    """Start all at once.
+
+    Raises:
+        AdvisorError: One does not start.
+    """
+    with ThreadPoolExecutor(len(runners)) as pool:
+        list(pool.map(lambda runner: runner.start(), runners))
+
+
+def stop_all(runners: Sequence[Runner]) -> None:
+    """Stop all at once."""
+    with ThreadPoolExecutor(max(1, len(runners))) as pool:
+        list(pool.map(lambda runner: runner.stop(), runners))

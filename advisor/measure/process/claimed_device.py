@@ -1,6 +1,7 @@
 """The device that a run asked for: which it is, that no other process uses it, and its meters."""
 
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from advisor.hardware.mps_processes import CONTROL, mps_processes
 from advisor.measure.process.run_locks import gpu_lock, wait_until
 
 _DEFAULT_PIPES = "/tmp/nvidia-mps"
+
+_DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,29 @@ def device_at_hand(asked: str) -> Device:
             f"`advisor gpus` lists all."
         )
     return Device("cuda", found.uuid, known.key, found.product, found.driver)
+
+
+def devices_in(text: str) -> tuple[str, ...]:
+    """The devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``.
+
+    Raises:
+        InvalidInput: `text` is not a list of devices, or names a GPU twice.
+    """
+    devices = tuple(each for part in text.split(",") for each in _device_range(part.strip()))
+    if "" in devices or not devices:
+        raise InvalidInput(f"--devices {text!r}: write devices as 0-7, 0,2 or cpu")
+    if "cpu" in devices:
+        if set(devices) != {"cpu"}:
+            raise InvalidInput(f"--devices {text}: either GPUs or cpu, not both")
+    elif len(set(devices)) < len(devices):
+        raise InvalidInput(f"--devices {text}: a GPU is listed twice")
+    return devices
+
+
+def _device_range(part: str) -> tuple[str, ...]:
+    if match := _DEVICES.fullmatch(part):
+        return tuple(map(str, range(int(match[1]), int(match[2]) + 1)))
+    return (part,)
 
 
 def refuse_other(device: Device, key: str | None) -> None:

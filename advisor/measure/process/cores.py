@@ -5,8 +5,9 @@ With two tenants on one core, or one tenant moved between cores, the scheduler w
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
+from pathlib import Path
 
 from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
@@ -76,4 +77,46 @@ def _short(cores: Sequence[int]) -> str:
     return ",".join(
         str(first) if first == last else f"{first}-{last}"
         for first, last in zip(starts, ends, strict=True)
+    )
+
+
+_TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+
+
+def siblings_of(core: int) -> str:
+    """The hardware threads of `core`'s physical core, as one text; `core` itself if unknown."""
+    try:
+        return Path(_TOPOLOGY.format(core)).read_text().strip()
+    except OSError:
+        return str(core)
+
+
+def split_cores(
+    allowed: Sequence[int], parts: int, siblings: Callable[[int], str] = siblings_of
+) -> tuple[tuple[int, ...], ...]:
+    """Equally many cores for each of `parts` devices, no physical core in two parts.
+
+    Args:
+        allowed: The host's cores, ascending.
+        parts: Number of devices.
+        siblings: Gives the same text for all threads of one physical core.
+
+    Raises:
+        InvalidInput: There are fewer physical cores than devices.
+    """
+    physical: dict[str, list[int]] = {}
+    for core in allowed:
+        physical.setdefault(siblings(core), []).append(core)
+    cores = list(physical.values())
+    each = len(cores) // parts
+    if each == 0:
+        raise InvalidInput(
+            f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
+            f"cores are allowed. Allow more with --cores, or take fewer --devices."
+        )
+    return tuple(
+        tuple(
+            sorted(core for threads in cores[part * each : (part + 1) * each] for core in threads)
+        )
+        for part in range(parts)
     )

@@ -1,6 +1,6 @@
 """Reads a file of plans, or the output of ``advisor recommend --json``, as runs to measure.
 
-The file is read strictly and with the standard library alone:
+The file is read strictly, as `advisor.measure.shared.strict_record` does:
 
 {"schema": 1, "gpu": "h200-141gb", "plans": [
     {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
@@ -11,22 +11,25 @@ The file is read strictly and with the standard library alone:
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
+from advisor.measure.shared.strict_record import record
 from advisor.sharing import SHARED_MODES, parse_sharing
 from advisor.sharing.traversal import mps_servers
-from advisor.workload import named_workloads
 from advisor.workload.files import read_json
-from advisor.workload.spec import Workload
 
-_Record = TypeVar("_Record")
+
+@dataclass(frozen=True, slots=True)
+class _RunList:
+    schema: Any
+    gpu: str
+    plans: tuple[PlannedRun, ...]
 
 
 def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
@@ -46,22 +49,17 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
 def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
     if is_advice(document):
         document = plans_of_advice(document)
-    if not isinstance(document, dict) or document.keys() != {"schema", "gpu", "plans"}:
-        raise InvalidInput('the document must be an object of "schema", "gpu" and "plans"')
-    if type(document["schema"]) is not int or document["schema"] != 1:
-        raise InvalidInput(f"its schema is {document['schema']!r}, this advisor reads 1")
-    if document["gpu"] != gpu:
+    found = record(_RunList, document)
+    if type(found.schema) is not int or found.schema != 1:
+        raise InvalidInput(f"its schema is {found.schema!r}, this advisor reads 1")
+    if found.gpu != gpu:
         raise InvalidInput(
-            f"its plans are for {document['gpu']}, and this device is {gpu}. Run them on the GPU "
-            f"they were made for"
+            f"its plans are for {found.gpu}, and this device is {gpu}. Run them on the GPU they "
+            f"were made for"
         )
-    if not isinstance(document["plans"], list):
-        raise InvalidInput('"plans" must be a list')
-    plans = tuple(
-        plan_of(entry, f"plans[{number}]", gpu) for number, entry in enumerate(document["plans"])
-    )
-    refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
-    return plans
+    refuse_of_cpu(gpu, found.plans, "plans")
+    refuse_duplicate_ids([mix.id for plan in found.plans for mix in mixes_of(plan)])
+    return found.plans
 
 
 def refuse_duplicate_ids(ids: list[str]) -> None:
@@ -77,73 +75,22 @@ def refuse_duplicate_ids(ids: list[str]) -> None:
         seen.add(each)
 
 
-def plan_of(entry: Any, where: str, gpu: str) -> PlannedRun:
-    """The plan that `entry` of a file holds; messages call it `where`.
+def refuse_of_cpu(gpu: str, plans: Sequence[PlannedRun], where: str) -> None:
+    """Check that a CPU can run `plans`, if `gpu` is one; messages call them `where`.
 
     Raises:
-        InvalidInput: It is not a plan, or `gpu` cannot run it.
+        InvalidInput: It cannot.
     """
-    try:
-        if isinstance(entry, dict) and isinstance(entry.get("workloads"), list):
-            workloads = enumerate(entry["workloads"])
-            entry = entry | {"workloads": tuple(_workload(each, n) for n, each in workloads)}
-        if isinstance(entry, dict) and isinstance(entry.get("steps"), list):
-            entry = entry | {"steps": tuple(entry["steps"])}
-        plan = _record(PlannedRun, entry)
-        _refuse_of_cpu(gpu, plan)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
-    return plan
-
-
-def _refuse_of_cpu(gpu: str, plan: PlannedRun) -> None:
-    if gpu == "cpu" and plan.capacity_mib is not None:
-        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    if gpu == "cpu" and mps_servers(parse_sharing(plan.sharing), len(plan.workloads)):
-        raise InvalidInput("a CPU is not shared by MPS; use naive or serial with it")
-
-
-def _workload(entry: Any, number: int) -> Workload:
-    try:
-        return workload_of(entry)
-    except InvalidInput as error:
-        raise InvalidInput(f"workloads[{number}]: {error}") from None
-
-
-def workload_of(entry: Any) -> Workload:
-    """The workload that `entry` of a file names, or describes field by field.
-
-    Raises:
-        InvalidInput: `entry` is neither a known name nor a description.
-    """
-    return named_workloads.workload(entry) if isinstance(entry, str) else _record(Workload, entry)
-
-
-def _record(kind: type[_Record], entry: Any) -> _Record:
-    """The dataclass `kind` from the JSON object `entry`; unknown and missing keys are refused."""
-    if not isinstance(entry, dict):
-        raise InvalidInput(f"expected an object, got {entry!r}")
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(entry.keys() - known.keys()):
-        raise InvalidInput(f"unknown key {unknown[0]!r}; known: {', '.join(known)}")
-    hints = get_type_hints(kind)
-    for name, field in known.items():
-        if name not in entry:
-            if field.default is MISSING:
-                raise InvalidInput(f"{name!r} is missing")
-        elif not _is(entry[name], hints[name]):
-            raise InvalidInput(f"{name!r} cannot be {entry[name]!r}")
-    return kind(**entry)
-
-
-def _is(value: Any, hint: Any) -> bool:
-    if get_origin(hint) is Literal:
-        return any(value == each and type(value) is type(each) for each in get_args(hint))
-    if isinstance(hint, UnionType):
-        return any(_is(value, each) for each in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, tuple)  # its members were read before, or `PlannedRun` reads them
-    return value is None if hint in (None, NoneType) else type(value) is hint
+    for number, plan in enumerate(plans if gpu == "cpu" else ()):
+        if plan.capacity_mib is not None:
+            raise InvalidInput(
+                f"{where}[{number}]: a CPU's memory cannot be made to look smaller; drop "
+                f"capacity_mib"
+            )
+        if mps_servers(parse_sharing(plan.sharing), len(plan.workloads)):
+            raise InvalidInput(
+                f"{where}[{number}]: a CPU is not shared by MPS; use naive or serial with it"
+            )
 
 
 def is_advice(document: Any) -> bool:

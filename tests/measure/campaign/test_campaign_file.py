@@ -12,7 +12,7 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
     campaign = read_campaign(written(tmp_path, OF_A_GPU, "third.toml"))
     assert (campaign.name, campaign.prefix) == ("third", "third-")
     assert campaign.degrees[2]["naive"] == Count(same=3, mixed=4)
-    assert campaign.degrees[4]["mps"] == Count(same=0, mixed=0)
+    assert campaign.degrees[4] == {"equal": Count(same=2, mixed=0)}
     assert [each.name for each in campaign.large] == ["dlrm-29gb-bs128"]
     assert campaign.equal_limits == {2: (43, 50), 4: (28,)}
 
@@ -33,7 +33,7 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
     written(tmp_path / "campaign", 'small = ["mlp-toy-bs32"]', "workloads.toml")
     campaign = read_campaign(written(tmp_path / "campaign", dedent(example)))
     assert campaign.repeats == 60
-    assert [len(campaign.runs), len(campaign.controls)] == [2, 3]
+    assert [len(campaign.runs), campaign.control[0].copies] == [2, 3]
     assert campaign.timing.windows == 3
 
 
@@ -48,7 +48,7 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
         ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "listed twice"),
         ('include = "w.toml"', "not both"),
         ("solo_every = 1.5", "solo_every"),
-        ("limits = [0]", "limits: a limit is a per cent"),
+        ("limits = [0]", "limits[0] must be a number above 0 to 100"),
         ("degrees = {1 = {}}", "degrees.1"),
         ("degrees = {2 = {mps = {some = 1}}}", "degrees.2.mps.some"),
         ("degrees = {2 = {naive = {same = -1}}}", "degrees.2.naive.same"),
@@ -63,7 +63,7 @@ def test_the_example_in_the_documentation_is_a_plan(tmp_path):
          "runs[0]: its purpose cannot be 'drawn'"),
         ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
          "runs[0]: a CPU is not shared by MPS"),
-        ('control = [{id = "a", sharing = "naive", workloads = ["x"], copies = 0}]',
+        ('control = [{id = "a", sharing = "naive", workloads = ["mlp-toy-bs32"], copies = 0}]',
          "control[0].copies"),
         ('control = ["a"]', "control[0]: must be a table"),
     ],

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.measure.campaign.campaign_options import split_cores
+from advisor.measure.process.cores import split_cores
 
 
 @given(cores=st.integers(1, 64), parts=st.integers(1, 8))

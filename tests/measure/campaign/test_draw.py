@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import Count, read_campaign
-from advisor.measure.campaign.draw import drawn_plans, idle_twin
-from advisor.measure.campaign.drawn_list import counts, plan_entry, write_list
+from advisor.measure.campaign.draw import counts, drawn_plans, idle_twin, plan_entry, write_list
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.sharing import Mps, parse_sharing

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from advisor.measure.campaign.campaign_file import read_campaign
-from advisor.measure.campaign.draw import drawn_plans
-from advisor.measure.campaign.drawn_list import counts, plan_entry
-from advisor.measure.shared.run_list_file import plan_of
+from advisor.measure.campaign.draw import counts, drawn_plans, plan_entry
+from advisor.measure.shared.planned_run import PlannedRun
+from advisor.measure.shared.strict_record import record
 from advisor.sharing import Mps, Naive, Phases, Serial, parse_sharing
 from advisor.workload.store import read_profile
 from benchmarks import draw_completions, draw_panels, recommend_panels
@@ -101,7 +101,7 @@ def test_a_recommended_run_has_the_steps_of_its_set():
     text = recommend_panels.with_recommended(f"gpu = 1\n{text}", [said])
     mps, recommended = tomllib.loads(text)["runs"]
     assert recommended == mps | {"id": said["run"], "sharing": said["sharing"]}
-    assert plan_of(recommended, "runs[1]", "h200-141gb").steps == (500, 60)
+    assert record(PlannedRun, recommended).steps == (500, 60)
 
 
 def test_lengths_of_a_sets_jobs_are_spread_evenly():
@@ -115,7 +115,7 @@ def test_the_list_of_a_campaign_says_how_many_steps_there_are_and_reads_back(tmp
     runs = draw_panels.run_text("a", "mps[1];naive[2]", ["dlrm-1gb-bs128"] * 2, [5, 6])
     plans = drawn_plans(read_campaign(written(tmp_path, OF_A_GPU + runs)))
     (whole,) = (plan for plan in plans if plan.purpose == "completion")
-    assert plan_of(plan_entry(whole), "plans[0]", "h200-141gb") == whole
+    assert record(PlannedRun, plan_entry(whole)) == whole
     assert "completion phases       x2: 1" in counts(plans)
 
 

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.shared.planned_run import mixes_of
-from advisor.measure.shared.run_list_file import plan_of
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
+from advisor.measure.shared.run_list_file import refuse_of_cpu
+from advisor.measure.shared.strict_record import record
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import read_runs
 from tests.measure.shared.real_command import Command
@@ -23,7 +24,7 @@ def whole(name, sharing, steps, **other):
 
 
 def of_gpu(sharing, steps):
-    (full,) = mixes_of(plan_of(whole("whole", sharing, steps), "plans[0]", "h200-141gb"))
+    (full,) = mixes_of(record(PlannedRun, whole("whole", sharing, steps)))
     return [(run_group.jobs, run_group.mix.sharing) for run_group in full.run_groups]
 
 
@@ -128,8 +129,8 @@ def test_each_job_of_a_group_keeps_its_limit():
     [
         ({"steps": [1]}, "1 numbers of steps for 2 workloads"),
         ({"steps": [1, 0]}, "steps are whole numbers from 1"),
-        ({"steps": [1, 2.5]}, "steps are whole numbers from 1"),
-        ({"steps": 3}, "'steps' cannot be 3"),
+        ({"steps": [1, 2.5]}, r"steps\[1\] must be a whole number"),
+        ({"steps": 3}, "steps must be an array, got 3"),
         ({"steps": None}, 'if and only if purpose is "completion"'),
         ({"purpose": "chosen"}, 'if and only if purpose is "completion"'),
         ({"sharing": "naive[1];naive[3]"}, "Name each of them once"),
@@ -139,4 +140,6 @@ def test_each_job_of_a_group_keeps_its_limit():
 )
 def test_whole_jobs_that_cannot_be_meant_are_refused(change, said):
     with pytest.raises(InvalidInput, match=said):
-        plan_of(whole("whole", "naive", [3, 4]) | change, "plans[0]", "cpu")
+        refuse_of_cpu(
+            "cpu", [record(PlannedRun, whole("whole", "naive", [3, 4]) | change)], "plans"
+        )
