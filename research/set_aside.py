@@ -92,6 +92,12 @@ def said(found: SetAside | None) -> list[str]:
         for mode in SHARED_MODES
         if {mode} <= found.makespan.keys() & found.makespan_again.keys()
     ]
+    lost = ""
+    if None not in (found.regret, found.regret_again):
+        lost = (
+            f"; the plans recommended beforehand gave away {percent(found.regret)} in the mean, "
+            f"now {percent(found.regret_again)}"
+        )
     return [
         f"Set aside and measured again: {counted(found.profiles, 'profile')} and "
         f"{counted(found.runs, 'run')} of workloads whose code changed meanwhile; "
@@ -99,9 +105,7 @@ def said(found: SetAside | None) -> list[str]:
         f"were to be compared with; {counted(found.whole, 'run')} of whole jobs on a host slower "
         f"than the one on which they were repeated; and {found.cut_short} of a job set that was "
         f"cut short. By those whole jobs the simulator was further off: makespans by "
-        f"{', '.join(pairs)}; the plans recommended beforehand gave away {percent(found.regret)} "
-        f"in the mean, now {percent(found.regret_again)}. All of it is in "
-        "`profiles/*/set-aside`, with the reasons."
+        f"{', '.join(pairs)}{lost}. All of it is in `profiles/*/set-aside`, with the reasons."
     ]
 
 

@@ -18,7 +18,6 @@ from advisor.workload.run import Run
 # A workload is steady when its repeats lie within this of each other, in the median.
 _STEADY = 0.05
 
-NOMINAL = 0.90
 _DRAWS = 2000
 _SEED = 20261121
 _FEWEST_FAMILIES = 2
@@ -133,13 +132,6 @@ class Coverage:
     share: float
     low: float | None
     high: float | None
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether 90 % lies in that interval; None if there is none."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low <= NOMINAL <= self.high
 
 
 def coverage_of(jobs: Sequence[JobComparison]) -> Coverage:

@@ -29,17 +29,11 @@ def test_families_that_err_alike_leave_coverage_less_certain_than_jobs_that_do_n
     assert (spread.low, spread.high) == pytest.approx((0.9, 0.9))
     assert lumped.low < 0.8
     assert lumped.high == 1.0
-    assert lumped.holds
-
-
-def test_coverage_far_from_nine_in_ten_is_said_not_to_hold():
-    half = coverage_of(jobs(**{f"f{n}": [True, False] for n in range(6)}))
-    assert half.holds is False
 
 
 def test_one_family_says_nothing_of_how_certain_its_coverage_is():
     alone = coverage_of(jobs(a=[True, False]))
-    assert (alone.low, alone.high, alone.holds) == (None, None, None)
+    assert (alone.low, alone.high) == (None, None)
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=2, max_size=6))
