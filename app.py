@@ -23,11 +23,19 @@ from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import charts
-from advisor.report.documents import recommendation_document
+from advisor.report.documents import job_rows, plan_rows, recommendation_document
 from advisor.report.gpu_drawing import drawing
-from advisor.report.headline import answer, basis, bounds_note, calibrated_note
+from advisor.report.headline import (
+    ORIGINS,
+    answer,
+    basis,
+    bounds_note,
+    calibrated_note,
+    caution,
+    headline,
+    plan_name,
+)
 from advisor.report.mig_drawing import blocks
-from advisor.report.page_text import ORIGINS, caution, headline, job_rows, plan_name, plan_rows
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.units import NOT_MEASURED

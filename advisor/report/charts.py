@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
 
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.gpu_drawing import Bar, Drawing
@@ -10,31 +12,26 @@ from advisor.report.headline import basis, gain, kind
 from advisor.report.mig_drawing import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
-if TYPE_CHECKING:
-    import altair as alt
-
 _ROW_PX = 32
 _FRAME_COLOUR = "#808080"
 _SURE_COLOUR, _ESTIMATE_COLOUR, _FREE_COLOUR = "#1f77b4", "#b0b0b0", "#eeeeee"
 _CURVE_PX = 150
 
 
-def memory_chart(drawn: Drawing) -> "alt.LayerChart | alt.FacetChart":
+def memory_chart(drawn: Drawing) -> alt.LayerChart | alt.FacetChart:
     """What each job takes of the GPU's memory; the thin line is where its end may lie."""
     title = f"memory of the GPU, {drawn.memory_gib:.0f} GiB in all"
     return _panel(drawn, drawn.memory, drawn.memory_gib, title, labelled=True)
 
 
-def sm_chart(drawn: Drawing) -> "alt.LayerChart | alt.FacetChart":
+def sm_chart(drawn: Drawing) -> alt.LayerChart | alt.FacetChart:
     """Which SMs each job may use; its rows are aligned with those of `memory_chart`."""
     title = f"SMs that it may use, of {drawn.sm_count}"
     return _panel(drawn, drawn.sms, drawn.sm_count, title, labelled=False)
 
 
-def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
+def plans_chart(advised: Recommendation) -> alt.LayerChart | alt.FacetChart:
     """How much better each plan is than one after another, with its interval."""
-    import altair as alt
-
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
     title, axis = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
     base = _chart(rows).encode(
@@ -52,10 +49,8 @@ def plans_chart(advised: Recommendation) -> "alt.LayerChart | alt.FacetChart":
     return alt.layer(equal, spread, middle).properties(height=alt.Step(_ROW_PX))
 
 
-def slices_chart(cut: Sequence[Block], memory_slices: int) -> "alt.LayerChart | alt.FacetChart":
+def slices_chart(cut: Sequence[Block], memory_slices: int) -> alt.LayerChart | alt.FacetChart:
     """How MIG cuts up a GPU of so many memory slices; what is free is pale."""
-    import altair as alt
-
     title = f"memory slices of the GPU, {memory_slices} in all"
     rows = [asdict(each) | {"middle": (each.start + each.end) / 2} for each in cut]
     base = _chart(rows).encode(
@@ -73,10 +68,8 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> "alt.LayerChart | 
     return alt.layer(boxes, names).properties(height=alt.Step(_ROW_PX))
 
 
-def lanes_chart(line: Timeline) -> "alt.LayerChart | alt.FacetChart":
+def lanes_chart(line: Timeline) -> alt.LayerChart | alt.FacetChart:
     """When each job waits (pale), runs and ends; the thin line is where its end may lie."""
-    import altair as alt
-
     title = f"time, {line.unit}"
 
     def chart(kind: str) -> alt.Chart:
@@ -97,10 +90,8 @@ def lanes_chart(line: Timeline) -> "alt.LayerChart | alt.FacetChart":
     return alt.layer(*layers).properties(height=alt.Step(_ROW_PX))
 
 
-def curve_chart(line: Timeline, curve: Curve) -> "alt.Chart":
+def curve_chart(line: Timeline, curve: Curve) -> alt.Chart:
     """One of the curves of `line`, a step for each set of jobs that run."""
-    import altair as alt
-
     drawn: alt.Chart = (
         _chart([asdict(each) for each in curve.readings])
         .mark_rect(color=_SURE_COLOUR, opacity=0.7)
@@ -132,9 +123,7 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
 
 def _panel(
     drawn: Drawing, bars: Sequence[Bar], most: float, title: str, *, labelled: bool
-) -> "alt.LayerChart | alt.FacetChart":
-    import altair as alt
-
+) -> alt.LayerChart | alt.FacetChart:
     x = _axis("start:Q", title, most)
     y = _rows(drawn.rows, "row", labelled=labelled)
 
@@ -157,24 +146,18 @@ def _panel(
     return alt.layer(*layers).properties(height=alt.Step(_ROW_PX))
 
 
-def _axis(field: str, title: str, most: float, ticks: int = 7) -> "alt.X":
-    import altair as alt
-
+def _axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:
     scale = alt.Scale(domain=[0, most], nice=False)
     return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
 
 
-def _by_job(drawn: Sequence[Bar]) -> "alt.Color":
+def _by_job(drawn: Sequence[Bar]) -> alt.Color:
     """A colour for each job, the same for copies."""
-    import altair as alt
-
     return alt.Color("job:N", sort=list(dict.fromkeys(each.job for each in drawn)), legend=None)
 
 
-def _by_basis(plans: Sequence[Plan]) -> "alt.Color":
+def _by_basis(plans: Sequence[Plan]) -> alt.Color:
     """What real runs stand behind has a colour; all others are grey."""
-    import altair as alt
-
     sure = {basis(each.prediction): each.prediction.confirmed_on_hardware for each in plans}
     colours = [_SURE_COLOUR if confirmed else _ESTIMATE_COLOUR for confirmed in sure.values()]
     return alt.Color(
@@ -185,14 +168,10 @@ def _by_basis(plans: Sequence[Plan]) -> "alt.Color":
     )
 
 
-def _chart(rows: list[dict[str, Any]]) -> "alt.Chart":
-    import altair as alt
-
+def _chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
 
 
-def _rows(names: Sequence[str], field: str, *, labelled: bool) -> "alt.Y":
-    import altair as alt
-
+def _rows(names: Sequence[str], field: str, *, labelled: bool) -> alt.Y:
     axis = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8)
     return alt.Y(f"{field}:N", sort=list(names), title=None, axis=axis if labelled else None)

@@ -1,4 +1,7 @@
-"""Answers as JSON documents that others script against; `schema` counts breaking changes."""
+"""Answers as JSON documents that others script against, and as rows of the page's tables.
+
+`schema` counts breaking changes of the documents.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,9 +10,11 @@ from typing import Any
 from advisor.plan.bottlenecks import Binding
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.prediction.mix_prediction import Interval, JobPrediction
+from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
-from advisor.report.headline import answer
+from advisor.report import units
+from advisor.report.headline import answer, basis, gain, plan_name
+from advisor.workload.job import Job
 
 SCHEMA = 1
 
@@ -104,7 +109,7 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
     return {
         "gpu": mix.gpu,
         "sharing": str(mix.sharing),
-        "jobs": _jobs(mix.jobs),
+        "jobs": [asdict(job) for job in mix.jobs],
         "memory_total_mib": mix.memory_total_mib,
         "memory_capacity_mib": mix.memory_capacity_mib,
         "oom_probability": mix.oom_probability,
@@ -124,10 +129,44 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def _jobs(jobs: Sequence[JobPrediction]) -> list[dict[str, Any]]:
-    return [asdict(job) for job in jobs]
-
-
 def interval_document(value: Interval | None) -> dict[str, float] | None:
     """`value` with its bounds; None if it is not known."""
     return None if value is None else asdict(value)
+
+
+def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
+    """A row for each plan, best first; a column's name is its key."""
+    return [_plan_row(advised, plan) for plan in advised.plans]
+
+
+def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
+    mix = plan.prediction
+    return {
+        "rank": str(plan.rank),
+        "plan": plan_name(advised, plan),
+        "until all are done": units.seconds(plan.makespan_interval_s),
+        "gain over serial": units.times(gain(advised, plan)),
+        "memory": f"{units.number(mix.memory_total_mib / 1024)} of "
+        f"{units.number(mix.memory_capacity_mib / 1024)} GiB",
+        "energy": units.joules(plan.energy_j),
+        "stands on": basis(mix),
+        "why": plan.why,
+    }
+
+
+def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
+    """A row for each of `jobs` under the plan that `mix` speaks of, in order."""
+    return [_job_row(*each) for each in zip(jobs, mix.jobs, strict=True)]
+
+
+def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
+    epoch = "length unknown" if job.epoch_s is None else units.seconds(job.epoch_s)
+    return {
+        "job": job.job,
+        "a step alone, measured": units.duration(asked.profile.step_s),
+        "a step": units.seconds(job.step_s),
+        "an epoch": epoch,
+        "slower than alone": f"{units.number(job.slowdown)}x",
+        "memory": units.gib(job.memory_interval_mib),
+        "risk to run out": units.share(job.oom_probability),
+    }

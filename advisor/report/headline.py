@@ -1,4 +1,4 @@
-"""The headline: the sentence that answers a question, before any table."""
+"""The sentences that answer a question, before any table, and what its figures stand on."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,13 +7,33 @@ from typing import assert_never
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import HostBound
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Verdict, first_by, verdict
+from advisor.plan.reasons import Answer, Verdict, first_by, verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import groups
+
+ORIGINS = """\
+**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
+when jobs share, by a model that learnt from real runs of that kind of sharing. **Estimated** is
+what no run stands behind here: MIG, power caps, and whatever another GPU's runs say. Times until
+jobs end follow from these by simulation."""
+"""Where the figures of the page come from."""
+
+_HEADLINES: dict[Answer, str] = {
+    "fix-host-first": "Fix the host path first.",
+    "nothing-to-share": "There is nothing to share.",
+    "share": "Share.",
+    "dont-share": "Don't share.",
+    "equal": "Several plans are equal within our error.",
+}
+
+
+def headline(found: Verdict) -> str:
+    """All that holds, in a few words, the first the one to act on."""
+    return " ".join(_HEADLINES[each] for each in found.answers)
 
 
 def answer(advised: Recommendation) -> str:
@@ -119,6 +139,12 @@ def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
     return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
 
 
+def plan_name(advised: Recommendation, plan: Plan) -> str:
+    """How the jobs share, and under which power cap where the plan chose one."""
+    cap_w = chosen_cap_w(advised, plan)
+    return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
+
+
 def _kind(advised: Recommendation, plan: Plan) -> str:
     cap_w = chosen_cap_w(advised, plan)
     return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
@@ -144,6 +170,18 @@ def basis(mix: MixPrediction) -> str:
     if mix.confirmed_on_hardware:
         return "predicted, from real runs of this kind"
     return "estimated, not confirmed on hardware"
+
+
+def caution(mix: MixPrediction) -> str | None:
+    """What to know before trusting a plan; None if real runs of its kind stand behind it."""
+    said = []
+    if mix.estimated_from:
+        said.append(f"Measured on {mix.estimated_from} and translated: not confirmed on this GPU.")
+    elif not mix.confirmed_on_hardware:
+        said.append("Estimated, not confirmed on hardware.")
+    if mix.power_cap_w is not None:
+        said.append(cap_note(mix.power_cap_w))
+    return " ".join(said) or None
 
 
 def _instruction(sharing: Sharing, jobs: int) -> str:

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from advisor.plan.reasons import Answer, Verdict
-from advisor.report.headline import basis
-from advisor.report.page_text import caution, headline, job_rows
+from advisor.report.documents import job_rows
+from advisor.report.headline import basis, caution, headline
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.report.test_gpu_drawing import mix
