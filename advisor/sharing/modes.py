@@ -130,8 +130,9 @@ def check_once(jobs: tuple[int, ...]) -> None:
     Raises:
         InvalidInput: One is.
     """
-    if twice := {job for job in jobs if jobs.count(job) > 1}:
-        raise InvalidInput(f"job {min(twice)} is named twice; each job has one place")
+    if len(set(jobs)) < len(jobs):
+        twice = min(job for job in jobs if jobs.count(job) > 1)
+        raise InvalidInput(f"job {twice} is named twice; each job has one place")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,7 @@ from advisor.sharing import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionKind:
+class PartitionKind(NamedTuple):
     """A GPU instance of `profile`, or so many `slices` of one; all None: the whole GPU."""
 
     profile: str | None = None
@@ -49,8 +49,7 @@ class PartitionKind:
 WHOLE = PartitionKind()
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """A partition, and how jobs share it; a limit is the same for each of them, in per cent."""
 
     partition: PartitionKind

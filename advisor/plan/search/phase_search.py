@@ -106,16 +106,17 @@ def _go_on(
     """Append each group `ahead`, of jobs that are left, to each sequence that ends in `done`."""
     jobs_in, add_up = table.space.jobs_in, table.objective.after
     left = jobs_in(table.space.sets.states - 1) - jobs_in(done)
-    nexts = [(each, each.scores, each.on_instances, reached.setdefault(done + each.state, {}))
+    nexts = [(each, each.setup, each.on_instances, reached.setdefault(done + each.state, {}))
              for each in ahead]  # fmt: skip
+    setups = {each.setup for each in ahead}
     for (setup, cut), labels in reached[done].items():
-        for group, scores, cut_up, after in nexts:
-            key = group.setup, cut or cut_up
+        turns = {each: Turn(table.pause_s(setup, each), left, table.idle_w) for each in setups}
+        for group, own, cut_up, after in nexts:
+            key = own, cut or cut_up
             if (kept := after.get(key)) is None:
                 kept = after[key] = []
-            turn = Turn(table.pause_s(setup, group.setup), left, table.idle_w)
             for label in labels:
-                cost, worst = add_up((label.cost, label.worst), scores, turn)
+                cost, worst = add_up((label.cost, label.worst), group.scores, turns[own])
                 _keep(kept, cost, worst, label, group)
 
 

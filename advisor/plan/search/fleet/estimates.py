@@ -21,7 +21,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
-from advisor.timeline.waiting_jobs import array_ends_s
+from advisor.timeline.waiting_jobs import array_stretches
 
 WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
@@ -95,9 +95,6 @@ class EstimatedGroups:
         sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
         self._sorts = [sorts.index(each) for each in sorts]
         self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
-        profiles = [job.profile for job in kinds.jobs]
-        self._power_w = np.array([each.power_w or 0.0 for each in profiles])
-        self._idle_w = max((each.idle_power_w or 0.0 for each in profiles), default=0.0)
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if objective.in_seconds else 1 / quick.jobs.step_s
 
@@ -125,42 +122,65 @@ class EstimatedGroups:
         return self._known_rules[key]
 
     def _fit(self, rough: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
-        tenancy = Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
-        return rough.fits(tenancy, counts, MAX_OOM_PROBABILITY, self._margin)
+        return rough.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
 
     def _best(self, member_sets: MemberRows) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
         modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
         fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
-        ends = {mode: self._ends_s(member_sets, mode) for mode in modes}
+        outcomes = {mode: self._outcomes(member_sets, mode) for mode in modes}
         for row, kinds in enumerate(member_sets):
             members = tuple(map(int, kinds))
             allowed = [mode for mode in modes if fits[mode][row] and self._allowed(members, mode)]
             if allowed:
-                mode = min(allowed, key=lambda each: float(ends[each][row].max()))
-                yield self._group(members, mode, ends[mode][row])
+                mode = min(allowed, key=lambda each: float(outcomes[each][0][row].max()))
+                ends_s, energy_j = (each[row] for each in outcomes[mode])
+                yield FleetGroup(
+                    members=members, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)),
+                    energy_j=None if np.isnan(energy_j) else float(energy_j), predicted=False,
+                    in_seconds=self._objective.in_seconds,
+                )  # fmt: skip
 
-    def _group(self, members: Members, mode: Mode, ends_s: Floats) -> FleetGroup:
-        above_idle_w = self._power_w[list(members)] - self._idle_w
-        power_w = self._idle_w + above_idle_w.sum()
-        limit_w = self._gpu.power_limit_w or np.inf
-        return FleetGroup(
-            members=members, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)), predicted=False,
-            energy_j=float(min(power_w, limit_w) * ends_s.max()),
-            in_seconds=self._objective.in_seconds,
-        )  # fmt: skip
+    def _outcomes(self, member_sets: MemberRows, mode: Mode) -> tuple[Floats, Floats]:
+        """When each job ends if all of a group start at once, and joules until the last does.
 
-    def _ends_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
-        """When each job ends, if all of a group start at once, shape (groups, jobs)."""
+        Shapes (groups, jobs) and (groups,); joules are NaN where nobody asks for them.
+        """
+        ends_s, energy_j = np.zeros(member_sets.shape), np.full(len(member_sets), np.nan)
         if not self._objective.in_seconds:
-            steps_s = self._steps_s(member_sets, mode)
             alone_s = self._quick.jobs.step_s[member_sets]
-            takes = member_sets.shape[1] / (alone_s / steps_s).sum(axis=1)
-            return np.repeat(takes[:, None], member_sets.shape[1], axis=1)
-        return array_ends_s(
+            speeds = alone_s / self._steps_s(member_sets, mode)
+            return ends_s + (member_sets.shape[1] / speeds.sum(axis=1))[:, None], energy_j
+        if self._objective.saves_energy:
+            energy_j[:] = 0.0
+        for at, running, seconds in array_stretches(
             self._work[member_sets],
             lambda at, running: self._steps_s(np.where(running, member_sets[at], -1), mode),
-        )
+        ):
+            ends_s[at] += np.where(running, seconds[:, None], 0.0)
+            if self._objective.saves_energy:
+                left = np.where(running, member_sets[at], -1)
+                energy_j[at] += seconds * self._power_w(left, mode)
+        return ends_s, energy_j
+
+    def _power_w(self, member_sets: MemberRows, mode: Mode) -> Floats:
+        """Of the GPU while all of a group run, shape (groups,); NaN: not known.
+
+        Args:
+            member_sets: -1 where a job has ended.
+            mode: How they share.
+        """
+        rough, rows = self._quick.rough, len(member_sets)
+        steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
+        np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
+        added_w = np.zeros(steps_s.shape)
+        added_w[:, :-1] = rough.added_w(self._tenancy(mode), steps_s[:, :-1])
+        own_w = np.take_along_axis(added_w, member_sets, axis=1).sum(axis=1)
+        limit_w = self._gpu.power_limit_w or np.inf
+        return np.asarray(np.minimum(rough.model.power.awake_w + own_w, limit_w))
+
+    def _tenancy(self, mode: Mode) -> Tenancy:
+        return Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
 
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
         limits = np.full(member_sets.shape, 100.0)
