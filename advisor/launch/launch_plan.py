@@ -9,14 +9,7 @@ from advisor.hardware.gpu_partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY, memory_caps
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import (
-    Group,
-    Hybrid,
-    Instance,
-    PartitionSharing,
-    SharedPartition,
-    Sharing,
-)
+from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.traversal import groups
 from advisor.workload.job import Job
 

@@ -39,9 +39,7 @@ class Origin:
     host_cores: int
 
     def provenance(
-        self,
-        versions: Mapping[str, str | None],
-        clocks_mhz: tuple[int | None, int | None],
+        self, versions: Mapping[str, str | None], clocks_mhz: tuple[int | None, int | None]
     ) -> Provenance:
         """The provenance of a measurement that ended now.
 
@@ -113,10 +111,7 @@ def present_machine(gpu: str) -> Present | None:
     from advisor.measure.process.claimed_device import host_cpu
 
     return Present(
-        driver=drivers[0],
-        torch=_torch(),
-        host_cpu=host_cpu(),
-        host_cores=len(allowed_cores()),
+        driver=drivers[0], torch=_torch(), host_cpu=host_cpu(), host_cores=len(allowed_cores())
     )
 
 

@@ -40,55 +40,27 @@ def main(argv: Sequence[str]) -> int:
         cores_of_tenants(mix, allowed, device.kind)  # refused before anything starts
     command = command_line("advisor.collocation", argv)
     with bench_on(device, allowed, timing, command) as bench:
-        _Campaign(todo, asked.deadline).run(bench, asked.out)
+        _measure_all(todo, bench, asked.out, asked.deadline)
     return 0
 
 
-class _Campaign:
-    """The runs still to do, and the time they take.
-
-    Args:
-        todo: What to run.
-        deadline_s: No run is begun that would end later than this after the start; None: no
-            deadline.
-    """
-
-    def __init__(
-        self, todo: Sequence[PlannedMix | CompletionRun], deadline_s: float | None
-    ) -> None:
-        self._todo = list(todo)
-        self._deadline_s = deadline_s
-        self._began = monotonic()
-        self._done = 0
-
-    def run(self, bench: Bench, out: Path) -> None:
-        """Measure the runs, until all are done or the next would pass the deadline."""
-        for number, mix in enumerate(self._todo):
-            if self._too_late():
-                say(
-                    f"{counted(len(self._todo) - number, 'run')} left at the deadline; --resume "
-                    f"does them"
-                )
-                return
-            began = monotonic()
-            run = bench.measure(mix)
-            append_run(out, run)
-            self._done += 1
-            self._report(run, monotonic() - began)
-
-    def _too_late(self) -> bool:
-        passed_s = monotonic() - self._began
-        return self._deadline_s is not None and passed_s + self._run_s() > self._deadline_s
-
-    def _run_s(self) -> float:
-        """Seconds of a run, so far on average."""
-        return (monotonic() - self._began) / self._done if self._done else FIRST_RUN_S
-
-    def _report(self, run: Run, seconds: float) -> None:
-        left_s = self._run_s() * (len(self._todo) - self._done)
+def _measure_all(
+    todo: Sequence[PlannedMix | CompletionRun], bench: Bench, out: Path, deadline_s: float | None
+) -> None:
+    """Measure the runs, until all are done or the next would end after `deadline_s`."""
+    began, run_s = monotonic(), FIRST_RUN_S
+    for number, mix in enumerate(todo, start=1):
+        run_began = monotonic()
+        if deadline_s is not None and run_began - began + run_s > deadline_s:
+            left = counted(len(todo) - number + 1, "run")
+            say(f"{left} left at the deadline; --resume does them")
+            return
+        run = bench.measure(mix)
+        append_run(out, run)
+        run_s = (monotonic() - began) / number  # so far on average
         say(
-            f"{self._done}/{len(self._todo)} {run_summary(run)} {seconds:.1f} s; "
-            f"about {left_s:.0f} s left"
+            f"{number}/{len(todo)} {run_summary(run)} {monotonic() - run_began:.1f} s; "
+            f"about {run_s * (len(todo) - number):.0f} s left"
         )
 
 

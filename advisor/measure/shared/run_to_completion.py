@@ -12,18 +12,10 @@ from time import monotonic, time
 
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.provenance import Origin
-from advisor.measure.process.tenants import Answer, Ended, TenantProcess, ask_all, tenants_on
+from advisor.measure.process.tenants import Answer, Ended, TenantProcess, tenants_on
 from advisor.measure.process.windows import Schedule, sleep_until, windows_of
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, RunGroup
-from advisor.measure.shared.shared_run import SharedRunSettings
-from advisor.measure.shared.together import (
-    NOTICE_S,
-    check_hosts,
-    tenant_reports,
-    train_together,
-    versions_of,
-)
+from advisor.measure.shared.planned_run import CompletionRun, RunGroup
+from advisor.measure.shared.shared_run import NOTICE_S, ReadyTenants, SharedRunSettings, made_ready
 from advisor.workload.measured import Provenance, Window
 from advisor.workload.run import Completion, Run, Tenant
 
@@ -85,39 +77,25 @@ def _group(
     pause_s = monotonic() - began
     steps = [full.steps[job] for job in run_group.jobs]
     with tenants_on(session.setups(sharing, cores), session.folder) as tenants:
-        group = _train_group(run_group.mix, steps, tenants, settings)
+        group = _train_group(made_ready(run_group.mix, tenants, settings), steps)
     if None in group.ended_s:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
     return replace(group, pause_s=pause_s)
 
 
-def _train_group(
-    mix: PlannedMix,
-    steps: Sequence[int],
-    tenants: Sequence[TenantProcess],
-    settings: SharedRunSettings,
-) -> _Group:
-    loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
-    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
-    clients = settings.session.proved_clients(mix.sharing, alive)
-    train_together(tenants, settings.timing.settle_s)
-    device = settings.session.device
-    meter, checked = Meter(device), check_hosts(tenants)
+def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
     start_at = time() + NOTICE_S
-    for tenant, each in zip(tenants, steps, strict=True):
+    for tenant, each in zip(ready.tenants, steps, strict=True):
         tenant.send("run_steps", start_at=start_at, steps=each)
-    answers, activity, clocks_mhz = _watched(tenants, meter, start_at)
-    reports = tenant_reports(tenants, loaded, checked, answers, meter)
+    answers, activity, clocks_mhz = _watched(ready.tenants, ready.meter, start_at)
     ended_s = tuple(_ended_s(each, start_at) for each in answers)
-    own = zip(mix.workloads, tenants, reports, _windows(answers, start_at, ended_s), strict=True)
-    origin = Origin(device, settings.command, len(settings.cores))
     return _Group(
-        tenants=tuple(its.record(workload, one, windows) for workload, one, its, windows in own),
+        tenants=ready.records(answers, _windows(answers, start_at, ended_s)),
         ended_s=ended_s,
         pause_s=0.0,
-        clients=clients,
+        clients=ready.clients,
         activity=activity,
-        provenance=origin.provenance(versions_of(tenants, mix.id), clocks_mhz),
+        provenance=ready.provenance(clocks_mhz),
     )
 
 

@@ -1,29 +1,38 @@
 """One real shared run: new tenants train together until settled, then windows are measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from time import time
 
+from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.memory_filler import memory_filled
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.tenants import Ended, TenantProcess, ask_all, tenants_on
-from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.shared.planned_run import PlannedMix
-from advisor.measure.shared.together import (
-    NOTICE_S,
-    TenantReport,
-    answer_timeout_s,
-    check_hosts,
-    start_training,
-    tenant_reports,
-    train_together,
-    versions_of,
+from advisor.measure.process.tenants import (
+    GRACE_S,
+    Answer,
+    Ended,
+    TenantProcess,
+    ask_all,
+    memory_record,
+    tenants_on,
 )
+from advisor.measure.process.windows import (
+    Schedule,
+    Timing,
+    schedule,
+    sleep_until,
+    step_s_of,
+    windows_of,
+)
+from advisor.measure.shared.planned_run import PlannedMix
+from advisor.workload.measured import Provenance, Window
 from advisor.workload.run import Run, Tenant
-from advisor.workload.spec import Workload
+
+# Between the request to start and the start, in which every tenant receives the request.
+NOTICE_S = 0.1
 
 # For runs that only test whether the tenants fit: some steps each, so that caches have grown.
 _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
@@ -47,18 +56,78 @@ class SharedRunSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measurement:
-    """What was measured in one run.
+class ReadyTenants:
+    """Tenants that have loaded the workloads of a mix and trained together until settled.
 
     Attributes:
-        reports: Of each tenant, shape (tenants,).
+        clients: Tenants that MPS serves.
+        meter: Of their device.
+        slowest_step_s: The slowest tenant's seconds a step while they settled.
     """
 
+    mix: PlannedMix
+    tenants: Sequence[TenantProcess]
+    settings: SharedRunSettings
     clients: int
-    plan: Schedule
-    reports: tuple[TenantReport, ...]
-    activity: Activity | None
-    clocks_mhz: tuple[int | None, int | None]
+    meter: Meter
+    slowest_step_s: float
+    _loaded: Sequence[Answer]
+    _checked: Sequence[Answer]
+
+    @property
+    def any_loaded(self) -> bool:
+        """Whether one of them could load its workload."""
+        return not all(isinstance(each, Ended) for each in self._loaded)
+
+    def records(
+        self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
+    ) -> tuple[Tenant, ...]:
+        """The records of the tenants, after checking their hosts once more.
+
+        Args:
+            answers: Their answers to the request to train while it was measured.
+            windows: Their steps in each window.
+        """
+        checks_s = map(_mean_check_s, self._checked, _check_hosts(self.tenants))
+        held_mib = self.meter.memory_mib()
+        found = []
+        each_tenant = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
+        for (workload, tenant, loaded, answer), check_s, its in zip(
+            each_tenant, checks_s, windows, strict=True
+        ):
+            ended = answer if isinstance(answer, Ended) else None
+            reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
+            memory = memory_record(reported[0], held_mib.get(tenant.pid)) if reported else None
+            found.append(
+                Tenant(
+                    workload=workload,
+                    outcome=ended.outcome if ended else "ok",
+                    detail=ended.detail if ended else None,
+                    windows=its,
+                    memory=memory,
+                    cores=tenant.setup.cores,
+                    sms=None if isinstance(loaded, Ended) else loaded["sms"],
+                    host_check_s=check_s,
+                )
+            )
+        return tuple(found)
+
+    def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
+        """The provenance of a measurement that ended now.
+
+        Raises:
+            AdvisorError: No tenant started; the message names the run.
+        """
+        versions = next((tenant.versions for tenant in self.tenants if tenant.versions), None)
+        if versions is None:
+            ended = self.tenants[0].ended
+            detail = ended.detail if ended else "no tenant answered"
+            raise AdvisorError(
+                f"run {self.mix.id}: no tenant starts: {detail}. Does torch import here?"
+            )
+        settings = self.settings
+        origin = Origin(settings.session.device, settings.command, len(settings.cores))
+        return origin.provenance(versions, clocks_mhz)
 
 
 def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings) -> Run:
@@ -80,29 +149,36 @@ def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedR
         memory_filled(session, mix.capacity_mib) as free_mib,
         tenants_on(setups, session.folder) as tenants,
     ):
-        measurement = _measured_together(mix, tenants, settings)
-        run = _record(mix, tenants, measurement, settings, free_mib)
+        run = _measured(made_ready(mix, tenants, settings), free_mib)
     if not run.ok:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
     return run
 
 
-def _measured_together(
-    mix: PlannedMix, tenants: Sequence[TenantProcess], settings: SharedRunSettings
-) -> _Measurement:
-    workloads = [{"workload": workload} for workload in mix.workloads]
-    loaded = ask_all(tenants, "load", workloads)
-    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
-    clients = settings.session.proved_clients(mix.sharing, alive)
-    slowest_step_s = train_together(tenants, settings.timing.settle_s)
-    meter = Meter(settings.session.device)
-    checked = check_hosts(tenants)
-    plan = schedule(time() + NOTICE_S, settings.timing, slowest_step_s)
+def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
+    mix, tenants, device = ready.mix, ready.tenants, ready.settings.session.device
+    plan = schedule(time() + NOTICE_S, ready.settings.timing, ready.slowest_step_s)
     start_training(tenants, plan.start_at, plan.stop_at)
-    activity, clocks_mhz = _watch(meter, plan) if alive else (None, (None, None))
-    answers = [tenant.receive(answer_timeout_s(plan.stop_at)) for tenant in tenants]
-    reports = tenant_reports(tenants, loaded, checked, answers, meter)
-    return _Measurement(clients, plan, reports, activity, clocks_mhz)
+    activity, clocks_mhz = _watch(ready.meter, plan) if ready.any_loaded else (None, (None, None))
+    answers = answers_after(tenants, plan.stop_at)
+    windows = [
+        () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
+        for each in answers
+    ]
+    return Run(
+        id=mix.id,
+        gpu=device.key,
+        sharing=str(mix.sharing),
+        purpose=mix.purpose,
+        repeats=mix.repeats,
+        tenants=ready.records(answers, windows),
+        mps_clients=ready.clients,
+        power_w=activity.power_w if activity else None,
+        counters=activity.counters if activity else None,
+        provenance=ready.provenance(clocks_mhz),
+        capacity_mib=mix.capacity_mib,
+        free_mib=free_mib,
+    )
 
 
 def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | None, int | None]]:
@@ -114,38 +190,51 @@ def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | N
     return activity, meter.clocks_mhz()
 
 
-def _record(
-    mix: PlannedMix,
-    tenants: Sequence[TenantProcess],
-    measurement: _Measurement,
-    settings: SharedRunSettings,
-    free_mib: float | None,
-) -> Run:
-    versions = versions_of(tenants, mix.id)
-    device, activity = settings.session.device, measurement.activity
-    origin = Origin(device, settings.command, len(settings.cores))
-    return Run(
-        id=mix.id,
-        gpu=device.key,
-        sharing=str(mix.sharing),
-        purpose=mix.purpose,
-        repeats=mix.repeats,
-        tenants=tuple(
-            _tenant(*each, measurement.plan)
-            for each in zip(mix.workloads, tenants, measurement.reports, strict=True)
-        ),
-        mps_clients=measurement.clients,
-        power_w=activity.power_w if activity else None,
-        counters=activity.counters if activity else None,
-        provenance=origin.provenance(versions, measurement.clocks_mhz),
-        capacity_mib=mix.capacity_mib,
-        free_mib=free_mib,
+def made_ready(
+    mix: PlannedMix, tenants: Sequence[TenantProcess], settings: SharedRunSettings
+) -> ReadyTenants:
+    """Load the workloads of `mix` into new `tenants`, and let them train until settled.
+
+    Raises:
+        InvalidInput: A workload cannot be built.
+        AdvisorError: MPS does not serve a tenant that it should serve.
+    """
+    loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
+    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
+    clients = settings.session.proved_clients(mix.sharing, alive)
+    step_s = _train_together(tenants, settings.timing.settle_s)
+    meter, checked = Meter(settings.session.device), _check_hosts(tenants)
+    return ReadyTenants(mix, tenants, settings, clients, meter, step_s, loaded, checked)
+
+
+def _train_together(tenants: Sequence[TenantProcess], seconds: float) -> float:
+    """Train together for `seconds`; the slowest tenant's seconds a step meanwhile."""
+    start_at = time() + NOTICE_S
+    start_training(tenants, start_at, start_at + seconds)
+    answers = answers_after(tenants, start_at + seconds)
+    return max(
+        (step_s_of(start_at, each["completed_at"]) for each in answers if isinstance(each, dict)),
+        default=0.0,
     )
 
 
-def _tenant(
-    workload: Workload, tenant: TenantProcess, reports: TenantReport, plan: Schedule
-) -> Tenant:
-    if isinstance(reports.answer, Ended):
-        return reports.record(workload, tenant, ())
-    return reports.record(workload, tenant, windows_of(plan, reports.answer["completed_at"]))
+def start_training(tenants: Sequence[TenantProcess], start_at: float, stop_at: float) -> None:
+    """Make all train from one moment to another."""
+    for tenant in tenants:
+        tenant.send("run", start_at=start_at, stop_at=stop_at)
+
+
+def answers_after(tenants: Sequence[TenantProcess], stop_at: float) -> list[Answer]:
+    """The answers of tenants that train until `stop_at`."""
+    return [tenant.receive(max(0.0, stop_at - time()) + GRACE_S) for tenant in tenants]
+
+
+def _check_hosts(tenants: Sequence[TenantProcess]) -> tuple[Answer, ...]:
+    """The host check of all tenants at once, since busy cores slow each other."""
+    return ask_all(tenants, "check_host", [{}] * len(tenants))
+
+
+def _mean_check_s(before: Answer, after: Answer) -> float | None:
+    if isinstance(before, Ended) or isinstance(after, Ended):
+        return None
+    return float(before["check_s"] + after["check_s"]) / 2
