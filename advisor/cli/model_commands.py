@@ -1,4 +1,4 @@
-"""``advisor fit`` and ``advisor evaluate``: what runs teach, and how good predictions are."""
+"""``advisor fit`` and ``advisor evaluate``: models fitted to runs, and how good predictions are."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,12 +37,12 @@ def fit(
     path = (out or user_folder("models")) / f"{measured.gpu}.json"
     writable(path)  # before a minute of fitting
     alone, shipped, own = measured.read()
-    with progress() as tell:
-        tell(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
+    with progress() as advance:
+        advance(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
         model = fitted(alone, shipped + own, card)
-        tell(1, 2, "fitting the surrogate model")
+        advance(1, 2, "fitting the surrogate model")
         model = with_surrogate(model, list(alone.values()), card, processes=len(allowed_cores()))
-        tell(2, 2, "fitted")
+        advance(2, 2, "fitted")
     write_whole(path, model_text(model))
     show_text(
         f"{clean(str(path))}: fitted to {counted(model.data.runs, 'run')} of "
@@ -96,10 +96,10 @@ def evaluate(
     if predictions:
         evaluation = score_entries(predictions, alone, runs, model)
     else:
-        with progress() as tell:
+        with progress() as advance:
             evaluation = evaluated(
                 alone, runs, model, len(allowed_cores()),
-                tell=lambda done, total: tell(done, total, "families predicted without them"),
+                tell=lambda done, total: advance(done, total, "families predicted without them"),
             )  # fmt: skip
     if export:
         write_whole(export, entries_text(evaluation))

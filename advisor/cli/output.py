@@ -156,12 +156,12 @@ def _write(text: str) -> None:
         raise typer.Exit from None
 
 
-Tell = Callable[[int, int, str], None]
+Advance = Callable[[int, int, str], None]
 """Takes the number of parts done, the number of all parts, and what is being done."""
 
 
 @contextmanager
-def progress() -> Iterator[Tell]:
+def progress() -> Iterator[Advance]:
     """A bar while the block runs, where somebody watches at a terminal; else a line for each part.
 
     Yields:

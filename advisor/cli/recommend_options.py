@@ -181,7 +181,7 @@ class Asked:
         for runs in _RUNS:
             apart(given, runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.")
         if "now" not in given:
-            apart(given, "running", ("device",), "--device is asked with --now; --running tells.")
+            apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
         apart(given, "device", ("gpus",), "several GPUs are numbered from 0.")
         needs(given, "device", {"now": "--now", "commands": "--commands", "as_json": "--json"})
 

@@ -89,8 +89,8 @@ def test_somebody_at_a_terminal_sees_a_bar_that_goes_away(monkeypatch):
     shown = Terminal()
     monkeypatch.setattr("sys.stderr", shown)
     monkeypatch.setenv("TERM", "xterm")
-    with progress() as tell:
-        tell(1, 4, "families")
+    with progress() as advance:
+        advance(1, 4, "families")
     assert "families" in shown.getvalue()
     assert "1/4" in shown.getvalue()
     assert shown.getvalue().endswith("\x1b[2K")  # the line is cleared
