@@ -67,12 +67,7 @@ def copies_that_pay(
 ) -> Copies:
     """How many copies of `job` fit on `gpu` at once, and how many pay.
 
-    Args:
-        job: One of them.
-        gpu: Theirs.
-        predictor: That answers for it.
-        conditions: What machine and user allow.
-        level: What counts of a step with other copies: its median, or ``"p95"``, the upper end.
+    `level` says what counts of a step with other copies: its median, or ``"p95"``, the upper end.
 
     Raises:
         NothingFits: Not even one does.

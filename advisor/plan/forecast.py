@@ -50,12 +50,7 @@ class Mixes:
         return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
-        """What happens while only the jobs at the positions `running` do.
-
-        Args:
-            sharing: Of all jobs; each keeps its limit or instance.
-            running: At least one position in `jobs`; of phases, those of one group.
-        """
+        """What happens while only the jobs at the positions `running` do."""
         return self._ask(running, restricted(sharing, running))
 
     def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:

@@ -104,13 +104,7 @@ def starved(forecast: Forecast, level: Level) -> dict[int, float]:
 
 
 def _steps(left: Sequence[Priced], question: Question, *, estimated: bool) -> list[_Step]:
-    """The rules in their order, each with the plans that it leaves; at least one of them.
-
-    Args:
-        left: Those that are not ranked yet.
-        question: What the best is best at.
-        estimated: Whether a plan that nothing confirmed may precede an equal one.
-    """
+    """The rules in their order, each with the plans that it leaves; at least one of them."""
     fewest = min(_late(each, question) for each in left)
     pool = [each for each in left if _late(each, question) == fewest]
     found: list[_Step] = [("deadlines", pool)]
@@ -180,12 +174,7 @@ _START = re.compile(r"@\d+")
 
 
 def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
-    """The first of each kind by the rules of `precedence`, in the order which these give.
-
-    Args:
-        forecasts: Of all jobs; those that have no price are passed over.
-        question: What the best is best at.
-    """
+    """The first of each kind by the rules of `precedence`, in the order which these give."""
     priced = [(each, cost(each, question.objective)) for each in forecasts]
     known = [Priced(each, price) for each, price in priced if price is not None]
     known.sort(key=lambda each: each.price.at(question.level))

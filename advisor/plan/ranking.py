@@ -1,7 +1,9 @@
 """All ways to share one GPU among a set of jobs, best first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
+from typing import Any
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
@@ -39,12 +41,7 @@ class ForecastCandidates:
 
 
 def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastCandidates:
-    """The plans for the jobs of `forecaster` that are worth forecasting, forecast.
-
-    Args:
-        forecaster: Knows the jobs as they were asked for.
-        question: What the plans are to be best at.
-    """
+    """The plans for the jobs of `forecaster` that are worth forecasting, forecast."""
     jobs, one_by_one = forecaster.jobs, as_asked(len(forecaster.jobs), Serial())
     sharings, left_out, passed_over = _shared(forecaster.mixes(one_by_one), question)
     plain = [as_asked(len(jobs), each) for each in sharings]
@@ -67,19 +64,13 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
     if len(mixes.jobs) == 1:
         return [], [], 0
     forbidding = rules(question.gpu, question.conditions)
-    tried: list[Sharing] = []
-    left_out: list[LeftOut] = []
-    passed_over = 0
-    for whole in (Naive(), Mps()):
-        if problem := first_broken(forbidding, mixes.jobs, whole):
-            left_out.append(LeftOut(str(whole), problem))
-        else:
-            tried.append(whole)
-    if Mps() in tried:
-        found = best_limits(mixes, question.objective, question.level)
-        tried += found.sharings
-        passed_over = found.compared - len(found.sharings)
-    return tried, left_out, passed_over
+    asked = [(whole, first_broken(forbidding, mixes.jobs, whole)) for whole in (Naive(), Mps())]
+    left_out = [LeftOut(str(whole), problem) for whole, problem in asked if problem]
+    tried: list[Sharing] = [whole for whole, problem in asked if not problem]
+    if Mps() not in tried:
+        return tried, left_out, 0
+    found = best_limits(mixes, question.objective, question.level)
+    return [*tried, *found.sharings], left_out, found.compared - len(found.sharings)
 
 
 def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
@@ -92,24 +83,13 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
 ) -> Recommendation:
     """Every plan for `jobs` on `gpu` that the jobs and `conditions` allow.
 
-    Args:
-        jobs: All of them.
-        gpu: Theirs.
-        predictor: That answers for it.
-        objective: What the best plan is best at.
-        conditions: What machine and user allow.
-        level: What counts of a cost: its median, or the upper end of its interval.
-
     Raises:
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
-        gpu=gpu,
-        predictor=CachingPredictor(predictor),
-        objective=objective,
-        level=level,
+        gpu=gpu, predictor=CachingPredictor(predictor), objective=objective, level=level,
         conditions=conditions,
-    )
+    )  # fmt: skip
     forecaster = Forecaster(jobs, question)
     serial = forecast(forecaster.mixes(as_asked(len(jobs), Serial())), Serial())
     check_each_fits(serial.prediction, gpu, conditions)
@@ -120,84 +100,44 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     kept = in_order([serial, *seen.forecasts], question)
     plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(
-        gpu=gpu,
-        jobs=tuple(jobs),
-        objective=objective,
-        ranked_by=ranked_by,
-        note=note,
-        level=level,
-        serial=next(plan for plan in plans if plan.prediction is serial.prediction),
-        plans=plans,
+        gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
+        serial=next(plan for plan in plans if plan.prediction is serial.prediction), plans=plans,
         left_out=(*seen.left_out, *unsearched(jobs)),
         considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
         searched=searched(len(jobs), seen.passed_over, asked=seen.asked),
-    )
+    )  # fmt: skip
 
 
 def _plans(
     jobs: Sequence[Job], kept: Sequence[Priced], question: Question, left_out: Sequence[LeftOut]
 ) -> tuple[Plan, ...]:
     """`kept` with what is said of each; of the best, also what was ruled out."""
-    best = kept[0].price
-    nexts = [*(each.price for each in kept[1:]), None]
-    return tuple(
-        _plan(
-            jobs,
-            each,
-            question,
-            rank=rank,
-            ties_best=tied(each.price, best),
-            compared=_compared(each, best, after, question, rank),
-            left_out=left_out if rank == 1 else (),
-        )
-        for rank, (each, after) in enumerate(zip(kept, nexts, strict=True), start=1)
-    )
+    best, level = kept[0].price, question.level
+    found = []
+    for rank, (each, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
+        plan, price = each.forecast, each.price
+        late, slow = sorted(plan.late(level)), starved(plan, level)
+        bound = binding(chosen_for(jobs, plan), question.gpu, plan.prediction)
+        said = why(
+            plan.prediction, bound, _compared(each, best, after, question, rank),
+            left_out if rank == 1 else (), late=[jobs[at].name for at in late],
+            starved=[(jobs[at].name, times) for at, times in slow.items()],
+        )  # fmt: skip
+        own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
+        found.append(Plan(
+            **own, rank=rank, ties_best=tied(price, best), why=said,
+            late_jobs=tuple(at + 1 for at in late), precedes_by=each.precedes_by,
+        ))  # fmt: skip
+    return tuple(found)
 
 
 def _compared(
-    each: Priced, best: Interval, after: Interval | None, question: Question, rank: int
+    each: Priced, best: Interval, after: Priced | None, question: Question, rank: int
 ) -> str:
     """How a plan compares, and why it comes before the next where numbers alone do not say it."""
-    said = standing(each.price, best, after, question.level)
+    said = standing(each.price, best, None if after is None else after.price, question.level)
     if after is None or each.precedes_by is None:
         return said
-    plain = each.precedes_by == "cost" and not (rank == 1 and tied(each.price, after))
+    plain = each.precedes_by == "cost" and not (rank == 1 and tied(each.price, after.price))
     rule = first_by(each.precedes_by, question.level)
     return said if plain else f"{said}; before {rank + 1} {rule}"
-
-
-def _plan(  # noqa: PLR0913 - each says one thing
-    jobs: Sequence[Job],
-    ranked: Priced,
-    question: Question,
-    *,
-    rank: int,
-    ties_best: bool,
-    compared: str,
-    left_out: Sequence[LeftOut],
-) -> Plan:
-    found = ranked.forecast
-    chosen = chosen_for(jobs, found)
-    bound = binding(chosen, question.gpu, found.prediction)
-    late, slow = sorted(found.late(question.level)), starved(found, question.level)
-    return Plan(
-        prediction=found.prediction,
-        makespan_interval_s=found.makespan_interval_s,
-        energy_j=found.energy_j,
-        speedup_vs_serial=found.speedup_vs_serial,
-        ends_s=found.ends_s,
-        deadlines_s=found.deadlines_s,
-        batches=found.batches,
-        rank=rank,
-        ties_best=ties_best,
-        late_jobs=tuple(at + 1 for at in late),
-        precedes_by=ranked.precedes_by,
-        why=why(
-            found.prediction,
-            bound,
-            compared,
-            left_out,
-            late=[jobs[at].name for at in late],
-            starved=[(jobs[at].name, times) for at, times in slow.items()],
-        ),
-    )

@@ -24,16 +24,7 @@ def why(  # noqa: PLR0913, PLR0917 - each says one thing
     late: Sequence[str] = (),
     starved: Sequence[tuple[str, float]] = (),
 ) -> str:
-    """What binds under a plan, how it compares, and what was not possible instead.
-
-    Args:
-        mix: Of the plan.
-        bound: What binds there.
-        standing: As `standing` says it.
-        left_out: What was ruled out; of the best plan.
-        late: Names of the jobs that miss their deadlines.
-        starved: Names of the jobs that are slowed very much, and how many times.
-    """
+    """What binds under a plan, how it compares, and what was not possible instead."""
     parts = [what_binds(mix, bound), standing]
     if starved:
         parts.append(slowed(starved))

@@ -97,10 +97,6 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
 
     NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; 48 if it is not known.
 
-    Args:
-        gpu: The GPU.
-        cuda: Version of CUDA that the driver at hand has, e.g. ``"13.0"``.
-
     Raises:
         InvalidInput: `cuda` is no version.
     """
@@ -200,11 +196,6 @@ def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -
 
 def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:
     """Refuse jobs of which one does not fit on `gpu` even alone.
-
-    Args:
-        serial: Of all of them, one after another.
-        gpu: Theirs.
-        conditions: How much memory is to stay free.
 
     Raises:
         NothingFits: One does not.

@@ -170,13 +170,7 @@ class Part:
 
 
 def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[Part]:
-    """The parts of `job` in order; validation and checkpoints slow down with others as steps do.
-
-    Args:
-        number: Of the job in `usage`.
-        job: Of known length.
-        usage: All in which it runs, in order.
-    """
+    """The parts of `job` in order; validation and checkpoints slow down with others as steps do."""
     clock = _Clock(number, usage)
     for kind, epoch, steps in _work(job):
         start_s, end_s = clock.after(steps)

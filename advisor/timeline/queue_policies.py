@@ -199,14 +199,7 @@ class BestFit:
 def queue_of(
     policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
 ) -> JobQueue:
-    """An empty queue.
-
-    Args:
-        policy: See this module's docstring.
-        room: Of each GPU.
-        alone_s: Seconds that each job takes alone, shape (jobs,).
-        kinds: Jobs of one kind are equal except for their length, shape (jobs,).
-    """
+    """An empty queue."""
     match policy:
         case "first-come":
             return InOrder(room)

@@ -49,11 +49,6 @@ class Fleet:
 def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
     """The simulation of `arrivals` at each of `LEVELS`.
 
-    Args:
-        arrivals: At least one; under phases, all at second 0.
-        paces: Of these jobs, in this order.
-        fleet: What they run on; one GPU under phases.
-
     Raises:
         InvalidInput: The length of a job is not known.
         NothingFits: A job is too big for every place of an empty GPU.

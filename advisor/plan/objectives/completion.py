@@ -159,12 +159,7 @@ class Deadlines(Objective):
 
 
 def soonest_s(takes_s: Sequence[float], places: int) -> float:
-    """Least sum of the times at which jobs end, each in a place that it has alone: shortest first.
-
-    Args:
-        takes_s: Of each job.
-        places: Equal ones that there are.
-    """
+    """Least sum of the times at which jobs end, each alone in its place: shortest first."""
     free_s = [0.0] * places
     ends_s = 0.0
     for each_s in sorted(takes_s):

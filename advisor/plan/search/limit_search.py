@@ -105,11 +105,6 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
 
     The best that is the same for all comes next, since a short replay tells equal limits apart
     better than it tells them from unequal ones.
-
-    Args:
-        ordered: Limits for each job, the best first.
-        names: Of the jobs; copies have the same.
-        most: How many to keep.
     """
     same = [each for each in ordered if len(set(each.limits)) == 1]
     found: list[Mps] = []

@@ -71,15 +71,7 @@ class PredictedGroups:
 
 
 class EstimatedGroups:
-    """Groups by the surrogate model, time-sliced and under MPS: medians, for screening only.
-
-    Args:
-        kinds: Of jobs.
-        quick: Of one job of each kind.
-        gpu: Whose memory they share.
-        conditions: Of what they may do.
-        objective: As of `PredictedGroups`.
-    """
+    """Groups by the surrogate model, time-sliced and under MPS: medians, for screening only."""
 
     def __init__(
         self,
@@ -166,9 +158,7 @@ class EstimatedGroups:
     def _power_w(self, member_sets: MemberRows, mode: Mode) -> Floats:
         """Of the GPU while all of a group run, shape (groups,); NaN: not known.
 
-        Args:
-            member_sets: -1 where a job has ended.
-            mode: How they share.
+        A member is -1 where its job has ended.
         """
         rough, rows = self._quick.rough, len(member_sets)
         steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended

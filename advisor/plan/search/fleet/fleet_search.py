@@ -74,15 +74,7 @@ class FleetSearchResult:
 
 
 class FleetSolver:
-    """Takes steps from one plan to the next while there is time.
-
-    Args:
-        kinds: Of all jobs.
-        problem: What the plan is to be best at.
-        sources: Of groups.
-        limit_s: Seconds that it may take, from now on.
-        clock: Seconds from any moment on.
-    """
+    """Takes steps from one plan to the next while there is time."""
 
     def __init__(
         self, kinds: Kinds, problem: Problem, sources: GroupSources, limit_s: float,

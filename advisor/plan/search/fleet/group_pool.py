@@ -17,11 +17,7 @@ InTime = Callable[[], bool]
 class GroupPool:
     """Predicted groups, and estimated ones for screening.
 
-    Args:
-        kinds: Of all jobs.
-        problem: What the plan is to be best at.
-        sources: Of groups.
-        in_time: Where it answers no, nothing more is predicted.
+    Where `in_time` answers no, nothing more is predicted.
     """
 
     def __init__(
@@ -104,9 +100,7 @@ class GroupPool:
     def predict(self, members: Members, ways: Sequence[str] = ()) -> FleetGroup | None:
         """The lightest group of `members`, predicted; None where it does not fit, or time is over.
 
-        Args:
-            members: A job alone, or more.
-            ways: Of sharing that are looked at; none: what seems best, or both.
+        `ways` are looked at; none: what seems best, or both.
         """
         for way in ways or self._promising(members):
             if len(members) > 1 and (members, way) not in self._ways and self.in_time():

@@ -142,11 +142,7 @@ def rebatched(
 ) -> list[list[Members]]:
     """Lighter groups of the jobs of each block, by what is known of groups.
 
-    Args:
-        blocks: Groups, by their members; the jobs of a block stay in it.
-        pool: Predicts and estimates groups.
-        problem: Its weight says which group is light.
-        draw: Which changes are looked at, where there are many.
+    `draw` says which changes are looked at, where there are many.
     """
     found = [list(block) for block in blocks]
     moving = list(range(len(found)))

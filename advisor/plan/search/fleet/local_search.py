@@ -22,12 +22,7 @@ _WEIGHT = 0.5
 
 
 class Incumbent:
-    """The best plan found so far, and the one from which the search goes on.
-
-    Args:
-        problem: What they are to be best at.
-        plan: The first.
-    """
+    """The best plan found so far, and the one from which the search goes on."""
 
     def __init__(self, problem: Problem, plan: Sequence[PlacedGroup]) -> None:
         self._problem = problem
@@ -97,13 +92,7 @@ _SEED = 1
 
 
 class Improver:
-    """Batches groups of a plan anew, and lets jobs swap places; what is drawn is always the same.
-
-    Args:
-        pool: Predicts and estimates groups.
-        problem: What plans are to be best at.
-        incumbent: Is offered every plan.
-    """
+    """Batches groups of a plan anew and lets jobs swap places; draws the same each time."""
 
     def __init__(self, pool: GroupPool, problem: Problem, incumbent: Incumbent) -> None:
         self._pool, self._problem, self._incumbent = pool, problem, incumbent

@@ -38,11 +38,8 @@ def packed(
 ) -> Packing:
     """The best plan of `groups` that runs each job once.
 
-    Args:
-        groups: Of which a plan may take any as often as there are jobs for it.
-        problem: What it is to be best at, on how many GPUs.
-        limit_s: Seconds to search at most.
-        hint: A plan of `groups`, and the answer where nothing better is found in time.
+    A plan may take any of `groups` as often as there are jobs for it; `hint` is one, and the answer
+    where nothing better is found in time.
     """
     from ortools.sat.python import cp_model
 
@@ -90,11 +87,7 @@ def cover(
 ) -> Cover | None:
     """Groups that make up all jobs and weigh little together; None where time was too short.
 
-    Args:
-        groups: Of which any may be taken as often as there are jobs for it.
-        weights: Of each of `groups`.
-        problem: Whose jobs they are.
-        limit_s: Seconds to search at most.
+    Any of `groups`, which weigh `weights`, may be taken as often as there are jobs for it.
     """
     from ortools.sat.python import cp_model
 
@@ -118,13 +111,7 @@ def cover(
 def quick_plans(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float
 ) -> Iterator[tuple[PlacedGroup, ...]]:
-    """Plans that may be good: of light groups.
-
-    Args:
-        groups: Of which a plan may consist.
-        problem: What it is to be best at.
-        limit_s: Seconds that each may take to find.
-    """
+    """Plans that may be good: of light groups."""
     for share in _WAITING if problem.objective.order_matters else (0.0,):
         weights = [problem.weight(each, share) for each in groups]
         if found := cover(groups, weights, problem, limit_s):

@@ -234,13 +234,7 @@ def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup
 
 
 def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
-    """Change `where` groups run by the move or swap that helps the longest GPU most, if any does.
-
-    Args:
-        runs_s: Of each group, shape (groups,).
-        where: The GPU of each, shape (groups,).
-        gpus: How many there are.
-    """
+    """Change `where` groups run by the move or swap that helps the longest GPU most, if any."""
     takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
     longest = int(takes_s.argmax())
     own, others = np.flatnonzero(where == longest), np.flatnonzero(where != longest)
