@@ -176,7 +176,7 @@ class Bench:
             "pair" if len(running) == 2 else "alone",
             {"device": self.name, "keys": [key for _, key in running], "repeat": task.repeat,
              "call_us": list(call_us.values()), "at_s": start_at, "late_s": late_s,
-             "sm_clock_mhz": clocks_mhz[0], "activity": asdict(activity) if activity else None},
+             "sm_clock_mhz": clocks_mhz[0], "activity": asdict(activity)},
         )  # fmt: skip
 
     def measure_all(self, planned: Sequence[Task], chosen: Sequence[Chosen], until: float) -> None:

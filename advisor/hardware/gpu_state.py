@@ -97,3 +97,7 @@ class Activity:
     power_w: float | None
     energy_j: float | None
     seconds: float
+
+
+NOT_METERED = Activity(counters=None, power_w=None, energy_j=None, seconds=0.0)
+"""Of a device without meters."""

@@ -41,11 +41,7 @@ def commands(plan: LaunchPlan) -> tuple[str, ...]:
 
 
 def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
-    """As `commands`, for the GPU `device` of the host.
-
-    Args:
-        plan: For any GPU.
-        device: Index as ``nvidia-smi`` counts, or UUID.
+    """As `commands`, for a GPU of the host by its index, as ``nvidia-smi`` counts, or its UUID.
 
     Raises:
         InvalidInput: It is neither.

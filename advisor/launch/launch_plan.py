@@ -71,6 +71,11 @@ class LaunchPartition:
         return str(self.instance) if self.slices is None else f"{self.slices}c in {self.instance}"
 
 
+def _in_order(partitions: Sequence[LaunchPartition]) -> tuple[Start, ...]:
+    every = (start for part in partitions for start in part.starts)
+    return tuple(sorted(every, key=lambda start: start.number))
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Partitions that are there at once; the next stage begins when all their jobs have ended."""
@@ -89,8 +94,7 @@ class Stage:
     @property
     def starts(self) -> tuple[Start, ...]:
         """Of all partitions, in the jobs' order."""
-        every = (start for part in self.partitions for start in part.starts)
-        return tuple(sorted(every, key=lambda start: start.number))
+        return _in_order(self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,7 @@ class LaunchPlan:
     @property
     def starts(self) -> tuple[Start, ...]:
         """Of all stages, in the jobs' order."""
-        every = (start for stage in self.stages for start in stage.starts)
-        return tuple(sorted(every, key=lambda start: start.number))
+        return _in_order(self.partitions)
 
     @property
     def on_mig(self) -> bool:
@@ -138,12 +141,7 @@ class LaunchPlan:
 
 
 def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
-    """The plan that `prediction` speaks of.
-
-    Args:
-        jobs: In the order of `prediction`.
-        gpu: Theirs.
-        prediction: Of them all, under the plan's sharing.
+    """The plan that `prediction` speaks of, of `jobs` in its order.
 
     Raises:
         NothingFits: `gpu` cannot be cut up like that.

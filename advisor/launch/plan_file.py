@@ -101,10 +101,6 @@ def plan_text(plan: LaunchPlan) -> str:
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     """The plan in the file `path`, as `plan_text` wrote it.
 
-    Args:
-        path: Of the file.
-        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
-
     Raises:
         InvalidInput: It holds no plan, or a job has no profile there, or one of another workload.
     """

@@ -162,13 +162,10 @@ _ROUNDS = 12
 
 
 def host_checks(tenants: Sequence[TenantProcess]) -> tuple[HostCheck, ...]:
-    """The host check on one core, then on 2, 4 and 8 at once as far as there are tenants.
+    """The host check on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
 
     Every round measures each count, on other cores each time: the figure is the median over
     rounds of the mean over the cores at work.
-
-    Args:
-        tenants: One per core.
     """
     counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
     all_answers(tenants, "check_host")  # the first check is slower
@@ -197,11 +194,7 @@ class _Seen:
 
 
 def contexts(session: MpsSession, core: int) -> Contexts:
-    """Sizes of contexts on the GPU of `session`, on which no tenant lives.
-
-    Args:
-        session: Of a claimed GPU.
-        core: Where to pin each tenant.
+    """Sizes of contexts on the claimed GPU of `session`, on which no tenant lives.
 
     Raises:
         AdvisorError: A process without MPS cannot train.

@@ -143,10 +143,6 @@ class TimedKernels:
 def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
     """The cost of turns for each length of kernel, and the GPU's clocks during that work.
 
-    Args:
-        session: Of a claimed GPU.
-        cores: Where to pin the two tenants.
-
     Raises:
         AdvisorError: A tenant ran out of memory or died.
     """
@@ -175,12 +171,7 @@ def _timed_kernels(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[Time
 
 
 def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switching:
-    """The cost of turns, from two tenants' times alone and together.
-
-    Args:
-        alone: Of each tenant by itself.
-        together: Of both, in the same order.
-    """
+    """The cost of turns, from two tenants' times, each alone and both together in one order."""
     alone_s = [each.step_s[0] for each in alone]
     speeds = [lone_s / shared_s for lone_s, shared_s in zip(alone_s, together.step_s, strict=True)]
     overhead = 1 - sum(speeds)

@@ -171,12 +171,7 @@ def recorded(workload: Workload) -> Recording:
 
 
 def replayed(recording: Recording, workspace_mib: float) -> DryRun:
-    """What torch's allocator holds at most, asked for what `recording` says.
-
-    Args:
-        recording: Of some steps.
-        workspace_mib: What cuBLAS holds for each thread that multiplies.
-    """
+    """What torch's allocator holds at most for `recording`, with cuBLAS's workspace of a thread."""
     allocator, at_peak = CachingAllocator(), Counter[Kind]()
     held: Counter[Kind] = Counter()
     sizes: dict[int, int] = {}

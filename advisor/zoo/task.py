@@ -132,10 +132,6 @@ def build(workload: Workload, device: str) -> Step:
     Sets torch's process-wide TF32 switches, so a process runs one workload at a time; building the
     next one sets them anew.
 
-    Args:
-        workload: What to train.
-        device: ``"cpu"``, or ``"cuda"`` for the current GPU.
-
     Raises:
         UnknownName: There is no such model.
         InvalidInput: Its numbers do not suffice or do not fit the model, or the device cannot run

@@ -48,13 +48,7 @@ class ExportedPlans(NamedTuple):
 
 
 def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> ExportedPlans:
-    """The plan that `prediction` speaks of, in one of the formats of `EXPORTS`.
-
-    Args:
-        jobs: In the order of `prediction`.
-        gpu: Theirs.
-        prediction: Of them all, under the plan's sharing.
-        form: A key of `EXPORTS`.
+    """The plan that `prediction` speaks of, of `jobs` in its order, in a format of `EXPORTS`.
 
     Raises:
         InvalidInput: The format cannot say this plan.

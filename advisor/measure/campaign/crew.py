@@ -18,13 +18,7 @@ _AGAIN = 2
 
 
 class Crew:
-    """All runners of a campaign, started.
-
-    Args:
-        board: The tasks to do.
-        ledger: Writes the records.
-        progress: Prints what is done and what failed.
-    """
+    """All runners of a campaign, started."""
 
     def __init__(self, board: Board, ledger: Ledger, progress: Progress) -> None:
         self._board = board

@@ -89,14 +89,7 @@ class Actor:
 
 
 class ClusterRunner:
-    """A runner on its actor's node; see `local_runner.Runner`.
-
-    Args:
-        remote: Ray's remote class of the actor.
-        actor: The first such actor.
-        place: Where that runs.
-        settings: Of the runner.
-    """
+    """A runner on its actor's node; see `runner.Runner`."""
 
     def __init__(self, remote: Any, actor: Any, place: Place, settings: RunnerSettings) -> None:
         self.name = f"{place.node[:8]}-{place.device}"
@@ -153,14 +146,12 @@ def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
     try:
         return ray.get(reference, timeout=timeout_s)
     except ray.exceptions.RayTaskError as error:
-        raise _cause(error) from None
+        cause = error.cause
+        if isinstance(cause, AdvisorError):
+            raise cause from None
+        raise AdvisorError(f"its Ray actor: {cause!r}") from None
     except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
         raise AdvisorError(f"its Ray actor is lost ({type(error).__name__})") from None
-
-
-def _cause(error: Any) -> AdvisorError:
-    cause = error.cause
-    return cause if isinstance(cause, AdvisorError) else AdvisorError(f"its Ray actor: {cause!r}")
 
 
 @contextmanager

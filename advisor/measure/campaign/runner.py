@@ -149,10 +149,6 @@ class LocalRunner:
     """A runner in a process of its own, on this host.
 
     It and all that it started die when this process does.
-
-    Args:
-        name: Of its device.
-        settings: Of the runner.
     """
 
     def __init__(self, name: str, settings: RunnerSettings) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu_meant, gpu_of_product
-from advisor.hardware.gpu_state import Activity
+from advisor.hardware.gpu_state import NOT_METERED, Activity
 from advisor.hardware.mps_processes import CONTROL, mps_processes
 from advisor.measure.process.run_locks import gpu_lock, wait_until
 
@@ -184,9 +184,9 @@ class Meter:
         if self._sampler is not None:
             self._sampler.begin()
 
-    def end(self) -> Activity | None:
+    def end(self) -> Activity:
         """Activity since `begin`."""
-        return None if self._sampler is None else self._sampler.end()
+        return NOT_METERED if self._sampler is None else self._sampler.end()
 
     def clocks_mhz(self) -> tuple[int | None, int | None]:
         """Clocks of SMs and memory at this moment."""

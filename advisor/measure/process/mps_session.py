@@ -151,12 +151,7 @@ def _pids(answer: str | None) -> list[int]:
 
 
 class MpsSession:
-    """One device and its MPS daemon, started for MPS runs and stopped for naive ones.
-
-    Args:
-        device: What the tenants share.
-        folder: For pipes, logs and temporary files.
-    """
+    """One device and its MPS daemon, started for MPS runs and stopped for naive ones."""
 
     def __init__(self, device: Device, folder: Path) -> None:
         self.device = device

@@ -138,10 +138,6 @@ class TenantProcess:
                 return f"killed by {signal.Signals(-code).name}"
         return f"ended with exit status {code}"
 
-    def ask_to_stop(self) -> None:
-        """Ask it to end."""
-        self.send("stop")
-
     def end_by(self, deadline: float) -> None:
         """Wait until `deadline` (monotonic seconds) for it to end, then end it by force."""
         self._process.join(max(0.0, deadline - monotonic()))
@@ -193,7 +189,7 @@ def ask_all(
 def end_all(tenants: Sequence[TenantProcess]) -> None:
     """End all tenants: they are asked to stop, and those that do not are ended by force."""
     for tenant in tenants:
-        tenant.ask_to_stop()
+        tenant.send("stop")
     deadline = monotonic() + _POLITE_S
     for tenant in tenants:
         tenant.end_by(deadline)

@@ -49,12 +49,6 @@ def bench_on(
 ) -> Iterator[Bench]:
     """`device`, claimed until the block ends.
 
-    Args:
-        device: What to measure on.
-        allowed: Host cores that tenants may have.
-        timing: How long to measure.
-        command: The user's command line.
-
     Raises:
         GpuUnavailable: Another process uses it.
     """
@@ -109,12 +103,7 @@ class PlannedProcess:
 def planned_processes(
     plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
 ) -> tuple[PlannedProcess, ...]:
-    """The processes of `plan`, in the order in which they start.
-
-    Args:
-        plan: What to run.
-        uuid: The GPU to run on; None for a CPU.
-        allowed: Host cores that tenants may have.
+    """The processes of `plan` on the GPU `uuid`, or on a CPU, in the order in which they start.
 
     Raises:
         InvalidInput: There are too few cores.

@@ -38,7 +38,7 @@ class _Group:
     ended_s: tuple[float | None, ...]
     pause_s: float
     clients: int
-    activity: Activity | None
+    activity: Activity
     provenance: Provenance
 
     @property
@@ -101,7 +101,7 @@ def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
 
 def _watched(
     tenants: Sequence[TenantProcess], meter: Meter, start_at: float
-) -> tuple[list[Answer], Activity | None, tuple[int | None, int | None]]:
+) -> tuple[list[Answer], Activity, tuple[int | None, int | None]]:
     """Tenants' answers when they have done their steps, and the device's activity until then."""
     sleep_until(start_at)
     meter.begin()
@@ -144,7 +144,7 @@ def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
         tenants=tuple(records[job] for job in sorted(jobs)),
         mps_clients=sum(group.clients for group in groups),
         power_w=power_w,
-        counters=activities[0].counters if len(groups) == 1 and activities[0] else None,
+        counters=activities[0].counters if len(groups) == 1 else None,
         provenance=groups[0].provenance,
         completion=_completion(full, groups, energy_j),
     )
@@ -172,10 +172,9 @@ def _completion(
     )
 
 
-def _energy(activities: Sequence[Activity | None]) -> tuple[float | None, float | None]:
+def _energy(activities: Sequence[Activity]) -> tuple[float | None, float | None]:
     """Joules of all groups together, and their mean power; None if one is not known."""
-    known = [each for each in activities if each is not None and each.energy_j is not None]
-    if len(known) < len(activities):
+    if any(each.energy_j is None for each in activities):
         return None, None
-    energy_j = fsum(each.energy_j or 0.0 for each in known)
-    return energy_j, energy_j / fsum(each.seconds for each in known)
+    energy_j = fsum(each.energy_j or 0.0 for each in activities)
+    return energy_j, energy_j / fsum(each.seconds for each in activities)

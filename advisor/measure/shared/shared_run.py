@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from time import time
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpu_state import Activity
+from advisor.hardware.gpu_state import NOT_METERED, Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.memory_filler import memory_filled
 from advisor.measure.process.mps_session import MpsSession
@@ -33,6 +33,9 @@ from advisor.workload.run import Run, Tenant
 
 # Between the request to start and the start, in which every tenant receives the request.
 NOTICE_S = 0.1
+
+_Watched = tuple[Activity, tuple[int | None, int | None]]
+_UNWATCHED: _Watched = (NOT_METERED, (None, None))
 
 # For runs that only test whether the tenants fit: some steps each, so that caches have grown.
 _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
@@ -82,12 +85,7 @@ class ReadyTenants:
     def records(
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
     ) -> tuple[Tenant, ...]:
-        """The records of the tenants, after checking their hosts once more.
-
-        Args:
-            answers: Their answers to the request to train while it was measured.
-            windows: Their steps in each window.
-        """
+        """The records of the tenants, by their `answers`, after checking their hosts once more."""
         checks_s = map(_mean_check_s, self._checked, _check_hosts(self.tenants))
         held_mib = self.meter.memory_mib()
         found = []
@@ -159,7 +157,7 @@ def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
     mix, tenants, device = ready.mix, ready.tenants, ready.settings.session.device
     plan = schedule(time() + NOTICE_S, ready.settings.timing, ready.slowest_step_s)
     start_training(tenants, plan.start_at, plan.stop_at)
-    activity, clocks_mhz = _watch(ready.meter, plan) if ready.any_loaded else (None, (None, None))
+    activity, clocks_mhz = _watch(ready.meter, plan) if ready.any_loaded else _UNWATCHED
     answers = answers_after(tenants, plan.stop_at)
     windows = [
         () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
@@ -173,15 +171,15 @@ def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
         repeats=mix.repeats,
         tenants=ready.records(answers, windows),
         mps_clients=ready.clients,
-        power_w=activity.power_w if activity else None,
-        counters=activity.counters if activity else None,
+        power_w=activity.power_w,
+        counters=activity.counters,
         provenance=ready.provenance(clocks_mhz),
         capacity_mib=mix.capacity_mib,
         free_mib=free_mib,
     )
 
 
-def _watch(meter: Meter, plan: Schedule) -> tuple[Activity | None, tuple[int | None, int | None]]:
+def _watch(meter: Meter, plan: Schedule) -> _Watched:
     """Activity of the device over exactly the windows, and its clocks at their end."""
     sleep_until(plan.begin_at)
     meter.begin()

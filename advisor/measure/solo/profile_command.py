@@ -80,10 +80,6 @@ def idle_power_w(device: Device) -> float | None:
 class _Batch:
     """The workloads still to profile, and the errors of those that failed.
 
-    Args:
-        asked: The parsed command line.
-        out: Folder of profiles.
-
     Attributes:
         todo: Those to measure, in order.
     """

@@ -44,7 +44,7 @@ class Pace:
     Attributes:
         windows: Every window, shape (windows,).
         host_cpu_share: CPU seconds of the tenant and its loader over wall seconds times cores.
-        activity: Of the whole GPU over the windows; None without a GPU.
+        activity: Of the whole GPU over the windows.
         clocks_mhz: Of SMs and memory during the run.
         memory: Peak memory of the tenant.
         host_check_s: Mean of the host checks before and after.
@@ -53,11 +53,21 @@ class Pace:
 
     windows: tuple[Window, ...]
     host_cpu_share: float
-    activity: Activity | None
+    activity: Activity
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
     host_check_s: float
     meter_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all windows."""
+        return sum(window.seconds for window in self.windows)
+
+    @property
+    def mean_step_s(self) -> float:
+        """Seconds of a step over all windows."""
+        return self.seconds / sum(window.steps for window in self.windows)
 
 
 def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
@@ -70,12 +80,7 @@ def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
 
 
 def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
-    """Train until the pace is steady; seconds of a step then.
-
-    Args:
-        tenant: With a workload loaded.
-        first_step_s: A first estimate of the seconds of a step.
-    """
+    """Train until the pace is steady; seconds of a step then, at first about `first_step_s`."""
     paces: list[float] = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
     while time() < until:
@@ -122,9 +127,7 @@ def measured_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: f
     )
 
 
-def _metered(
-    meter: Meter, plan: Schedule
-) -> tuple[Activity | None, tuple[int | None, int | None], float]:
+def _metered(meter: Meter, plan: Schedule) -> tuple[Activity, tuple[int | None, int | None], float]:
     """Activity over the windows of `plan`, clocks, and how long the driver took to answer."""
     sleep_until(plan.begin_at)
     began_s = monotonic()
@@ -180,12 +183,7 @@ def mps_probe(
 ) -> MpsProbe | None:
     """How fast `workload` is under MPS; None, after printing why, if it cannot be measured.
 
-    Args:
-        workload: What to train.
-        session: Of a GPU on which no tenant lives.
-        cores: Where to pin each tenant.
-        step_s: Seconds of its step without MPS.
-        watch: Gets a lap for the run without a limit, and one for those with limits.
+    No tenant may live on the GPU; `step_s` is its seconds of a step without MPS.
     """
     try:
         session.switch_to(Mps())

@@ -99,6 +99,7 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     probe = None
     if settings.probe and session.device.kind == "cuda":
         probe = mps_probe(workload, session, cores, step_s, watch)
+    power_w = pace.activity.power_w
     return Profile(
         workload=workload,
         gpu=session.device.key,
@@ -107,9 +108,9 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
         gpu_s=inside.gpu_s,
         host_cpu_share=pace.host_cpu_share,
         memory=pace.memory,
-        counters=pace.activity.counters if pace.activity else None,
-        power_w=pace.activity.power_w if pace.activity else None,
-        energy_j=_energy_j(pace),
+        counters=pace.activity.counters,
+        power_w=power_w,
+        energy_j=None if power_w is None else power_w * pace.mean_step_s,
         idle_power_w=settings.idle_power_w,
         cores=cores,
         mps=probe,
@@ -125,10 +126,8 @@ def _steady_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: fl
     pace = measured_pace(tenant, meter, timing, step_s)
     for rounds in range(_MORE_ROUNDS):
         paces = [window.step_s for window in pace.windows]
-        measured_s = sum(window.seconds for window in pace.windows)
-        if max(paces) <= _MOST_WINDOW_RATIO * min(paces) or measured_s > _LONGEST_ROUND_S * (
-            rounds + 1
-        ):
+        too_long = pace.seconds > _LONGEST_ROUND_S * (rounds + 1)
+        if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
             break
         say("  its windows disagree; measuring more of them")
         more = measured_pace(tenant, meter, timing, step_s)
@@ -175,18 +174,8 @@ def _with_loader(host_s: float, issued: dict[str, Any]) -> float:
     return max(host_s, issued["loader_s"] or 0.0)
 
 
-def _energy_j(pace: Pace) -> float | None:
-    """Joules of one step: mean power times the windows' seconds, over the steps done in them."""
-    if pace.activity is None or pace.activity.power_w is None:
-        return None
-    steps = sum(window.steps for window in pace.windows)
-    seconds = sum(window.seconds for window in pace.windows)
-    return pace.activity.power_w * seconds / steps
-
-
 def _report(pace: Pace, inside: _Inside) -> None:
-    steps = sum(window.steps for window in pace.windows)
-    step_s = sum(window.seconds for window in pace.windows) / steps
+    step_s = pace.mean_step_s
     host, on_gpu = (
         "" if each is None else f", {name} {each * 1e3:.2f} ms"
         for name, each in (("host", inside.host_s), ("GPU", inside.gpu_s))

@@ -61,14 +61,7 @@ def sm_limits(compute_capability: str) -> SmLimits:
 
 
 def resident_blocks(limits: SmLimits, *, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks of a kernel that fit on one SM at once, at least 1, since the kernel did run.
-
-    Args:
-        limits: Of the SM.
-        threads: Threads of a block.
-        registers: Registers of a thread.
-        shared_bytes: Shared memory of a block, static and dynamic.
-    """
+    """Blocks of a kernel that fit on one SM at once, at least 1, since the kernel did run."""
     warps = -(-threads // _WARP)
     by_threads = limits.threads // (warps * _WARP)
     by_registers = _warps_by_registers(registers) // warps
