@@ -5,7 +5,7 @@ from threading import Condition
 
 from advisor.measure.campaign.draw import idle_twin
 from advisor.measure.campaign.runner import Task
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
+from advisor.measure.shared.planned_run import Measurable, PlannedMix
 
 # Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
 # that need it in one state ...
@@ -125,6 +125,6 @@ class Board:
 
 def needs_mps(task: Task) -> bool:
     """Whether `task` begins with an MPS daemon running."""
-    if not isinstance(task, PlannedMix | CompletionRun):
+    if not isinstance(task, Measurable):
         return False
     return task.run_groups[0].mix.sharing.under_mps

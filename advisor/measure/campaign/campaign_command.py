@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from advisor.english import counted, is_or_are
@@ -29,7 +29,7 @@ from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import cores_of_tenants
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, PlannedRun, mixes_of
+from advisor.measure.shared.planned_run import Measurable, PlannedMix, PlannedRun, mixes_of
 from advisor.workload.files import user_folder
 from advisor.workload.spec import Workload
 from advisor.workload.writing import writable_folder
@@ -67,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _todo(
     campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
-) -> tuple[list[Workload], list[PlannedMix | CompletionRun]]:
+) -> tuple[list[Workload], list[Measurable]]:
     """Workloads to profile and mixes to run that are not measured yet."""
     wanted = [mix for plan in plans for mix in mixes_of(plan)]
     mixes = [mix for mix in wanted if mix.id not in ledger.done]
@@ -94,10 +94,7 @@ def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
 
 
 def _refuse_too_big(
-    unprofiled: Sequence[Workload],
-    mixes: Sequence[PlannedMix | CompletionRun],
-    fewest: tuple[int, ...],
-    key: str,
+    unprofiled: Sequence[Workload], mixes: Sequence[Measurable], fewest: tuple[int, ...], key: str
 ) -> None:
     """Refuse tasks that need more cores than there are, before anything is started."""
     kind = "cpu" if key == "cpu" else "cuda"
@@ -124,10 +121,12 @@ def _runners(
     for each in devices:
         _refuse_other(each, campaign.gpu)
     shares = _shares(asked.cores, devices)
-    names = [f"cpu{number}" if each == "cpu" else each for number, each in enumerate(devices)]
     runners = [
-        LocalRunner(name, RunnerSettings(device, cores, settings.timing, settings.probe, command))
-        for name, device, cores in zip(names, devices, shares, strict=True)
+        LocalRunner(
+            f"cpu{number}" if device == "cpu" else device,
+            replace(settings, device=device, cores=cores),
+        )
+        for number, (device, cores) in enumerate(zip(devices, shares, strict=True))
     ]
     try:
         yield runners, min(shares, key=len)

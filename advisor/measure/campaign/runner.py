@@ -23,7 +23,7 @@ from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, started_inner
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix
+from advisor.measure.shared.planned_run import Measurable
 from advisor.measure.solo.profile_command import idle_power_w
 from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.profile import Profile
@@ -31,7 +31,7 @@ from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 
 # A task of a runner: a mix or whole jobs to run, or a workload to profile.
-Task = PlannedMix | CompletionRun | Workload
+Task = Measurable | Workload
 Record = Run | Profile
 Answer = tuple[Any, ...]
 
@@ -93,7 +93,7 @@ def _alone_on(bench: Bench, settings: RunnerSettings) -> SoloRunSettings:
 
 
 def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
-    if isinstance(task, PlannedMix | CompletionRun):
+    if isinstance(task, Measurable):
         return bench.measure(task)
     os.sched_setaffinity(0, spare_cores([cores_for(task, alone)], alone.host_cores))
     return profile_alone(task, alone)

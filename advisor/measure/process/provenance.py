@@ -9,16 +9,13 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
+from advisor.measure.process.claimed_device import Device, host_cpu
 from advisor.measure.process.cores import allowed_cores
 from advisor.workload.measured import Provenance
 from advisor.workload.staleness import Present
-
-if TYPE_CHECKING:
-    from advisor.measure.process.claimed_device import Device
 
 _ZOO = Path(__file__).resolve().parents[2] / "zoo"
 _TRAINED = ("networks/*.py", "examples.py", "feed.py", "optimizers.py", "precision.py", "recipe.py")
@@ -34,7 +31,7 @@ class Origin:
         host_cores: Host cores that this process may use.
     """
 
-    device: "Device"
+    device: Device
     command: str
     host_cores: int
 
@@ -47,8 +44,6 @@ class Origin:
             versions: From a tenant: only tenants import torch.
             clocks_mhz: Of SMs and memory during the measurement.
         """
-        from advisor.measure.process.claimed_device import host_cpu
-
         return Provenance(
             device=self.device.name,
             driver=self.device.driver,
@@ -108,8 +103,6 @@ def present_machine(gpu: str) -> Present | None:
                if isinstance(each, LiveGpu) and each.catalogue_key == gpu]  # fmt: skip
     if not drivers:
         return None
-    from advisor.measure.process.claimed_device import host_cpu
-
     return Present(
         driver=drivers[0], torch=_torch(), host_cpu=host_cpu(), host_cores=len(allowed_cores())
     )

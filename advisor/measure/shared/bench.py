@@ -15,7 +15,13 @@ from advisor.measure.process.mps_session import MpsDaemon, mps_session_on, tenan
 from advisor.measure.process.run_locks import FOLDER_PREFIX, scratch_folder, temporary_base
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.process.windows import Timing
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, PlannedRun, mixes_of
+from advisor.measure.shared.planned_run import (
+    CompletionRun,
+    Measurable,
+    PlannedMix,
+    PlannedRun,
+    mixes_of,
+)
 from advisor.measure.shared.run_to_completion import run_to_the_end
 from advisor.measure.shared.shared_run import SharedRunSettings, measure
 from advisor.workload.run import Run
@@ -28,7 +34,7 @@ class Bench:
     settings: SharedRunSettings
     allowed: tuple[int, ...]
 
-    def measure(self, mix: PlannedMix | CompletionRun) -> Run:
+    def measure(self, mix: Measurable) -> Run:
         """Run `mix` for real.
 
         Raises:
@@ -63,7 +69,7 @@ def bench_on(
 
 
 def cores_of_tenants(
-    mix: PlannedMix | CompletionRun, allowed: Sequence[int], kind: str
+    mix: Measurable, allowed: Sequence[int], kind: str
 ) -> tuple[tuple[int, ...], ...]:
     """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
 

@@ -132,7 +132,11 @@ class CompletionRun:
         )
 
 
-def mixes_of(plan: PlannedRun) -> tuple[PlannedMix | CompletionRun, ...]:
+Measurable = PlannedMix | CompletionRun
+"""What one `Run` records."""
+
+
+def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
     """The runs of `plan`, one after another; a serial plan runs each distinct workload alone once.
 
     A plan with steps is one run.

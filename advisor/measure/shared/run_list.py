@@ -14,7 +14,7 @@ from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on, cores_of_tenants
-from advisor.measure.shared.planned_run import CompletionRun, PlannedMix, mixes_of
+from advisor.measure.shared.planned_run import Measurable, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _measure_all(
-    todo: Sequence[PlannedMix | CompletionRun], bench: Bench, out: Path, deadline_s: float | None
+    todo: Sequence[Measurable], bench: Bench, out: Path, deadline_s: float | None
 ) -> None:
     """Measure the runs, until all are done or the next would end after `deadline_s`."""
     began, run_s = monotonic(), FIRST_RUN_S
@@ -71,9 +71,7 @@ def run_summary(run: Run) -> str:
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
 
 
-def _without_done(
-    wanted: Sequence[PlannedMix | CompletionRun], out: Path, *, resume: bool
-) -> list[PlannedMix | CompletionRun]:
+def _without_done(wanted: Sequence[Measurable], out: Path, *, resume: bool) -> list[Measurable]:
     done = _ids_in(out)
     todo = [mix for mix in wanted if mix.id not in done]
     if len(todo) < len(wanted) and not resume:
