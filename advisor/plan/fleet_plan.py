@@ -16,7 +16,6 @@ from advisor.plan.objectives import OBJECTIVES, possible
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions, check_each_fits
-from advisor.plan.search.fleet.estimates import group_sources
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
@@ -176,8 +175,7 @@ def plan_fleet(
         gpu=gpu, predictor=asked, objective=objective.within_group or objective.name,
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
-    sources = group_sources(distinct, question, objective)
-    found = FleetSolver(distinct, problem, sources, ends_s - clock(), clock).best()
+    found = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
     plan = FleetPlan(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=found,
         on=tuple(

@@ -1,20 +1,18 @@
 """What groups of jobs come to on one GPU: estimated for thousands, predicted for a few."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Question
-from advisor.plan.rules import MAX_OOM_PROBABILITY, Conditions, first_broken, rules
+from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
 from advisor.plan.search.fleet.placement import FleetGroup
 from advisor.plan.search.job_sets import Kinds, Members
-from advisor.plan.search.job_sets import kinds as kinds_of
 from advisor.plan.search.proposals import OneGpuSolver, WholeGpuSolver
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import MixBatch
@@ -77,13 +75,12 @@ class EstimatedGroups:
         self,
         kinds: Kinds,
         quick: SurrogatePredictor,
-        gpu: Gpu,
-        conditions: Conditions,
+        question: Question,
         objective: Objective,
     ) -> None:
-        self._kinds, self._quick, self._gpu = kinds, quick, gpu
-        self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
-        self._objective = objective
+        self._kinds, self._quick, self._gpu = kinds, quick, question.gpu
+        self._rules = rules(question.gpu, question.conditions)
+        self._margin, self._objective = question.conditions.memory_margin, objective
         sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
         self._sorts = [sorts.index(each) for each in sorts]
         self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
@@ -175,36 +172,3 @@ class EstimatedGroups:
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
         limits = np.full(member_sets.shape, 100.0)
         return self._quick.distilled.steps(self._quick.jobs, MixBatch(member_sets, limits), mode)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSources:
-    """Where groups come from.
-
-    Attributes:
-        estimated: For thousands of groups; None: each that is thought of is predicted.
-        ways: By the names of `WAYS`, for groups that are picked.
-        thorough: For those of the plan: the one-GPU solver.
-    """
-
-    estimated: EstimatedGroups | None
-    ways: Mapping[str, PredictedGroups]
-    thorough: PredictedGroups
-
-
-def group_sources(kinds: Kinds, question: Question, objective: Objective) -> GroupSources:
-    """Of groups of `kinds`: the predictor of `question`, and its surrogate model if it has one."""
-    quick = question.predictor.quick([job.profile for job in kinds.jobs])
-    ordered = kinds.together
-    alike = kinds_of(ordered)
-
-    def predicted(solver: OneGpuSolver | WholeGpuSolver) -> PredictedGroups:
-        return PredictedGroups(alike, solver, objective, question.level)
-
-    return GroupSources(
-        EstimatedGroups(kinds, quick, question.gpu, question.conditions, objective)
-        if quick
-        else None,
-        {name: predicted(WholeGpuSolver(ordered, question, way)) for name, way in WAYS.items()},
-        predicted(OneGpuSolver(ordered, question)),
-    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from advisor.errors import NothingFits
-from advisor.plan.search.fleet.estimates import GroupSources
+from advisor.plan.recommendation import Question
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.search.fleet.grouping import greedy_groups
 from advisor.plan.search.fleet.local_search import Improver, Incumbent
@@ -77,12 +77,12 @@ class FleetSolver:
     """Takes steps from one plan to the next while there is time."""
 
     def __init__(
-        self, kinds: Kinds, problem: Problem, sources: GroupSources, limit_s: float,
+        self, kinds: Kinds, problem: Problem, question: Question, limit_s: float,
         clock: Clock = monotonic,
     ) -> None:  # fmt: skip
-        self._kinds, self._problem, self._sources = kinds, problem, sources
+        self._kinds, self._problem = kinds, problem
         self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
-        self._pool = GroupPool(kinds, problem, sources, self._in_time)
+        self._pool = GroupPool(kinds, problem, question, self._in_time)
         self._known_bound: float | None = None
 
     def best(self) -> FleetSearchResult:
@@ -207,7 +207,7 @@ class FleetSolver:
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
-            if better := self._sources.thorough.group(members):
+            if better := self._pool.thorough.group(members):
                 self._pool.offer(better)
                 groups = [each.group for each in incumbent.plan]
                 incumbent.offer_groups([

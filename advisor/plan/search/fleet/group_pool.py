@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 
-from advisor.plan.search.fleet.estimates import WAYS, GroupSources
+from advisor.plan.recommendation import Question
+from advisor.plan.search.fleet.estimates import WAYS, EstimatedGroups, PredictedGroups
 from advisor.plan.search.fleet.placement import FleetGroup, Problem
 from advisor.plan.search.job_sets import Kinds, Members
+from advisor.plan.search.job_sets import kinds as all_kinds
+from advisor.plan.search.proposals import OneGpuSolver, WholeGpuSolver
 
 # Jobs in a group at most: what was ever measured together.
 MOST_TOGETHER = 8
@@ -20,11 +23,22 @@ class GroupPool:
     Where `in_time` answers no, nothing more is predicted.
     """
 
-    def __init__(
-        self, kinds: Kinds, problem: Problem, sources: GroupSources, in_time: InTime
-    ) -> None:
-        self._kinds, self._problem, self._sources = kinds, problem, sources
-        self.in_time = in_time
+    def __init__(self, kinds: Kinds, problem: Problem, question: Question, in_time: InTime) -> None:
+        self._kinds, self._problem, self.in_time = kinds, problem, in_time
+        quick = question.predictor.quick([job.profile for job in kinds.jobs])
+        self._estimates = None
+        if quick is not None:
+            self._estimates = EstimatedGroups(kinds, quick, question, problem.objective)
+        ordered = kinds.together
+        alike = all_kinds(ordered)
+
+        def predicted(solver: OneGpuSolver | WholeGpuSolver) -> PredictedGroups:
+            return PredictedGroups(alike, solver, problem.objective, question.level)
+
+        self._sources = {
+            name: predicted(WholeGpuSolver(ordered, question, way)) for name, way in WAYS.items()
+        }
+        self.thorough = predicted(OneGpuSolver(ordered, question))
         self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
         self._best: dict[Members, FleetGroup] = {}
@@ -51,7 +65,7 @@ class GroupPool:
     @property
     def has_estimates(self) -> bool:
         """Whether a surrogate model can estimate thousands of sets of jobs."""
-        return self._sources.estimated is not None
+        return self._estimates is not None
 
     def best(self, members: Members) -> FleetGroup | None:
         """The lightest predicted group of `members`; None where none is known."""
@@ -67,7 +81,7 @@ class GroupPool:
         Without a surrogate model all are predicted, while there is time.
         """
         asked = list(dict.fromkeys(member_sets))
-        if self._sources.estimated is None:
+        if self._estimates is None:
             return {members: group for members in asked if (group := self.predict(members))}
         new = [
             members
@@ -75,7 +89,7 @@ class GroupPool:
             if len(members) > 1 and members not in self._best and members not in self._estimated
         ]
         self._estimated |= dict.fromkeys(new)
-        self._estimated |= {group.members: group for group in self._sources.estimated.groups(new)}
+        self._estimated |= {group.members: group for group in self._estimates.groups(new)}
         found = (
             (members, self._best.get(members) or self._estimated.get(members)) for members in asked
         )
@@ -93,7 +107,7 @@ class GroupPool:
     def alone(self, kind: int) -> FleetGroup | None:
         """A job alone, whether there is time or not; None where it does not fit."""
         members = (kind,)
-        if members not in self._best and (group := self._sources.ways["mps"].group(members)):
+        if members not in self._best and (group := self._sources["mps"].group(members)):
             self._ways[members, "mps"] = self._best[members] = group
         return self._best.get(members)
 
@@ -104,7 +118,7 @@ class GroupPool:
         """
         for way in ways or self._promising(members):
             if len(members) > 1 and (members, way) not in self._ways and self.in_time():
-                self._ways[members, way] = self._sources.ways[way].group(members)
+                self._ways[members, way] = self._sources[way].group(members)
                 self._compare(self._ways[members, way])
         if members not in self._best:
             self._estimated[members] = None
@@ -125,8 +139,8 @@ class GroupPool:
 
     def may(self, members: Members) -> bool:
         """Whether `members` may share a GPU under MPS, and has the memory to."""
-        if self._sources.estimated is not None:
-            return self._sources.estimated.may(members, "mps")
+        if self._estimates is not None:
+            return self._estimates.may(members, "mps")
         return self.predict(members, ["mps"]) is not None
 
     def every_member_set(self, most: int) -> list[Members] | None:

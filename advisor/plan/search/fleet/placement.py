@@ -56,9 +56,7 @@ class FleetGroup:
 
 @cache
 def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
-    last = groups(before, jobs_before)[-1]
-    first = groups(after, jobs)[0]
-    return repartition_s(last, first)
+    return repartition_s(groups(before, jobs_before)[-1], groups(after, jobs)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +167,9 @@ _DUST = 1e-9
 def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
     """The best plan of these `groups` that is soon found."""
     best = roughly_arranged(groups, problem)
-    return (
-        best
-        if problem.objective.order_matters
-        else min(best, levelled(best, problem), key=problem.rank)
-    )
+    if problem.objective.order_matters:
+        return best
+    return min(best, levelled(best, problem), key=problem.rank)
 
 
 def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
