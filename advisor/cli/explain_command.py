@@ -1,5 +1,6 @@
 """``advisor explain``: two plans for the same jobs, and what makes the difference."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -29,11 +30,16 @@ _Plan = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    first: _Plan
+    second: _Plan
+
+
 @grouped
 def explain(
     context: typer.Context,
-    first: _Plan,
-    second: _Plan,
+    pair: _Pair,
     *,
     named: Named,
     gpu: GpuKey = DEFAULT_GPU,
@@ -49,7 +55,8 @@ def explain(
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report
 
-    plans = plan_named(first, files.profiles), plan_named(second, files.profiles)
+    first, second = (plan_named(each, files.profiles) for each in (pair.first, pair.second))
+    plans = first, second
     given = given_in(context)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
         _check_files(given, all_capped=len(read) == 2 and all(each.power_cap_w for each in read))

@@ -1,7 +1,7 @@
 """The options that several commands take, as groups or one by one, and which go together."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -46,9 +46,12 @@ def _options(parameter: Parameter, groups: dict[str, Any]) -> list[Parameter]:
     if parameter.name not in groups:
         return [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
     return [
-        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        Parameter(
+            field.name, Parameter.KEYWORD_ONLY, annotation=field.type,
+            default=Parameter.empty if field.default is MISSING else field.default,
+        )
         for field in fields(groups[parameter.name])
-    ]
+    ]  # fmt: skip
 
 
 Given = dict[str, str]

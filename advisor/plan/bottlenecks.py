@@ -152,10 +152,9 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     """Share of DRAM bandwidth in use, the mean over time if all jobs are as long alone."""
-    runs = running_together(mix.sharing, len(jobs))
+    total, runs = 0.0, running_together(mix.sharing, len(jobs))
     speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
     takes = [len(each) / sum(each) for each in speeds]
-    total = 0.0
     for run, own, took in zip(runs, speeds, takes, strict=True):
         share = summed_share([jobs[job].profile for job in run], own, "dram_active")
         if share is None:

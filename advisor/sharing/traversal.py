@@ -125,10 +125,7 @@ def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
 
 
 def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
-    """How the jobs at the positions `running` share while the others do not run.
-
-    Each keeps its limit or instance; of phases, the running jobs are of one group.
-    """
+    """How the jobs at positions `running`, of phases of one group, share while no other runs."""
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Serial() | Naive():
@@ -154,16 +151,14 @@ def _renamed_group(group: Group | Hybrid, names: Mapping[int, int]) -> Group | H
 
 
 def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
-    places = []
-    for place in hybrid.places:
-        parts = [
+    def kept(parts: Sequence[Part]) -> tuple[Part, ...]:
+        return tuple(
             Part(*_renamed_jobs(part.jobs, part.sharing, names), part.slices)
-            for part in place.parts
-            if not names.keys().isdisjoint(part.jobs)
-        ]
-        if parts:
-            places.append(Place(place.instance, tuple(parts)))
-    return Hybrid(tuple(places))
+            for part in parts if not names.keys().isdisjoint(part.jobs)
+        )  # fmt: skip
+
+    places = [(place.instance, kept(place.parts)) for place in hybrid.places]
+    return Hybrid(tuple(Place(instance, parts) for instance, parts in places if parts))
 
 
 def _renamed_jobs(
@@ -229,9 +224,8 @@ def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
             return _relocated_set(sharing, iter(instances))
         case Phases(groups):
             left = iter(instances)
-            return Phases(tuple(
-                _relocated_set(each, left) if isinstance(each, Hybrid) else each for each in groups
-            ))  # fmt: skip
+            return Phases(tuple(_relocated_set(each, left) if isinstance(each, Hybrid) else each
+                                for each in groups))  # fmt: skip
         case _:
             assert_never(sharing)
 
