@@ -10,11 +10,10 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from statistics import quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.english import counted
 from advisor.errors import AdvisorError
@@ -34,14 +33,12 @@ _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
+class _Launch(NamedTuple):
     at_us: float
     duration_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(NamedTuple):
     begin_us: float
     end_us: float
 
@@ -155,34 +152,23 @@ def _waited_us(launches: Sequence[_Launch]) -> list[float]:
 
 
 def _work(event: _Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
-    kind = _GPU[event["cat"]]
+    kind, launched = _GPU[event["cat"]], event["args"]
     blocks = threads = resident = 0
     if kind == "kernel":
         kind = kernel_class(str(event["name"]))
-        blocks, threads, resident = _occupancy(event["args"], limits)
+        blocks, threads = prod(launched["grid"]), prod(launched["block"])
+        resident = resident_blocks(
+            limits,
+            threads=threads,
+            registers=int(launched.get("registers per thread", 0)),
+            shared_bytes=int(launched.get("shared memory", 0)),
+        )
     return GpuWork(
-        kind=kind,
-        phase=phase,
-        launch_us=launch_us,
-        start_us=float(event["ts"]),
-        duration_us=float(event["dur"]),
-        blocks=blocks,
-        threads=threads,
-        resident_blocks=resident,
-        stream=int(event["args"].get("stream", 0)),
-    )
-
-
-def _occupancy(launched: Mapping[str, Any], limits: SmLimits) -> tuple[int, int, int]:
-    """Blocks of a kernel's grid, threads of a block, and blocks that an SM holds at once."""
-    threads = prod(launched["block"])
-    resident = resident_blocks(
-        limits,
-        threads=threads,
-        registers=int(launched.get("registers per thread", 0)),
-        shared_bytes=int(launched.get("shared memory", 0)),
-    )
-    return prod(launched["grid"]), threads, resident
+        kind=kind, phase=phase, launch_us=launch_us,
+        start_us=float(event["ts"]), duration_us=float(event["dur"]),
+        blocks=blocks, threads=threads, resident_blocks=resident,
+        stream=int(launched.get("stream", 0)),
+    )  # fmt: skip
 
 
 # The first match decides. Inductor names its kernels after how they are made and all that was
