@@ -35,7 +35,7 @@ from advisor.report.headline import (
     headline,
     plan_name,
 )
-from advisor.report.mig_drawing import blocks
+from advisor.report.mig_text import blocks
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.units import NOT_MEASURED

@@ -9,7 +9,7 @@ import altair as alt
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.headline import basis, gain, kind
-from advisor.report.mig_drawing import Block
+from advisor.report.mig_text import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
 _ROW_PX = 32

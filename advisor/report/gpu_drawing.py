@@ -4,16 +4,16 @@ Each job has a row. One panel shows its memory, the other the SMs that it may us
 MIG instance around them if there is one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal, TypeVar, assert_never
+from typing import Literal, assert_never
 
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.gpu_partition import limit_shares
+from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
-from advisor.report.mig_drawing import cuts, cuts_of_jobs, sms_on_instances
 from advisor.sharing import Arrangement, Hybrid, Sharing
 from advisor.sharing.traversal import instance_sets, memories, restricted, running_together
 
@@ -72,12 +72,11 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
         NothingFits: A MIG instance has no place on `gpu`.
     """
     rows = row_names([job.job for job in mix.jobs])
-    memory, sms = _instance_bars(mix, gpu, rows)
-    starts = _of_each_job(mix, lambda sharing, jobs: _memory_starts(sharing, jobs, gpu))
+    placed = list(zip(rows, mix.jobs, _spots(mix, gpu), strict=True))
     return Drawing(
         rows=rows,
-        memory=(*memory, *_memory_bars(mix, rows, starts)),
-        sms=(*sms, *_sm_bars(mix, gpu, rows)),
+        memory=(*_frames(placed, of_memory=True), *(_memory_bar(*each) for each in placed)),
+        sms=(*_frames(placed, of_memory=False), *(_sm_bar(*each) for each in placed)),
         memory_gib=gpu.memory_mib / _MIB_PER_GIB,
         sm_count=gpu.sms,
         caption=_caption(mix.sharing),
@@ -89,110 +88,146 @@ def row_names(jobs: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{number} · {job}" for number, job in enumerate(jobs, start=1))
 
 
-_Said = TypeVar("_Said")
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A MIG instance: where its memory begins, and where its SMs begin in the order of memory."""
+
+    profile: MigProfile
+    start_mib: float
+    first_sm: float
+    sms: float
 
 
-def _of_each_job(
-    mix: MixPrediction, said: Callable[[Arrangement, Sequence[JobPrediction]], Sequence[_Said]]
-) -> list[_Said]:
-    """What is `said` of each job, in order; of phases, of one group of jobs after another."""
-    groups = [list(range(len(mix.jobs)))]
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """Where one job lies.
+
+    Attributes:
+        start_mib: Where its memory begins.
+        first_sm: The first of the SMs that it may use, which end at `end_sm`.
+        hint: What is said of these.
+        cut: The instance that it is on; None without MIG.
+    """
+
+    start_mib: float
+    first_sm: float
+    end_sm: float
+    hint: str
+    cut: _Cut | None = None
+
+
+def _spots(mix: MixPrediction, gpu: Gpu) -> list[_Spot]:
+    """The spot of each job, in order; of phases, of one group of jobs after another."""
+    sets = [list(range(len(mix.jobs)))]
     if mix.sharing.mode == "phases":
-        groups = running_together(mix.sharing, len(mix.jobs))
-    found = {
-        job: each
-        for group in groups
-        for job, each in zip(
-            sorted(group),
-            said(restricted(mix.sharing, sorted(group)), [mix.jobs[job] for job in sorted(group)]),
-            strict=True,
-        )
-    }
-    return [found[job] for job in range(len(mix.jobs))]
+        sets = running_together(mix.sharing, len(mix.jobs))
+    found: dict[int, _Spot] = {}
+    for group in map(sorted, sets):
+        sharing = restricted(mix.sharing, group)
+        held_mib = [mix.jobs[job].memory_mib for job in group]
+        found |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
+    return [found[job] for job in sorted(found)]
 
 
-def _memory_starts(sharing: Arrangement, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
+def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) -> list[_Spot]:
+    jobs, whole = len(held_mib), float(gpu.sms)
+    match sharing.mode:
+        case "mig" | "hybrid" | "phases":
+            (instances,) = instance_sets(sharing)
+            return _spots_on_instances(instances, held_mib, gpu)
+        case "mps-limits":
+            ends = [whole * each for each in limit_shares(sharing.limits, gpu.sms)]
+            hints = [f"at most {cap:g} % of the SMs" for cap in sharing.limits]
+        case "serial":
+            ends, hints = [whole] * jobs, ["all SMs, one job after another"] * jobs
+        case "naive":
+            ends, hints = [whole] * jobs, ["all SMs, in turns"] * jobs
+        case "mps":
+            ends, hints = [whole] * jobs, ["whatever SMs the others leave free"] * jobs
+        case _:
+            assert_never(sharing.mode)
+    spans = zip(_memory_starts(sharing, held_mib), ends, hints, strict=True)
+    return [_Spot(start_mib, 0.0, end, hint) for start_mib, end, hint in spans]
+
+
+def _memory_starts(sharing: Arrangement, held_mib: Sequence[float]) -> list[float]:
     """Where each job's memory begins, MiB; without MIG the order says nothing."""
-    for instances in instance_sets(sharing):
-        return _starts_on_instances(instances, jobs, gpu)
-    starts = [0.0] * len(jobs)
-    for memory in memories(sharing, len(jobs)):
+    starts = [0.0] * len(held_mib)
+    for memory in memories(sharing, len(held_mib)):
         numbers = [number for part in memory for number in part.jobs]
-        held_mib = accumulate((jobs[number - 1].memory_mib for number in numbers), initial=0.0)
-        for number, start_mib in zip(numbers, held_mib, strict=False):
+        before_mib = accumulate((held_mib[number - 1] for number in numbers), initial=0.0)
+        for number, start_mib in zip(numbers, before_mib, strict=False):
             starts[number - 1] = start_mib
     return starts
 
 
-def _starts_on_instances(hybrid: Hybrid, jobs: Sequence[JobPrediction], gpu: Gpu) -> list[float]:
-    starts: dict[int, float] = {}
-    for each, cut in zip(hybrid.places, cuts(hybrid, gpu), strict=True):
-        next_mib = cut.start_mib
-        for number in each.jobs:
-            starts[number] = next_mib
-            next_mib += jobs[number - 1].memory_mib
-    return [starts[number] for number in sorted(starts)]
+def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> list[_Spot]:
+    found: dict[int, _Spot] = {}
+    for each, cut in zip(hybrid.places, _cuts(hybrid, gpu), strict=True):
+        held = (held_mib[number - 1] for number in each.jobs)
+        starts_mib = dict(zip(each.jobs, accumulate(held, initial=cut.start_mib), strict=False))
+        left = cut.first_sm
+        for part in each.partitions:
+            name, slices = cut.profile.name, part.slices or cut.profile.compute_slices
+            right = left + cut.sms * slices / cut.profile.compute_slices
+            whole = name if part.slices is None else f"{part.slices}c of {name}"
+            mates = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
+            hint = f"the {right - left:.0f} SMs of its {whole}{mates}"
+            found |= {job: _Spot(starts_mib[job], left, right, hint, cut) for job in part.jobs}
+            left = right
+    return [found[number] for number in sorted(found)]
 
 
-def _memory_bars(mix: MixPrediction, rows: Sequence[str], starts: Sequence[float]) -> Iterator[Bar]:
-    for job, row, start_mib in zip(mix.jobs, rows, starts, strict=True):
-        range_mib = job.memory_interval_mib
-        yield Bar(
-            row=row,
-            job=job.job,
-            kind="job",
-            start=start_mib / _MIB_PER_GIB,
-            end=(start_mib + job.memory_mib) / _MIB_PER_GIB,
-            end_low=(start_mib + range_mib.p05) / _MIB_PER_GIB,
-            end_high=(start_mib + range_mib.p95) / _MIB_PER_GIB,
-            hint=f"takes {units.gib(range_mib)}",
-        )
+def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[_Cut]:
+    """The instance of each place; its SMs by its share of the memory where they are not known."""
+    slice_mib = gpu.memory_mib / gpu.memory_slices
+    placed = place(gpu, hybrid.instances)
+    starts = [each.start or 0 for each in placed]
+    found: dict[int, _Cut] = {}
+    left = 0.0
+    for index in sorted(range(len(starts)), key=starts.__getitem__):
+        profile = profile_of(gpu, placed[index].profile)
+        sms = profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
+        found[index] = _Cut(profile, starts[index] * slice_mib, left, sms)
+        left += sms
+    return [found[index] for index in sorted(found)]
 
 
-def _sm_bars(mix: MixPrediction, gpu: Gpu, rows: Sequence[str]) -> Iterator[Bar]:
-    spans = _of_each_job(mix, lambda sharing, jobs: _sm_spans(sharing, gpu, len(jobs)))
-    for job, row, (start, end, hint) in zip(mix.jobs, rows, spans, strict=True):
-        yield Bar(row=row, job=job.job, kind="job", start=start, end=end, hint=hint)
+_Placed = tuple[str, JobPrediction, _Spot]
 
 
-def _sm_spans(sharing: Arrangement, gpu: Gpu, jobs: int) -> list[tuple[float, float, str]]:
-    match sharing.mode:
-        case "serial":
-            return [(0, gpu.sms, "all SMs, one job after another")] * jobs
-        case "naive":
-            return [(0, gpu.sms, "all SMs, in turns")] * jobs
-        case "mps-limits":
-            shares = limit_shares(sharing.limits, gpu.sms)
-            hints = (f"at most {cap:g} % of the SMs" for cap in sharing.limits)
-            return [(0, gpu.sms * each, hint) for each, hint in zip(shares, hints, strict=True)]
-        case "mps":
-            return [(0, gpu.sms, "whatever SMs the others leave free")] * jobs
-        case "mig" | "hybrid" | "phases":
-            (instances,) = instance_sets(sharing)
-            return sms_on_instances(instances, gpu)
-        case _:
-            assert_never(sharing.mode)
-
-
-def _instance_bars(
-    mix: MixPrediction, gpu: Gpu, rows: Sequence[str]
-) -> tuple[list[Bar], list[Bar]]:
-    """The outlines of the MIG instances in either panel; none without MIG."""
-    cuts = _of_each_job(mix, lambda sharing, jobs: cuts_of_jobs(sharing, gpu, len(jobs)))
-    memory, sms = [], []
-    for job, row, cut in zip(mix.jobs, rows, cuts, strict=True):
-        if cut is None:
+def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
+    """The outlines of the MIG instances in one of the panels; none without MIG."""
+    for row, job, spot in placed:
+        if (cut := spot.cut) is None:
             continue
-        frame = Bar(
-            row=row, job=job.job, kind="instance",
-            start=cut.first_sm, end=cut.first_sm + cut.sms, hint=cut.hint,
+        start, length = cut.first_sm, cut.sms
+        if of_memory:
+            start, length = cut.start_mib / _MIB_PER_GIB, cut.profile.memory_mib / _MIB_PER_GIB
+        yield Bar(
+            row=row, job=job.job, kind="instance", start=start, end=start + length,
+            hint=f"{cut.profile.name}: {cut.profile.memory_mib:,} MiB, {cut.sms:.0f} SMs",
         )  # fmt: skip
-        end_mib = cut.start_mib + cut.memory_mib
-        sms.append(frame)
-        memory.append(
-            replace(frame, start=cut.start_mib / _MIB_PER_GIB, end=end_mib / _MIB_PER_GIB)
-        )
-    return memory, sms
+
+
+def _memory_bar(row: str, job: JobPrediction, spot: _Spot) -> Bar:
+    range_mib = job.memory_interval_mib
+    return Bar(
+        row=row,
+        job=job.job,
+        kind="job",
+        start=spot.start_mib / _MIB_PER_GIB,
+        end=(spot.start_mib + job.memory_mib) / _MIB_PER_GIB,
+        end_low=(spot.start_mib + range_mib.p05) / _MIB_PER_GIB,
+        end_high=(spot.start_mib + range_mib.p95) / _MIB_PER_GIB,
+        hint=f"takes {units.gib(range_mib)}",
+    )
+
+
+def _sm_bar(row: str, job: JobPrediction, spot: _Spot) -> Bar:
+    return Bar(
+        row=row, job=job.job, kind="job", start=spot.first_sm, end=spot.end_sm, hint=spot.hint
+    )
 
 
 def _caption(sharing: Sharing) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import layouts
-from advisor.report.mig_drawing import blocks
+from advisor.report.mig_text import blocks
 from advisor.sharing import Mig, parse_sharing
 
 H200 = gpu("h200-141gb")
