@@ -17,7 +17,7 @@ from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import (
     Arrangement,
     Hybrid,
@@ -121,8 +121,7 @@ class AdmissionLimits:
 
 def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
     """All sets that may be added, each from those with one job less."""
-    names = [offered.index(job) for job in offered]
-    there = Counter(names)
+    there = Counter(offered.index(job) for job in offered)
     found: list[Addition] = []
     left_out: list[LeftOut] = []
     larger: set[tuple[int, ...]] = {(name,) for name in there}
@@ -161,18 +160,14 @@ class _Table:
 
     def best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` in which these get most done; why they may not be."""
-        jobs = [*self._running.jobs, *added]
-        answers: list[Addition] = []
-        problems: list[str] = []
-        for sharing in ways_to_join(self._sharing, len(self._running.jobs), len(added), self._gpu):
-            answer = self._answer(jobs, sharing, len(added))
-            if isinstance(answer, str):
-                problems.append(answer)
-            else:
-                answers.append(answer)
-        if answers:
-            return max(answers, key=lambda each: each.added)
-        return problems[0] if problems else "MIG has no room left for another instance"
+        jobs, before = [*self._running.jobs, *added], len(self._running.jobs)
+        ways = ways_to_join(self._sharing, before, len(added), self._gpu)
+        answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
+        found = [each for each in answers if isinstance(each, Addition)]
+        if found:
+            return max(found, key=lambda each: each.added)
+        problems = (each for each in answers if isinstance(each, str))
+        return next(problems, "MIG has no room left for another instance")
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
         if problem := first_broken(self._rules, jobs, sharing):
@@ -180,24 +175,16 @@ class _Table:
         after = self._predictor.predict([job.profile for job in jobs], sharing)
         if problem := FitsMemory(self._gpu, self._limits.conditions.memory_margin).broken(after):
             return problem
-        if problem := self._more_than_free(after.jobs[-added:]):
-            return problem
-        longer = [
-            (new.step_s.p50 / old.step_s.p50 - 1, new.job)
-            for new, old in zip(after.jobs, self.before.jobs, strict=False)
-        ]
-        hurt, job = max(longer)
+        new, free_mib = after.jobs[-added:], self._running.free_mib
+        held_mib = sum(job.memory_interval_mib.p95 for job in new)
+        if free_mib is not None and held_mib > free_mib:
+            return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
+        pairs = zip(after.jobs, self.before.jobs, strict=False)
+        hurt, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
         if hurt > self._limits.most_hurt:
             return f"slows {job} by {hurt:.0%} under {after.sharing}"
-        done = sum(1 / each.slowdown for each in after.jobs[-added:])
+        done = sum(1 / each.slowdown for each in new)
         return Addition(tuple(jobs[-added:]), after, hurt, job, done)
-
-    def _more_than_free(self, added: Sequence[JobPrediction]) -> str | None:
-        free_mib = self._running.free_mib
-        held_mib = sum(job.memory_interval_mib.p95 for job in added)
-        if free_mib is None or held_mib <= free_mib:
-            return None
-        return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
 
 
 # Per cent of the SMs that a job may be given that is added under MPS, besides no limit.
@@ -211,9 +198,10 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
     match sharing.mode:
         case "mps":
             yield Mps()
-            yield from (_limited((100.0,) * before, each, added) for each in ADDED_LIMITS)
+            yield from (Mps((100.0,) * before + (each,) * added) for each in ADDED_LIMITS)
         case "mps-limits":
-            yield from (_limited(sharing.limits, each, added) for each in (100.0, *ADDED_LIMITS))
+            for each in (100.0, *ADDED_LIMITS):
+                yield Mps(sharing.limits + (each,) * added)
         case "mig" | "hybrid":
             (taken,) = instance_sets(sharing)
             yield from _instances(taken, before, added, gpu)
@@ -221,10 +209,6 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
             yield Naive()
         case _:
             assert_never(sharing.mode)
-
-
-def _limited(limits: tuple[float, ...], own: float, added: int) -> Mps:
-    return Mps((*limits, *(own,) * added))
 
 
 def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hybrid]:

@@ -1,7 +1,6 @@
 """How fast jobs run together under one sharing, predicted once for each mix."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from advisor.errors import InvalidInput
@@ -17,26 +16,6 @@ Predict = Callable[[Sequence[Profile], Arrangement], MixPrediction]
 
 _Mix = tuple[tuple[int, int], ...]
 """The jobs on a GPU, sorted: the kind of each, and the first place equivalent to its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The part of a mix's prediction that is cached.
-
-    Attributes:
-        step_s: Of each job, in the order of the mix, shape (jobs,).
-        fits: Whether memory holds it.
-        worth: Sum of the jobs' speeds, each 1 when alone.
-    """
-
-    step_s: tuple[Interval, ...]
-    fits: bool
-    worth: float
-    memory_mib: float
-    power_w: Interval | None
-    gract: float | None
-    smact: float | None
-    confirmed_on_hardware: bool
 
 
 class Paces:
@@ -71,17 +50,12 @@ class Paces:
         self._profiles = list({id(each): each for each in profiles}.values())
         marks = _places(sharing, most)
         self._places = tuple(marks.index(mark) for mark in marks)
-        self._known: dict[_Mix, Answer] = {}
+        self._known: dict[_Mix, MixPrediction] = {}
 
     @property
     def room(self) -> GpuCapacity:
         """The capacity of each GPU, for a queue."""
-        return GpuCapacity(
-            self._places,
-            lambda seats: self.of(seats).fits,
-            lambda seats: self.of(seats).worth,
-            self._mix,
-        )
+        return GpuCapacity(self._places, self.fits, self._worth, self._mix)
 
     @property
     def mixes(self) -> int:
@@ -93,44 +67,40 @@ class Paces:
         """Whether every mix predicted so far is of a kind with fitted real runs."""
         return all(each.confirmed_on_hardware for each in self._known.values())
 
-    def of(self, seats: PlacedJobs) -> Answer:
-        """The prediction of `seats`, at least one, together."""
+    def of(self, seats: PlacedJobs) -> MixPrediction:
+        """The prediction of `seats`, at least one, together; copies may swap their places in it."""
         mix = self._mix(seats)
         found = self._known.get(mix)
         if found is None:
-            found = self._known[mix] = self._asked(mix)
+            profiles = [self._profiles[kind] for kind, _ in mix]
+            sharing = restricted(self._anywhere, [place for _, place in mix])
+            found = self._known[mix] = self._predict(profiles, sharing)
         return found
+
+    def fits(self, seats: PlacedJobs) -> bool:
+        """Whether memory holds them."""
+        return self.of(seats).oom_probability <= self._most_risk
+
+    def _worth(self, seats: PlacedJobs) -> float:
+        """Sum of their speeds, each 1 when alone."""
+        return sum(1 / job.slowdown for job in self.of(seats).jobs)
 
     def _mix(self, seats: PlacedJobs) -> _Mix:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
     def step_s(self, seats: PlacedJobs) -> list[Interval]:
         """Of each of `seats`; copies of a job in equal places may swap paces."""
+        steps_s = [job.step_s for job in self.of(seats).jobs]
         if len(seats) == 1:
-            return list(self.of(seats).step_s)
-        answer = self.of(seats)
+            return steps_s
         places = [(self.kinds[job], self._places[place]) for job, place in seats]
         order = sorted(range(len(seats)), key=places.__getitem__)
-        in_turn = sorted(zip(order, answer.step_s, strict=True), key=lambda each: each[0])
-        return [step_s for _, step_s in in_turn]
+        found = dict(zip(order, steps_s, strict=True))
+        return [found[at] for at in range(len(seats))]
 
     def pace(self, level: Level) -> Pace:
         """The pace for the event loop, if all steps take the time at `level`."""
         return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
-
-    def _asked(self, mix: _Mix) -> Answer:
-        profiles = [self._profiles[kind] for kind, _ in mix]
-        answer = self._predict(profiles, restricted(self._anywhere, [place for _, place in mix]))
-        return Answer(
-            step_s=tuple(job.step_s for job in answer.jobs),
-            fits=answer.oom_probability <= self._most_risk,
-            worth=sum(1 / job.slowdown for job in answer.jobs),
-            memory_mib=answer.memory_total_mib,
-            power_w=answer.power_w,
-            gract=answer.gract,
-            smact=answer.smact,
-            confirmed_on_hardware=answer.confirmed_on_hardware,
-        )
 
 
 def _places(sharing: Sharing, most: int) -> tuple[object, ...]:

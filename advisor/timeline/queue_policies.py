@@ -21,18 +21,6 @@ Policy = Literal["first-come", "shortest-first", "best-fit"]
 _LEAST_GAIN = 1e-6
 
 
-def _anyhow(_seats: PlacedJobs) -> bool:
-    return True
-
-
-def _itself(seats: PlacedJobs) -> Hashable:
-    return seats
-
-
-def _nothing(_seats: PlacedJobs) -> float:
-    return 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class GpuCapacity:
     """The places and the memory of each of some equal GPUs.
@@ -45,9 +33,9 @@ class GpuCapacity:
     """
 
     places: tuple[int, ...]
-    fits: Callable[[PlacedJobs], bool] = _anyhow
-    worth: Callable[[PlacedJobs], float] = _nothing
-    mix: Callable[[PlacedJobs], Hashable] = _itself
+    fits: Callable[[PlacedJobs], bool] = lambda _seats: True
+    worth: Callable[[PlacedJobs], float] = lambda _seats: 0.0
+    mix: Callable[[PlacedJobs], Hashable] = lambda seats: seats
 
     def first_free(self, kind: int, seats: PlacedJobs) -> int:
         """The first place of `kind` that is not in `seats`."""

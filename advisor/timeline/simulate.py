@@ -112,7 +112,7 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
     jobs = len(arrivals)
     if paces.sharing.mode == "phases":
         for group in running_together(paces.sharing, jobs):
-            if not paces.of(tuple(PlacedJob(job, job) for job in sorted(group))).fits:
+            if not paces.fits(tuple(PlacedJob(job, job) for job in sorted(group))):
                 names = ", ".join(arrivals[job].job.name for job in group)
                 raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
         return
@@ -167,7 +167,7 @@ def _usage(stretch: Stretch, paces: Paces) -> Usage:
         end_s=stretch.end_s,
         jobs=tuple(seat.job for seat in stretch.seats),
         speeds=stretch.speeds,
-        memory_mib=answer.memory_mib,
+        memory_mib=answer.memory_total_mib,
         gract=answer.gract,
         smact=answer.smact,
         power_w=None if answer.power_w is None else answer.power_w.p50,

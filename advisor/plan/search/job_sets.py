@@ -173,11 +173,6 @@ class Sets:
         """Of `values` of each variant in each set the largest of those there, shape (sets,)."""
         return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
-    def state_of(self, chosen: Sequence[int]) -> int:
-        """The state of the jobs at the positions `chosen`."""
-        kind = {at: number for number, own in enumerate(self.positions) for at in own}
-        return int(sum(self._weights[kind[at]] for at in chosen))
-
     @cached_property
     def tenants(self) -> list[list[int]]:
         """Variants of the jobs in each set, in order, copies side by side."""
