@@ -94,11 +94,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def read_calibration(path: Path) -> "Calibration":
-    """The calibration in `path`.
-
-    Raises:
-        InvalidInput: There is none, or its numbers are impossible.
-    """
+    """The calibration in `path`."""
     from advisor.workload.machine_calibration import Calibration
 
     remedy = "Measure it again: `advisor calibrate`."
@@ -106,11 +102,7 @@ def read_calibration(path: Path) -> "Calibration":
 
 
 def read_runs(path: Path) -> "tuple[Run, ...]":
-    """The runs in a JSON Lines file, in its order.
-
-    Raises:
-        InvalidInput: A line is not a possible run.
-    """
+    """The runs in a JSON Lines file, in its order."""
     from advisor.workload.run import Run
 
     where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)

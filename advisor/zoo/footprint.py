@@ -99,9 +99,7 @@ class _Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._keys = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:  # fmt: skip
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func._schema.name
         self.operators.add(name)
@@ -242,9 +240,7 @@ def workspace_mib(gpu: Gpu) -> float:
     return _WORKSPACE_MIB.get(gpu.compute_capability, _OTHER_WORKSPACE_MIB)
 
 
-def _notes(
-    workload: Workload, gpu: Gpu, recording: Recording, fit: Fitted
-) -> tuple[str, ...]:  # fmt: skip
+def _notes(workload: Workload, gpu: Gpu, recording: Recording, fit: Fitted) -> tuple[str, ...]:
     notes = []
     if workload.execution == "compiled":
         notes.append("it is compiled, and was estimated as if torch ran it call by call")
