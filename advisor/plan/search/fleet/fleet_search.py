@@ -74,7 +74,11 @@ class FleetSearchResult:
 
 
 class FleetSolver:
-    """Takes steps from one plan to the next while there is time."""
+    """Takes steps from one plan to the next while there is time.
+
+    Raises:
+        NothingFits: A job fits on no GPU, not even alone.
+    """
 
     def __init__(
         self, kinds: Kinds, problem: Problem, question: Question, limit_s: float,
@@ -83,17 +87,14 @@ class FleetSolver:
         self._kinds, self._problem = kinds, problem
         self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
         self._pool = GroupPool(kinds, problem, question, self._in_time)
+        self._incumbent = Incumbent(problem, self._one_by_one())
+        self._improver = Improver(self._pool, problem, self._incumbent)
         self._known_bound: float | None = None
 
     def best(self) -> FleetSearchResult:
-        """The best plan found.
-
-        Raises:
-            NothingFits: A job fits on no GPU, not even alone.
-        """
-        incumbent = Incumbent(self._problem, self._one_by_one())
-        ended = all(self._in_time() for _ in self._steps(incumbent))
-        plan, problem = incumbent.plan, self._problem
+        """The best plan found."""
+        ended = all(self._in_time() for _ in self._steps())
+        plan, problem = self._incumbent.plan, self._problem
         cost = problem.cost(plan)
         least = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
         bounds = [each for each in (self._known_bound, least) if each is not None]
@@ -122,26 +123,25 @@ class FleetSolver:
             groups += [group] * self._problem.counts[kind]
         return arranged(groups, self._problem)
 
-    def _steps(self, incumbent: Incumbent) -> Iterator[None]:
+    def _steps(self) -> Iterator[None]:
         """What is tried, one step after the other; between them the time is looked at."""
         yield
-        improver = Improver(self._pool, self._problem, incumbent)
         first, others = self._greedy_plans()
         for member_sets in first:
-            improver.offer(member_sets)
+            self._improver.offer(member_sets)
             yield
-        yield from self._improved(improver, incumbent)
-        if not (yield from self._share_better(incumbent)):
+        yield from self._improved()
+        if not (yield from self._share_better()):
             return
         for member_sets in others:
-            if self._estimated_cost(member_sets) <= self._problem.cost(incumbent.plan) * _ERR:
-                improver.offer(member_sets)
+            if self._estimated_cost(member_sets) <= self._problem.cost(self._incumbent.plan) * _ERR:
+                self._improver.offer(member_sets)
                 yield
-        yield from self._improved(improver, incumbent)
-        if not self._looked_at_all(incumbent):
-            self._pack(incumbent)
+        yield from self._improved()
+        if not self._looked_at_all():
+            self._pack()
         yield
-        yield from self._share_better(incumbent)
+        yield from self._share_better()
 
     def _greedy_plans(self) -> tuple[list[list[Members]], list[list[Members]]]:
         """Greedy plans: those that are predicted at once, and those that are later.
@@ -158,44 +158,46 @@ class FleetSolver:
         groups = self._pool.estimated(member_sets)
         return self._problem.cost(roughly_arranged(groups, self._problem))
 
-    def _improved(self, improver: Improver, incumbent: Incumbent) -> Iterator[None]:
+    def _improved(self) -> Iterator[None]:
         """Small changes, and what is predicted recombined, until neither has helped for long."""
         stale = number = 0
         while stale < _STALE:
-            gained, number = improver.round(), number + 1
+            gained, number = self._improver.round(), number + 1
             yield
             if number % _RECOMBINED == 0:
-                gained = self._recombined(incumbent) or gained
+                gained = self._recombined() or gained
                 yield
             stale = 0 if gained else stale + 1
 
-    def _recombined(self, incumbent: Incumbent) -> bool:
+    def _recombined(self) -> bool:
         """Offer light groups among all that are predicted; whether that helps."""
-        plans = quick_plans(self._known(incumbent), self._problem, self._left_s())
-        return any([incumbent.offer(plan) for plan in plans])
+        plans = quick_plans(self._known(), self._problem, self._left_s())
+        return any([self._incumbent.offer(plan) for plan in plans])
 
-    def _pack(self, incumbent: Incumbent) -> None:
+    def _pack(self) -> None:
         """Offer the best plan of all that is predicted, in order and time too."""
-        groups = self._known(incumbent)
-        incumbent.offer(packed(groups, self._problem, self._left_s(), incumbent.plan).plan)
+        groups = self._known()
+        self._incumbent.offer(
+            packed(groups, self._problem, self._left_s(), self._incumbent.plan).plan
+        )
 
-    def _known(self, incumbent: Incumbent) -> list[FleetGroup]:
-        groups = [*self._pool.groups, *(each.group for each in incumbent.plan)]
+    def _known(self) -> list[FleetGroup]:
+        groups = [*self._pool.groups, *(each.group for each in self._incumbent.plan)]
         return list({id(each): each for each in groups}.values())
 
-    def _looked_at_all(self, incumbent: Incumbent) -> bool:
+    def _looked_at_all(self) -> bool:
         """Where there are few groups, predict every one: then it is known what none can save."""
         if self._pool.every_member_set(_EVERY_MEMBER_SET) is None:
             return False
         groups = self._pool.groups
-        found = packed(groups, self._problem, self._left_s(), incumbent.plan)
-        incumbent.offer(found.plan)
+        found = packed(groups, self._problem, self._left_s(), self._incumbent.plan)
+        self._incumbent.offer(found.plan)
         self._known_bound = found.bound
         if not found.in_time and self._in_time():
             self._known_bound = max(found.bound, bound(groups, self._problem, self._left_s()))
         return True
 
-    def _share_better(self, incumbent: Incumbent) -> Generator[None, None, bool]:
+    def _share_better(self) -> Generator[None, None, bool]:
         """Better ways to share within the groups of the plan, the longest first.
 
         Returns:
@@ -203,14 +205,14 @@ class FleetSolver:
             might find less.
         """
         longest_s = self._limit_s * _THOROUGH
-        for members in _longest_first(incumbent.plan):
+        for members in _longest_first(self._incumbent.plan):
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
             if better := self._pool.thorough.group(members):
                 self._pool.offer(better)
-                groups = [each.group for each in incumbent.plan]
-                incumbent.offer_groups([
+                groups = [each.group for each in self._incumbent.plan]
+                self._incumbent.offer_groups([
                     better if each.members == members else each for each in groups
                 ])  # fmt: skip
             longest_s = max(longest_s, self._clock() - began_s)
