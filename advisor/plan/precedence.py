@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import assert_never
 
 from advisor.plan.objectives import OBJECTIVES, cost, tied
 from advisor.plan.recommendation import Forecast, Precedence, Question
@@ -72,29 +71,15 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
     return how_simple(sharing), differ, capped, bool(forecast.batches)
 
 
-def how_simple(sharing: Sharing) -> int:
-    """0 of one after another; naive, MPS, limits, phases, MIG, and what mixes instances with any.
+_SIMPLEST_FIRST: tuple[Mode, ...] = (
+    "serial", "naive", "mps", "mps-limits", "phases", "mig", "hybrid",
+)  # fmt: skip
 
-    The more of it there is to set up, the more.
-    """
-    match sharing.mode:
-        case "serial":
-            order = 0
-        case "naive":
-            order = 1
-        case "mps":
-            order = 2
-        case "mps-limits":
-            order = 3
-        case "phases":
-            order = 6 if sharing.instances else 4
-        case "mig":
-            order = 5
-        case "hybrid":
-            order = 6
-        case _:
-            assert_never(sharing.mode)
-    return order
+
+def how_simple(sharing: Sharing) -> int:
+    """0 of one after another, then as `_SIMPLEST_FIRST`; phases with MIG are as hybrids."""
+    mixed = sharing.mode == "phases" and sharing.instances
+    return _SIMPLEST_FIRST.index("hybrid" if mixed else sharing.mode)
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:

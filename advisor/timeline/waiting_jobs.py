@@ -4,8 +4,9 @@
 its own, where all of them start at once.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from advisor.sharing.traversal import groups
 from advisor.timeline.event_loop import (
     DONE,
     History,
+    JobStart,
     Pace,
     PlacedJob,
     PlacedJobs,
@@ -25,7 +27,6 @@ from advisor.timeline.event_loop import (
     Task,
     run,
 )
-from advisor.timeline.queue_policies import GpuCapacity, InOrder
 
 
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
@@ -60,13 +61,30 @@ def _of_group(
     def of_all(seats: PlacedJobs) -> PlacedJobs:
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
-    places = tuple(range(max(map(len, group.running_together))))
     tasks = [Task(work_steps[job]) for job in positions]
-    history = run(tasks, lambda seats: pace(of_all(seats)), InOrder(GpuCapacity(places)))
+    queue = _InLine(max(map(len, group.running_together)))
+    history = run(tasks, lambda seats: pace(of_all(seats)), queue)
     return [
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
         for each in history.stretches
     ]
+
+
+@dataclass(slots=True)
+class _InLine:
+    """Jobs in their order, as many at once as `places` says; memory holds all of these."""
+
+    places: int
+    _waiting: deque[int] = field(default_factory=deque)
+
+    def add(self, job: int) -> None:
+        self._waiting.append(job)
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        if not self._waiting or len(gpus[0]) == self.places:
+            return None
+        job = self._waiting.popleft()
+        return JobStart(job, gpu=0, place=job)
 
 
 # Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11, as the
