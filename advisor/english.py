@@ -24,7 +24,7 @@ def is_or_are(number: int) -> str:
 
 
 def with_article(gpu: str) -> str:
-    """`gpu`, a name that is spelt letter by letter, after its article: ``"an h200-141gb"``."""
+    """`gpu`, a name that is read out letter by letter, after its article: ``"an h200-141gb"``."""
     return f"{'an' if gpu[:1].lower() in _SPOKEN_WITH_VOWEL else 'a'} {gpu}"
 
 

@@ -23,7 +23,7 @@ class InvalidInput(AdvisorError):
 
 
 class UnknownName(InvalidInput):
-    """A name that nothing bears.
+    """A name that is not known.
 
     Args:
         kind: What the name should have named, e.g. ``"GPU"``.

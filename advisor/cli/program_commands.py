@@ -44,12 +44,12 @@ def app(
     options = {
         "server.address": "127.0.0.1",
         "server.port": port,
-        "server.headless": "true",  # or it asks a newcomer for an e-mail address
+        "server.headless": "true",  # or it asks for an e-mail address at first
         "browser.gatherUsageStats": "false",
         "server.fileWatcherType": "none",  # it would watch every file near the package
         "client.showErrorDetails": "none",  # a traceback belongs in the terminal
-        "client.toolbarMode": "minimal",  # nobody should deploy this somewhere by a stray click
+        "client.toolbarMode": "minimal",  # or one click deploys it somewhere
     }
     words = [f"--{name}={value}" for name, value in options.items()]
     sys.stdout.flush()
-    os.execv(sys.executable, [*streamlit, *words])  # in its place: who ends us ends the page
+    os.execv(sys.executable, [*streamlit, *words])  # what ends this process then ends the page
