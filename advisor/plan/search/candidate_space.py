@@ -41,10 +41,7 @@ MOST_ASKED = 3
 class Space:
     """What any set of `jobs` does in any partition, each worked out once.
 
-    Args:
-        jobs: Any of which may be asked about.
-        question: What is asked.
-        ask: Whether to ask the predictor itself where that is affordable, not its surrogate model.
+    Where `ask` says so, and it is affordable, by the predictor itself, not its surrogate model.
 
     Attributes:
         exact: Whether costs are what the predictor says, as far as partitions do not couple; else
@@ -61,17 +58,13 @@ class Space:
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
         quick = None if few else question.predictor.quick(profiles)
         self.exact = quick is None
-        self.source: Source = (
-            SurrogateSource(quick.rough, margin)
-            if quick is not None
-            else PredictorSource(
-                question.predictor,
-                FitsMemory(question.gpu, margin),
-                question.level,
-                idle_power_w(profiles) or 0.0,
-                self.objective.of_steps,
+        if quick is not None:
+            self.source: Source = SurrogateSource(quick.rough, margin)
+        else:
+            fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
+            self.source = PredictorSource(
+                question.predictor, fits, question.level, awake_w, self.objective.of_steps
             )
-        )
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[tuple[Option, int], SetScores] = {}
         self._hybrids: dict[int, AssignmentSearch] = {}
