@@ -89,13 +89,13 @@ def _reached(space: Space) -> list[_Label]:
     """The labels of all jobs, in two groups or more."""
     table, sets = _GroupTable(space), space.sets
     states, everyone = dict.fromkeys(sets.state.tolist()), sets.states - 1
-    groups = {state: list(table.groups(state)) for state in states if state}
+    groups = {state: list(table.groups(state)) for state in states if 0 < state < everyone}
     reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [_Label(0.0, 0.0, ())]}}
     for done in sorted(states, key=space.jobs_in):
         if done in reached and done != everyone:
             inside, _ = sets.inside(everyone - done)
             left = dict.fromkeys(sets.state[inside].tolist())
-            ahead = [group for state in left if 0 < state < everyone for group in groups[state]]
+            ahead = [group for state in left if state in groups for group in groups[state]]
             _go_on(table, done, ahead, reached)
     return [each for labels in reached.get(everyone, {}).values() for each in labels]
 
