@@ -1,24 +1,26 @@
 """The compiled part of replay: loops over kernels, in numba's subset of Python.
 
 Times are in seconds. Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``; ``kernels``
-has the rows `LAUNCH`, `DURATION`, `DEMAND`, shape (3, kernels), and ``paces`` the rows `HOST`,
-`GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last one that was done,
-after a warm-up, so that a short replay is not biased by its ends. Rows of `log` are filled with
-tenant, kernel, start and end of what runs, in the order of the ends, up to its length; shape
-(rows, 4).
+has the rows `LAUNCH`, `DURATION`, `DEMAND`, `HELD`, `DRAIN`, shape (5, kernels), and ``paces`` the
+rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last one
+that was done, after a warm-up, so that a short replay is not biased by its ends. Rows of `log` are
+filled with tenant, kernel, start and end of what runs, in the order of the ends, up to its length;
+shape (rows, 4).
 """
 
 import numpy as np
 from numba import njit
 
-LAUNCH, DURATION, DEMAND = 0, 1, 2
+LAUNCH, DURATION, DEMAND, HELD, DRAIN = 0, 1, 2, 3, 4
 HOST, GAP, LEAD = 0, 1, 2
 _LEFT, _READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
 
 _WARM_UP = 0.25  # share of the replay after which counting begins
 _NEVER = 1e30
 _DUST = 1e-12
-_FINE = 1e9  # powers are rounded to this precision: see `script.demand`
+# Share of its block slots that a kernel has, in the mean, while its last wave drains: of 0.5, 0.7,
+# 0.8, 0.9 and 1 what fits the pairs of `benchmarks/interference_table.py` best.
+_STILL_HELD = 0.9
 
 
 def _compiled(function, **options):
@@ -84,34 +86,33 @@ def _note(log, row, i, kernel, start, end):
 
 
 @_lean
-def _share_out(left, demand, limits, exponents, ceded, queue, active, rate, known):
-    """Distribute the SMs along the queue: fills `rate`, returns seconds until a kernel is done.
+def _share_out(left, demand, held, drain, ceded, queue, active, rate):
+    """Start blocks along the queue: fills `rate`, returns seconds until that changes, and load.
 
-    `known` caches the last power of each tenant, since most need the same again.
+    All run `load` times slower than `rate` says, since together they use that many GPUs.
     """
     waiting = 0.0
     for place in range(active):
-        i = queue[place]
-        waiting += min(demand[i], limits[i])
-    free, pause = 1.0, _NEVER
+        waiting += held[queue[place]]
+    free, used, pause = 1.0, 0.0, _NEVER
     for place in range(active):
         i = queue[place]
-        most = min(demand[i], limits[i])
+        most = held[i]
         waiting -= most
-        share = max(0.0, min(most, free - ceded * min(1.0, waiting)))
-        free -= share
-        pace = 1.0
-        if share < demand[i]:
-            pace = max(share, _DUST) / demand[i]
-            if exponents[i] != 1.0:
-                if known[0, i] != pace:
-                    known[0, i] = pace
-                    known[1, i] = np.floor(pace ** exponents[i] * _FINE + 0.5) / _FINE
-                pace = known[1, i]
+        running = max(0.0, min(most, free - ceded * min(1.0, waiting)))
+        pace = 1.0 if running == most else running / most
+        until, still = left[i] - drain[i], 1.0
+        if until <= _DUST:
+            until, still = left[i], _STILL_HELD
+        elif place == active - 1:  # nobody waits for its last blocks to start
+            until = left[i]
+        free -= still * running
+        used += still * pace * demand[i]
         rate[i] = pace
-        if left[i] < pause * pace:
-            pause = left[i] / pace
-    return pause
+        if until < pause * pace:
+            pause = until / pace
+    load = max(1.0, used)
+    return pause * load, load
 
 
 @_lean
@@ -131,53 +132,53 @@ def _wake(now, ready, queue, active, asleep, sleeping):
 
 
 @_compiled
-def mps(starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log):
+def mps(starts, kernels, paces, ceded, horizon_s, max_events, log):
     """Seconds a step of each tenant when kernels run side by side, shape (tenants,).
 
-    Of the SMs that become free while a kernel still has blocks to start, the share `ceded` goes
-    to kernels that became ready after it.
+    Blocks start in the order in which their kernels became ready, where slots for them are free;
+    of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
+    kernel all its blocks have started. Kernels that are on the SMs together share what these do.
     """
     at, state = _begin(starts, kernels)
     tenants = len(at)
     queues = np.zeros((2, tenants), dtype=np.uint64)
     queues[1] = np.arange(tenants)
-    current = np.zeros((3, tenants))
-    current[0], current[2] = kernels[DEMAND, at], _NEVER
+    current = np.zeros((5, tenants))
+    current[:3], current[4] = kernels[DEMAND:, at], _NEVER
     done = np.zeros((2, tenants))
     elapsed = _side_by_side(
-        starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log,
-        at, state, queues, current, np.ones((2, tenants)), done,
-    )  # fmt: skip
+        starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
+    )
     return elapsed / np.maximum(done[1] - done[0], _DUST)  # infinite without progress
 
 
 @_lean
 def _side_by_side(
-    starts, kernels, paces, limits, exponents, ceded, horizon_s, max_events, log,
-    at, state, queues, current, known, done,
-):  # fmt: skip
+    starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
+):
     """The loop of `mps`: the seconds between its two counts, the rows of `done`.
 
-    `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand of
-    each tenant's kernel, its rate, and since when it runs.
+    `queues` holds the running tenants, in order, and the sleeping ones; `current` what each
+    tenant's kernel needs (the rows from `DEMAND` on), its rate, and since when it runs.
     """
     left, ready = state[_LEFT], state[_READY]
     queue, asleep = queues[0], queues[1]
-    demand, rate, since = current[0], current[1], current[2]
+    demand, held, drain, rate, since = current[0], current[1], current[2], current[3], current[4]
     now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
     while now < horizon_s and events < max_events:
         if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
             began = now
             _count(starts, kernels, at, state, done[0])
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
-        pause = _share_out(left, demand, limits, exponents, ceded, queue, active, rate, known)
+        pause, load = _share_out(left, demand, held, drain, ceded, queue, active, rate)
         pause = min(pause, next_ready - now)
+        done_s = pause / load
         running = 0
         for place in range(active):
             i = queue[place]
             if rate[i] > _DUST and since[i] > now:
                 since[i] = now
-            left[i] -= rate[i] * pause
+            left[i] -= rate[i] * done_s
             if left[i] > _DUST:
                 queue[running] = i
                 running += 1
@@ -185,7 +186,8 @@ def _side_by_side(
                 row = _note(log, row, i, at[i] - starts[i], since[i], now + pause)
                 since[i] = _NEVER
                 _advance(i, now + pause, starts, kernels, paces, at, state)
-                demand[i] = kernels[DEMAND, at[i]]
+                demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
+                drain[i] = kernels[DRAIN, at[i]]
                 asleep[sleeping] = i
                 sleeping += 1
         now += pause

@@ -27,10 +27,10 @@ class Physics:
     """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
 
     Attributes:
-        packing: How far blocks of different jobs share an SM, 0..1; see `replay_trace.demand`.
+        packing: How far blocks of different jobs share what an SM does, 0..1; see `trace.demand`.
         slicing: How naive sharing slices time.
-        ceded: Share of its SMs that a running kernel cedes, under MPS, to kernels that became
-            ready after it, 0..1: their blocks start where blocks of its own end.
+        ceded: Share of the GPU's block slots that a kernel with blocks to start cedes, under MPS,
+            to kernels that became ready after it, 0..1.
         bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
             its limit, 0..1.
     """

@@ -15,8 +15,8 @@ LAUNCH_QUEUE = 1024
 Floats = NDArray[np.float64]
 
 # Processors differ in the last digit of a power, after which a replay would diverge: so powers are
-# rounded to this many decimals. `engine` rounds in the same way.
-_DECIMALS = 9
+# rounded to this many decimals.
+DECIMALS = 9
 
 # Kernels that overlap by less than this are one stream's, timed a little long.
 _STREAMS = 1.05
@@ -30,6 +30,7 @@ class ReplayTrace:
         launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
         duration_s: How long each runs alone on the whole GPU, shape (kernels,).
         demand: SMs that each can use, as a share of the GPU's in 0..1; 0 for copies.
+        waves: Blocks of each over those that fit on the GPU at once, at least 0; 0 for copies.
         host_s: Seconds between the starts of two steps on a host that never waits.
         gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
         lead_s: How far the host can run ahead of the GPU.
@@ -38,6 +39,7 @@ class ReplayTrace:
     launch_s: Floats
     duration_s: Floats
     demand: Floats
+    waves: Floats
     host_s: float
     gap_s: float
     lead_s: float
@@ -56,7 +58,16 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
     resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
     spread = np.minimum(1, blocks / sms)
     packed = np.minimum(1, blocks / (sms * resident))
-    return np.asarray(np.round(spread ** (1 - packing) * packed**packing, _DECIMALS))
+    return np.asarray(np.round(spread ** (1 - packing) * packed**packing, DECIMALS))
+
+
+def waves(trace: KernelTrace, sms: int) -> Floats:
+    """How often each kernel fills a GPU with `sms` SMs with its blocks, shape (kernels,).
+
+    Less than 1 is the share of the GPU's block slots that it holds.
+    """
+    resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
+    return np.asarray(np.asarray(trace.blocks, dtype=np.float64) / (sms * resident))
 
 
 @once_a_profile
@@ -72,13 +83,9 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
     trace = profile.trace
     if trace is None or profile.host_s is None:
         return None
-    launch_s, duration_s, demanded = _in_turn(
-        np.asarray(trace.launch_us) * 1e-6,
-        np.asarray(trace.duration_us) * 1e-6,
-        demand(trace, sms, packing),
-        profile.gpu_s or 0.0,
-        trace.stream_of,
-    )
+    times_us = np.array([trace.launch_us, trace.duration_us])
+    columns = np.stack([*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms)])
+    launch_s, duration_s, demanded, waved = _in_turn(columns, profile.gpu_s or 0.0, trace.stream_of)
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
     host_bound = profile.host_s >= busy_s
     stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
@@ -87,36 +94,37 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
         launch_s=np.minimum(launch_s * stretch, host_s),
         duration_s=duration_s * min(1.0, step_s / busy_s),
         demand=demanded,
+        waves=waved,
         host_s=host_s,
         gap_s=0.0 if host_bound else max(0.0, (step_s - busy_s) / kernels),
         lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
     )
 
 
-def _in_turn(
-    launch_s: Floats,
-    duration_s: Floats,
-    demanded: Floats,
-    gpu_s: float,
-    stream_of: Sequence[int] | None,
-) -> tuple[Floats, Floats, Floats]:
-    """Kernels that ran in parallel on streams of one job, merged to fewer that run in turn.
+def _in_turn(columns: Floats, gpu_s: float, stream_of: Sequence[int] | None) -> Floats:
+    """Launch, duration, demand and waves of kernels in turn, shape (4, kernels), as is `columns`.
+
+    Kernels that ran in parallel on streams of one job, merged to fewer that run in turn.
 
     If kernels add up to more than the time in which any ran, neighbours on different streams are
-    merged, for as long as they took, with all the SMs that they used: they wait for mates at the
-    same time. If streams are not known, as many are merged as ran at once on average.
+    merged, for as long as they took, with all the SMs and slots that they used: they wait for mates
+    at the same time. If streams are not known, as many are merged as ran at once on average.
     """
+    launch_s, duration_s, demanded, waved = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:
-        return launch_s, duration_s, demanded
+        return columns
     if stream_of is None:
         group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
     else:
         group = _side_by_side(stream_of)
-    work = np.bincount(group, duration_s * demanded)
     together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
+    used, held = (
+        np.minimum(1.0, np.bincount(group, duration_s * share) / together_s)
+        for share in (demanded, np.minimum(1.0, waved))
+    )
     first = np.searchsorted(group, np.arange(group[-1] + 1))
-    return launch_s[first], together_s, np.minimum(1.0, work / together_s)
+    return np.stack([launch_s[first], together_s, used, held])
 
 
 def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:

@@ -178,6 +178,7 @@ def on_partition(
         whole,
         duration_s=whole.duration_s * np.maximum(1, slower),
         demand=np.minimum(1, demand),
+        waves=whole.waves / partition.sm_share,
     )
 
 

@@ -1,6 +1,7 @@
 """The replay said plainly: the clock ticks, and in each tick every kernel gets what it can."""
 
 from dataclasses import dataclass, field
+from math import ceil
 
 
 @dataclass
@@ -10,6 +11,7 @@ class SlowTenant:
     launch: list
     duration: list
     demand: list
+    waves: list
     host: float
     lead: float
     at: int = 0
@@ -34,6 +36,11 @@ class SlowTenant:
         self.left = self.duration[self.at]
         self.ready = max(now, self.host_start + self.launch[self.at])
 
+    def in_last_wave(self, limit):
+        waves = self.waves[self.at] / limit
+        wave, left = self.duration[self.at] / ceil(waves), self.left - 1e-9
+        return waves > 1 and left <= wave and wave / min(1, limit / self.demand[self.at]) >= 10
+
     def done(self):
         return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
 
@@ -43,16 +50,21 @@ def slow_mps(tenants, limits, exponents, ceded, ticks):
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
-        free = 1.0
         queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
         queue.sort(key=lambda i: (tenants[i].ready, i))
-        wants = [min(tenants[i].demand[tenants[i].at], limits[i]) for i in queue]
+        slots = [min(1, tenants[i].waves[tenants[i].at], limits[i]) for i in queue]
+        free, used, paces = 1.0, 0.0, []
         for place, i in enumerate(queue):
+            filled = max(0, min(slots[place], free - ceded * min(1, sum(slots[place + 1 :]))))
+            still_held = 0.9 if tenants[i].in_last_wave(limits[i]) else 1
+            free -= still_held * filled
+            started = filled / slots[place]
             wanted = tenants[i].demand[tenants[i].at]
-            got = min(wants[place], free - ceded * min(1, sum(wants[place + 1 :])))
-            free -= got
-            if got > 0:
-                tenants[i].work((got / wanted) ** exponents[i], now + 1)
+            used += still_held * started * min(wanted, limits[i])
+            paces.append(started * min(1, limits[i] / wanted) ** exponents[i])
+        for i, pace in zip(queue, paces, strict=True):
+            if pace > 0:
+                tenants[i].work(pace / max(1, used), now + 1)
     return _ticks_a_step(tenants, before, ticks)
 
 

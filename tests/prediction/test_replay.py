@@ -15,13 +15,14 @@ LONG = Effort(steps=60, events=400_000)
 EAGER = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=0.0)
 
 
-def script(duration, demand, host=0, launch=None):
-    """A tenant whose times are given in ticks of a microsecond."""
+def script(duration, demand, host=0, launch=None, waves=None):
+    """A tenant whose times are in ticks of a microsecond; by default its blocks share no SMs."""
     launch = launch or [0] * len(duration)
     return ReplayTrace(
         launch_s=np.array(launch, dtype=float) * TICK_S,
         duration_s=np.array(duration, dtype=float) * TICK_S,
         demand=np.array(demand, dtype=float),
+        waves=np.array(waves or demand, dtype=float),
         host_s=host * TICK_S,
         gap_s=0.0,
         lead_s=2 * host * TICK_S,
@@ -33,25 +34,30 @@ def slow(tenants):
     found = []
     for index, one in enumerate(tenants):
         ticks = [list(column / TICK_S) for column in (one.launch_s, one.duration_s)]
-        made = SlowTenant(*ticks, list(one.demand), one.host_s / TICK_S, one.lead_s / TICK_S)
+        made = SlowTenant(*ticks, list(one.demand), list(one.waves), one.host_s / TICK_S,
+                          one.lead_s / TICK_S)  # fmt: skip
         made.start_at(len(one.demand) * index // len(tenants))
         found.append(made)
     return found
 
 
+# Demand and waves: an SM to each block, blocks that share SMs, grids of several waves.
+GRIDS = ((0.1, 0.1), (0.3, 0.3), (0.6, 0.6), (1.0, 1.0), (0.6, 0.2), (0.9, 0.4), (1.0, 1.7), (1, 4))
+ONE_WAVE = tuple(each for each in GRIDS if each[1] <= 1)
+
+
 @st.composite
-def scripts(draw, most=4):
+def scripts(draw, most=4, grids=GRIDS):
     """Tenants with a few kernels each, host bound or not."""
     found = []
     for _ in range(draw(st.integers(1, most))):
         kernels = draw(st.integers(1, 4))
         duration = draw(st.lists(st.integers(20, 300), min_size=kernels, max_size=kernels))
-        demand = draw(
-            st.lists(st.sampled_from([0.1, 0.3, 0.6, 1.0]), min_size=kernels, max_size=kernels)
-        )
+        grid = draw(st.lists(st.sampled_from(grids), min_size=kernels, max_size=kernels))
+        demand, waves = (list(column) for column in zip(*grid, strict=True))
         host = draw(st.integers(0, 900))
         launch = sorted(draw(st.lists(st.integers(0, host), min_size=kernels, max_size=kernels)))
-        found.append(script(duration, demand, host, launch))
+        found.append(script(duration, demand, host, launch, waves))
     return found
 
 
@@ -76,6 +82,22 @@ def test_two_small_kernels_run_side_by_side_under_mps_and_take_turns_without():
     pair = [script([100, 100], [0.4, 0.4]), script([100, 100], [0.4, 0.4])]
     assert replay_mps(pair, [1, 1], [1, 1], 0, LONG) == pytest.approx([200e-6] * 2, rel=0.02)
     assert replay_naive(pair, EAGER, LONG) == pytest.approx([400e-6] * 2, rel=0.05)
+
+
+def test_kernels_that_fit_on_the_same_sms_run_at_once_and_share_what_the_sms_do():
+    pair = [script([100], [0.8], waves=[0.4]), script([100], [0.8], waves=[0.4])]
+    assert replay_mps(pair, [1, 1], [1, 1], 0, LONG) == pytest.approx([160e-6] * 2, rel=0.02)
+
+
+def test_a_grid_whose_blocks_do_not_all_fit_makes_a_small_one_wait_until_its_last_have_started():
+    small = script([10], [0.1])
+    behind_one, behind_four, behind_twenty = (
+        replay_mps([small, script([400], [1], waves=[waves])], [1, 1], [1, 1], 0, LONG)[0]
+        for waves in (1, 4, 20)
+    )
+    assert behind_one == pytest.approx(410e-6, rel=0.05)
+    assert behind_four < 0.35 * behind_one
+    assert behind_four < behind_twenty <= behind_one
 
 
 def test_long_kernels_make_short_ones_wait_under_mps():
@@ -126,7 +148,7 @@ def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switc
 
 
 @settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
-@given(scripts())
+@given(scripts(grids=ONE_WAVE))
 def test_nobody_gets_faster_by_sharing_and_the_gpu_never_does_more_than_one_second_a_second(
     tenants,
 ):
@@ -157,8 +179,7 @@ def test_a_replay_goes_the_same_way_whatever_the_last_digit_of_a_power(packing, 
     trace = replace(played.trace, resident_blocks=(3,) * len(played.trace.blocks))
     one, other = (demand(trace, 132, each) for each in (packing, np.nextafter(packing, 1)))
     assert (one == other).all()
-    jobs = [ReplayTrace(launch_s=np.zeros(3), duration_s=np.full(3, 1e-4), demand=np.full(3, share),
-                   host_s=1e-4, gap_s=0.0, lead_s=1e-3) for share in (1.0, 0.7)]  # fmt: skip
+    jobs = [script([100] * 3, [share] * 3, host=100) for share in (1.0, 0.7)]
     powers = exponent, np.nextafter(exponent, 1)
     steps = [
         replay_mps(jobs, [0.6, 0.6], [power] * 2, 0.05, Effort(events=500)) for power in powers
