@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.prediction.correction import Kernel
 from advisor.prediction.fit.observation import ObservedRun, ReplayCache, Rows, shared_runs
 from advisor.prediction.fit.regression import errors_on_unseen
 from advisor.prediction.job_features import TRAITS
 from advisor.prediction.mix_features import FEATURES
-from advisor.prediction.model_file import Kernel, Model
+from advisor.prediction.model_file import Model
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES
@@ -117,7 +118,7 @@ class _Bench:
         found: dict[str, float] = {}
         for mode, correction in self.model.corrections.items():
             runs = [each for each in self.shared if each.mode == mode]
-            rows = self.playback.rows(runs, physics)
+            rows = self.playback.telling_rows(runs, physics)
             counts = np.array([runs[int(index)].run.id in self.scored for index in rows.of_run])
             if counts.any():
                 errors = _errors(rows, runs, columns, correction.kernel)

@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
 from advisor.validate.score_tables import percent

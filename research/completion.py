@@ -74,7 +74,7 @@ class Unseen:
 
     def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: ReplayFunction) -> None:
         self._predictors = {
-            name: Predictor(gpu, model, play=play, core_known=True)
+            name: Predictor(gpu, model.on_known_cores(), play=play)
             for name, model in models.items()
         }
 

@@ -10,7 +10,7 @@ from statistics import mean, median
 import numpy as np
 
 from advisor.measure.shared.planned_run import CompletionRun
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.sharing import SHARED_MODES, Group, Mode, Mps, Naive
 from advisor.timeline.waiting_jobs import repartition_s
 from advisor.validate.baselines import CHOOSERS, Offer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.validate.evaluate import Evaluation

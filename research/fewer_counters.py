@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun, Rows, shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
+from advisor.prediction.fit.observation import ObservedRun, shared_runs
+from advisor.prediction.fit.utilisation_fit import fit_utilisation
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import UtilisationModel, seen_by_driver
@@ -61,12 +61,11 @@ def seen_by_driver_alone(
         gpu: The GPU that all of them ran on.
     """
     bare = {name: seen_by_driver(profile) for name, profile in profiles.items()}
-    taught = _taught(shared_runs(profiles, runs), gpu)
+    usable = shared_runs(profiles, runs)
     held: Held = {}
     for family in families_of(scored):
-        capacity = {mode: plain for mode, each in taught.items()
-                    if (plain := _without(family, *each)) is not None}  # fmt: skip
-        predictor = Predictor(gpu, replace(model, capacity=capacity))
+        seen = [each for each in usable if family not in each.families]
+        predictor = Predictor(gpu, replace(model, capacity=_capacity(seen, gpu)))
         for run in scored:
             if family in families_of([run]):
                 jobs = compare(run, profiles_of(run, bare, "raw"), predictor, gpu, {}).jobs
@@ -75,16 +74,11 @@ def seen_by_driver_alone(
     return compared_by(held, scored)
 
 
-def _taught(usable: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, tuple[Rows, list[ObservedRun]]]:
-    """What bare profiles say of the runs of each mode, and these runs."""
-    modes = {mode: [each for each in usable if each.mode == mode] for mode in SHARED_MODES}
-    return {mode: (rows, chosen) for mode, chosen in modes.items()
-            if (rows := utilisation_rows(chosen, gpu)) is not None}  # fmt: skip
-
-
-def _without(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> UtilisationModel | None:
-    kept = np.array([family not in runs[int(index)].families for index in rows.of_run])
-    return fit_utilisation(rows.chosen(kept), runs) if kept.any() else None
+def _capacity(seen: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, UtilisationModel]:
+    """By mode, fitted to those of `seen` that ran in it."""
+    modes = {mode: [each for each in seen if each.mode == mode] for mode in SHARED_MODES}
+    return {mode: found for mode, chosen in modes.items()
+            if (found := fit_utilisation(chosen, gpu)) is not None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Computes all results from the committed data of one GPU, once for all documents."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.hardware.catalogue import Gpu
@@ -74,7 +74,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
     predictor = Predictor(gpu, model, play=playback.play)
-    known = replace(predictor, core_known=True)
+    known = predictor.on_known_cores()
     whole = compared_completions(runs, profiles, known)
     return Findings(
         profiles=profiles,

@@ -31,6 +31,15 @@ _MULTIPLY, _CONVOLVE = frozenset({"gemm", "attention", "recurrent"}), frozenset(
 _TYPICAL_DEMAND = 0.85
 
 
+# Share of a step from which on the GPU, and not the host, sets the pace.
+_GPU_BOUND = 0.9
+
+
+def is_gpu_bound(profile: Profile) -> bool:
+    """Whether the GPU is busy nearly all of the step."""
+    return (profile.busy_share or 0.0) >= _GPU_BOUND
+
+
 @once_a_profile
 def traits(profile: Profile, gpu: Gpu) -> Floats:
     """`TRAITS` of a job that has a kernel trace, shape (traits,)."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.correction import SOLO_SPREAD
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.model_file import Model
@@ -50,16 +51,19 @@ def _intervals(
         return on_instances(profiles, instances, gpu, model.physics)
     shared = together(sharing)
     if shared is None:
-        spreads = map(model.alone.spread, profiles)
-        return [
-            interval_around(each.step_s, -own, own)
-            for each, own in zip(profiles, spreads, strict=True)
-        ]
+        return [_alone(each, each.step_s, model) for each in profiles]
     if len(profiles) == 1:
         left = profiles[0]
-        spread = model.alone.spread(left)
-        return [interval_around(alone_s(left, shared, gpu, model, play), -spread, spread)]
+        return [_alone(left, alone_s(left, shared, gpu, model, play), model)]
     return _shared(profiles, shared, gpu, model, play)
+
+
+def _alone(profile: Profile, step_s: float, model: Model) -> Interval:
+    """Around `step_s` alone; the model adds no doubt of its own."""
+    doubt = model.alone
+    scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
+    low, high = doubt.log_bounds([profile], scale)
+    return interval_around(step_s, float(low[0]), float(high[0]))
 
 
 def alone_s(

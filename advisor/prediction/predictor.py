@@ -29,7 +29,7 @@ from advisor.prediction.power import (
 )
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, quick
-from advisor.prediction.transfer import on_host
+from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import check_count
@@ -44,14 +44,16 @@ class Predictor:
     Attributes:
         mps_server_mib: What the MPS server holds of the GPU's memory.
         play: Replays mixes.
-        core_known: Whether the profiles are as on the cores that the jobs have.
     """
 
     gpu: Gpu
     model: Model
     mps_server_mib: float = MPS_SERVER_MIB
     play: ReplayFunction = replay_mix
-    core_known: bool = False
+
+    def on_known_cores(self) -> "Predictor":
+        """The same for profiles that are as on the cores at hand: its intervals are narrower."""
+        return replace(self, model=self.model.on_known_cores())
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """The prediction of each job and the GPU under `sharing`, while all jobs run.
@@ -178,11 +180,12 @@ def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float 
     """
     if not profile.host_check_s:
         return None
-    return calibration.host_check_s(busy) / profile.host_check_s
+    return host_slowdown(profile.host_check_s, calibration.host_check_s(busy))
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
     """`predictor` with the measured host speed and context sizes instead of the fitted ones."""
+    predictor = predictor.on_known_cores()
     if calibration.contexts is not None:
         predictor = _with_contexts(predictor, calibration.contexts)
     return CalibratedPredictor(predictor, calibration)

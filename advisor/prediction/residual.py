@@ -68,8 +68,8 @@ def by_replay(
     replayed_s = np.concatenate([replayed.steps_s[list(mix.asked)] for mix, replayed in pairs])
     with one_thread():
         log_correction = correction.log_correction(asked)
-        low, high = correction.log_bounds(jobs, asked)
-    middle = corrected(replayed_s, log_correction, np.array([each.step_s for each in jobs]))
+        middle = corrected(replayed_s, log_correction, np.array([each.step_s for each in jobs]))
+        low, high = correction.log_bounds(jobs, asked, middle)
     ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 

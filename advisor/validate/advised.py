@@ -119,7 +119,7 @@ def validate_file(
 
 def _on_known_cores(gpu: Gpu) -> Predictor:
     """Without the machine's calibration, since each run says how fast its own cores were."""
-    return replace(Advisor(gpu.key).uncalibrated, core_known=True)
+    return Advisor(gpu.key).uncalibrated.on_known_cores()
 
 
 def new_stamp() -> str:

@@ -1,7 +1,7 @@
 """Fits the model once for each family left out, on all cores."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 
@@ -78,7 +78,7 @@ class Folds:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
         model = self.model_without(family)
         predictor = Predictor(self.gpu, model, play=self.playback.play)
-        known = replace(predictor, core_known=True)
+        known = predictor.on_known_cores()
         rivals = baselines(model.physics, self.playback.play)
         return HeldOut(
             self._jobs_of(family, self.wanted, "raw", predictor, rivals),

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.noise_and_coverage import coverage_of, mean_width, noise_of

@@ -1,7 +1,7 @@
 """Records that every run on a GPU has, alone or shared: windows, memory, counters, provenance."""
 
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, log
 from statistics import median
 from typing import Literal
 
@@ -35,6 +35,12 @@ class Window:
 def median_step_s(windows: tuple[Window, ...]) -> float:
     """Seconds of a step at the median window's pace; robust to one stalled window."""
     return median([window.seconds / window.steps for window in windows])
+
+
+def pace_spread(windows: tuple[Window, ...]) -> float:
+    """Half the log distance between the slowest and the fastest window's pace; 0 for one window."""
+    paces = [window.seconds / window.steps for window in windows]
+    return log(max(paces) / min(paces)) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

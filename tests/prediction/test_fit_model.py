@@ -57,7 +57,9 @@ def runs(physics):
             for tenant, step in zip(run.tenants, steps, strict=True)
         )
         made.append(replace(run, tenants=tenants))
-    return made
+    alone = [PROFILES[name] for name in NAMES for _ in range(3)]
+    solo = [synthetic.run([each], "naive", 1.0, f"s{n}") for n, each in enumerate(alone)]
+    return [*made, *solo]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
     from sklearn.preprocessing import StandardScaler
 
     naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = ReplayCache(H200).rows(naive, model.physics)
+    rows = ReplayCache(H200).telling_rows(naive, model.physics)
     ours = model.corrections["naive"]
     kernel = _as_scikit_learn_has_it(ours.kernel)
     theirs = make_pipeline(
@@ -118,7 +120,7 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
 
 def test_what_is_unlike_anything_seen_gets_a_wider_answer_and_replay_as_it_is(model, runs):
     naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = ReplayCache(H200).rows(naive, model.physics)
+    rows = ReplayCache(H200).telling_rows(naive, model.physics)
     ours = model.corrections["naive"]
     strange = rows.x[:1] + 100 * np.array(ours.scale)
     assert ours.spread(strange)[0] > ours.spread(rows.x).max()

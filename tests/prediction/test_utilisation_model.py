@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
+from advisor.prediction.fit.utilisation_fit import fit_utilisation
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import (
@@ -126,7 +126,7 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
     random = np.random.default_rng(5)
     noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))))
     naive = [each for each in noisy if each.mode == "naive"]
-    plain = fit_utilisation(utilisation_rows(naive, H200), naive)
+    plain = fit_utilisation(naive, H200)
     inside = []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
@@ -168,7 +168,7 @@ def test_raising_its_own_limit_never_slows_a_job(contrary, names, limits, raised
 
 def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
     silent = {name: replace(p, counters=None, gpu_s=None) for name, p in PROFILES.items()}
-    assert utilisation_rows(shared_runs(silent, _runs()[:6]), H200) is None
+    assert fit_utilisation(shared_runs(silent, _runs()[:6]), H200) is None
 
 
 @pytest.mark.parametrize(

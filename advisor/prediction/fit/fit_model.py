@@ -1,9 +1,10 @@
 """Fits the whole model of one GPU to its runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
+from math import log
 from typing import Any
 from zlib import crc32
 
@@ -12,6 +13,8 @@ import numpy as np
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt, ResidualBounds
+from advisor.prediction.fit.doubt_fit import doubt_of
 from advisor.prediction.fit.memory_fit import (
     fit_context,
     fit_edges,
@@ -21,12 +24,14 @@ from advisor.prediction.fit.memory_fit import (
 )
 from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_runs
 from advisor.prediction.fit.power_fit import fit_power
-from advisor.prediction.fit.regression import fit_correction
-from advisor.prediction.fit.utilisation_fit import fit_utilisation, utilisation_rows
-from advisor.prediction.model_file import Data, Model, SoloSpread, is_gpu_bound
+from advisor.prediction.fit.regression import Elsewhere, fit_correction
+from advisor.prediction.fit.utilisation_fit import fit_utilisation
+from advisor.prediction.job_features import is_gpu_bound
+from advisor.prediction.model_file import Data, Model
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
-from advisor.prediction.transfer import on_like_core
+from advisor.prediction.trace import Floats
+from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -46,6 +51,10 @@ _START = Physics(
     bandwidth=0.5,
 )
 _FEWEST_RUNS = 5
+# Where too few solo runs tell: how steps of host-bound jobs vary (see `Doubt.host_sigma`) on hosts
+# of unknown speed and on checked cores, and bounds three times as wide as steps repeat.
+_UNKNOWN_HOST, _KNOWN_HOST = 0.25, 0.1
+_WIDE = ResidualBounds(low=-3.0, high=3.0)
 # Constants are fitted to about this many runs of a mode: more take longer with the same result.
 _TELLING_RUNS = 120
 
@@ -77,16 +86,18 @@ def fit(
     playback = playback or ReplayCache(gpu)
     physics = _physics(modes, playback)
     context = fit_context(profiles, usable, gpu)
+    solo = _Solo(_solo(profiles, runs))
     held = [log_memory(shared, context, gpu) for shared in usable]
     return Model(
         gpu=gpu.key,
         data=_data(profiles, usable),
         physics=physics,
-        corrections={mode: fit_correction(playback.rows(chosen, physics), chosen)
+        corrections={mode: _correction(chosen, physics, playback, solo)
                      for mode, chosen in modes.items()},
-        capacity={mode: fit_utilisation(rows, chosen) for mode, chosen in modes.items()
-                  if (rows := utilisation_rows(chosen, gpu)) is not None},
-        alone=_alone(profiles, runs),
+        capacity={mode: found for mode, chosen in modes.items()
+                  if (found := fit_utilisation(chosen, gpu)) is not None},
+        alone=_alone(solo.raw, _UNKNOWN_HOST),
+        alone_on_known_cores=_alone(solo.on_known_cores, _KNOWN_HOST),
         context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
         power=fit_power(usable, _solo(profiles, runs), gpu, physics, playback),
@@ -141,19 +152,58 @@ def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
     return [shared for shared in runs if crc32(shared.run.id.encode()) % parts == 0]
 
 
-def _alone(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> SoloSpread:
-    """From solo runs of profiled workloads; 5 % and 10 % where there are too few.
+@dataclass(frozen=True, slots=True)
+class _Solo:
+    """Solo runs of profiled workloads, each with its profile."""
 
-    Only runs on a core as fast as the profile's, since profiles are made where plans will run.
-    """
-    solo = [(profile, run.tenants[0]) for profile, run in _solo(profiles, runs)]
-    pairs = [each for each in solo if on_like_core(*each)]
-    far = [(is_gpu_bound(p), abs(float(np.log(tenant.step_s / p.step_s)))) for p, tenant in pairs]
-    busy, idle = ([each for bound, each in far if bound is kind] for kind in (True, False))
-    return SoloSpread(
-        gpu_bound=float(np.quantile(busy, 0.9)) if len(busy) >= _FEWEST_RUNS else 0.05,
-        host_bound=float(np.quantile(idle, 0.9)) if len(idle) >= _FEWEST_RUNS else 0.10,
+    raw: Sequence[tuple[Profile, Run]]
+
+    @property
+    def on_known_cores(self) -> list[tuple[Profile, Run]]:
+        """Those on checked cores, with profiles as on these."""
+        checked = [each for each in self.raw if each[1].tenants[0].host_check_s is not None]
+        return [(profiles_on_host(run, {p.name: p})[0], run) for p, run in checked]
+
+
+def _correction(
+    runs: Sequence[ObservedRun], physics: Physics, playback: ReplayCache, solo: _Solo
+) -> Correction:
+    """The correction of one mode, with its doubts."""
+    checked = [each for each in runs if each.cores_known]
+    raw = [replace(each, profiles=each.as_measured) for each in runs]
+    elsewhere = Elsewhere(
+        raw=playback.rows(raw, physics),
+        on_known_cores=playback.rows(checked, physics),
+        host_sigma=(
+            _host_sigma(solo.raw, _UNKNOWN_HOST),
+            _host_sigma(solo.on_known_cores, _KNOWN_HOST),
+        ),
     )
+    return fit_correction(playback.telling_rows(runs, physics), runs, elsewhere)
+
+
+def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:
+    """Log of each step alone over its profile's, shape (pairs,)."""
+    return np.array([log(run.tenants[0].step_s / profile.step_s) for profile, run in pairs])
+
+
+def _host_sigma(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> float:
+    """How far steps of host-bound jobs are from their profiles', in the root of the mean square."""
+    log_errors = _log_errors([each for each in pairs if not is_gpu_bound(each[0])])
+    if len(log_errors) < _FEWEST_RUNS:
+        return otherwise
+    return float(np.sqrt((log_errors**2).mean()))
+
+
+def _alone(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> Doubt:
+    """The doubt in steps alone, which the model takes from their profiles."""
+    host_sigma = _host_sigma(pairs, otherwise)
+    if len(pairs) < _FEWEST_RUNS:
+        return Doubt(host_sigma=host_sigma, gpu_bound=_WIDE, host_bound=_WIDE)
+    profiles = [profile for profile, _ in pairs]
+    steps_s = np.array([each.step_s for each in profiles])
+    spread = np.full(len(pairs), SOLO_SPREAD)
+    return doubt_of(_log_errors(pairs), profiles, steps_s, spread, host_sigma)
 
 
 def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Profile, Run]]:

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_features import features
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.job_features import is_gpu_bound
+from advisor.prediction.mix_features import FEATURES, features
 from advisor.prediction.parallel import at_once
 from advisor.prediction.physics import (
     Physics,
@@ -39,6 +39,8 @@ class ObservedRun:
         families: Of its tenants, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Of its tenants, each as on the core that the tenant had.
+        as_measured: The same as they were measured.
+        cores_known: Whether the speed of each tenant's core was checked.
         telling: Whether each tenant's step tells of sharing, shape (jobs,): the GPU sets its pace,
             or else a core like the profile's.
         alone_s: Step of each of `profiles`, shape (jobs,).
@@ -47,8 +49,13 @@ class ObservedRun:
     run: Run
     sharing: Naive | Mps
     profiles: tuple[Profile, ...]
+    as_measured: tuple[Profile, ...]
     measured_s: Floats
     telling: Bools
+
+    @property
+    def cores_known(self) -> bool:
+        return all(tenant.host_check_s is not None for tenant in self.run.tenants)
 
     @property
     def mode(self) -> Mode:
@@ -78,6 +85,7 @@ def _shared(profiles: Mapping[str, Profile], run: Run) -> ObservedRun | None:
         run=run,
         sharing=shared,
         profiles=profiles_on_host(run, profiles),
+        as_measured=tuple(profiles[name] for name in names),
         measured_s=np.array([tenant.step_s for tenant in run.tenants]),
         telling=np.array([_telling(profiles[each.workload.name], each) for each in run.tenants]),
     )
@@ -93,23 +101,40 @@ class Rows:
 
     Attributes:
         of_run: Which of the runs each row's job belongs to.
-        gpu_bound: Whether the GPU, and not the host, sets the job's pace alone.
+        profiles: Of each row's job.
     """
 
-    of_run: Floats
-    family: tuple[str, ...]
+    of_run: NDArray[np.intp]
+    profiles: tuple[Profile, ...]
     x: Floats
-    alone_s: Floats
     replayed_s: Floats
     measured_s: Floats
-    gpu_bound: Bools
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        return tuple(each.workload.family for each in self.profiles)
+
+    @property
+    def alone_s(self) -> Floats:
+        return np.array([each.step_s for each in self.profiles])
+
+    @property
+    def gpu_bound(self) -> Bools:
+        """Whether the GPU, and not the host, sets each job's pace alone."""
+        return np.array([is_gpu_bound(each) for each in self.profiles])
 
     def chosen(self, keep: Bools) -> "Rows":
         """Some of the rows."""
-        columns = (self.of_run, self.x, self.alone_s, self.replayed_s, self.measured_s)
-        of_run, x, alone_s, replayed_s, measured_s = (column[keep] for column in columns)
-        family = tuple(each for each, kept in zip(self.family, keep, strict=True) if kept)
-        return Rows(of_run, family, x, alone_s, replayed_s, measured_s, self.gpu_bound[keep])
+        profiles = tuple(each for each, kept in zip(self.profiles, keep, strict=True) if kept)
+        return Rows(
+            self.of_run[keep], profiles, self.x[keep], self.replayed_s[keep], self.measured_s[keep]
+        )
+
+
+def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
+    """Whether each of `rows`, which are all jobs of some of `runs`, tells of sharing."""
+    chosen = list(dict.fromkeys(map(int, rows.of_run)))
+    return np.concatenate([np.empty(0, dtype=bool), *(runs[each].telling for each in chosen)])
 
 
 class ReplayCache:
@@ -163,25 +188,27 @@ class ReplayCache:
         ]
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
-    def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
+    def telling_rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
         """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
+        rows = self.rows(runs, physics)
+        return rows.chosen(telling_of(rows, runs))
+
+    def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
+        """All jobs of those `runs` whose profiles have traces; without any, no rows."""
         # Of all runs at once: of one, a long replay keeps a single core busy.
         at_once(lambda way: self.replayed_s(*way), [
             (shared, *way) for shared in runs for way in replay_variants(shared.sharing, physics)
         ])  # fmt: skip
         played = [(index, shared, replayed) for index, shared in enumerate(runs)
                   if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip
-        rows = Rows(
-            of_run=np.array([index for index, shared, _ in played for _ in shared.profiles]),
-            family=tuple(family for _, shared, _ in played for family in shared.families),
-            x=np.concatenate(
-                [features(s.profiles, s.sharing, self._gpu, replayed) for _, s, replayed in played]
+        return Rows(
+            of_run=np.array(
+                [index for index, shared, _ in played for _ in shared.profiles], dtype=np.intp
             ),
-            alone_s=np.concatenate([shared.alone_s for _, shared, _ in played]),
-            replayed_s=np.concatenate([replayed.steps_s for _, _, replayed in played]),
-            measured_s=np.concatenate([shared.measured_s for _, shared, _ in played]),
-            gpu_bound=np.array(
-                [is_gpu_bound(p) for _, shared, _ in played for p in shared.profiles]
-            ),
-        )
-        return rows.chosen(np.concatenate([shared.telling for _, shared, _ in played]))
+            profiles=tuple(each for _, shared, _ in played for each in shared.profiles),
+            x=np.concatenate([np.empty((0, len(FEATURES))), *(
+                features(s.profiles, s.sharing, self._gpu, replayed) for _, s, replayed in played
+            )]),
+            replayed_s=np.concatenate([[], *(replayed.steps_s for _, _, replayed in played)]),
+            measured_s=np.concatenate([[], *(shared.measured_s for _, shared, _ in played)]),
+        )  # fmt: skip

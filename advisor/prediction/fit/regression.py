@@ -4,16 +4,17 @@ The results of scikit-learn and optuna are returned as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.prediction.correction import Correction, Doubt, Kernel
+from advisor.prediction.fit.doubt_fit import NO_DOUBT, doubt_of
 from advisor.prediction.fit.observation import Bools, ObservedRun, Rows
 from advisor.prediction.mix_features import FEATURES
-from advisor.prediction.model_file import Correction, Kernel, ResidualBounds
 from advisor.prediction.parallel import fitting_in_one_thread
 from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
@@ -23,47 +24,45 @@ if TYPE_CHECKING:
 
 # The kernels that are tried. Only signal over noise matters, so the noise is one: errors are scaled
 # by spreads afterwards.
-_GRID = {"length": (7.0, 9.0, 12.0), "signal": (0.015, 0.03, 0.06, 0.12)}
+_GRID = {"length": (7.0, 9.0, 12.0), "signal": (0.004, 0.015, 0.03, 0.06)}
 _NOISE = 0.005
 _SEED = 2028
 
-# A class of jobs with fewer rows than this takes the quantiles of all.
-_FEWEST_ROWS = 20
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Jobs of runs whose errors say how far the correction is off, all of them.
+
+    Attributes:
+        raw: From profiles as they were measured.
+        on_known_cores: From profiles as on the cores that the jobs had; none if no run says.
+        host_sigma: As of `Doubt`, for `raw` and for `on_known_cores`.
+    """
+
+    raw: Rows
+    on_known_cores: Rows
+    host_sigma: tuple[float, float]
 
 
-def fit_correction(rows: Rows, runs: Sequence[ObservedRun]) -> Correction:
+def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere) -> Correction:
     """The Gaussian process with the least error on families left out.
 
-    Its interval comes from its errors on those, so it is valid for new families that differ from
+    Its intervals come from its errors on those, so they are valid for new families that differ from
     the known ones as these do from each other.
+
+    Args:
+        rows: Jobs that tell of sharing.
+        runs: Theirs.
+        elsewhere: Jobs of the same runs.
     """
     with fitting_in_one_thread():
-        blocks = tuple(blocks_of(rows, runs))
-        kernel = _tuned(rows, blocks)
-        log_errors, spreads = _unseen(rows, blocks, kernel)
+        kernel = _tuned(rows, tuple(blocks_of(rows, runs)))
+        solved = _Solved(rows, runs, kernel)
         fitted = _process(rows.x, _target(rows), kernel)
-    share = log_errors / spreads
-    return replace(
-        fitted,
-        gpu_bound=bounds_of(share, rows.family, rows.gpu_bound),
-        host_bound=bounds_of(share, rows.family, ~rows.gpu_bound),
-    )
-
-
-def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> ResidualBounds:
-    """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
-
-    Each family weighs the same, however many rows it has: a new job is of a family drawn from all
-    (Dunn, Wasserman and Ramdas 2023, pooling groups). The level is 90 % as it stands. Their factor
-    1 + 1/families, which guards against the worst distribution of families, would make it 95 %
-    with the families at hand: wider than 90 % of what evaluation leaves out needs.
-    """
-    kept = chosen if chosen.sum() >= _FEWEST_ROWS else np.ones(len(share), dtype=bool)
-    _, family, sizes = np.unique(np.array(families)[kept], return_inverse=True, return_counts=True)
-    order = np.argsort(share[kept])
-    weights = (1 / sizes)[family][order] / len(sizes)
-    low, high = np.interp((0.05, 0.95), np.cumsum(weights) - weights / 2, share[kept][order])
-    return ResidualBounds(low=min(0.0, float(low)), high=max(0.0, float(high)))
+        doubt = solved.doubt(elsewhere.raw, elsewhere.host_sigma[0])
+        known = elsewhere.on_known_cores
+        on_known = solved.doubt(known, elsewhere.host_sigma[1]) if known.profiles else doubt
+    return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known)
 
 
 def _target(rows: Rows) -> Floats:
@@ -103,8 +102,8 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
         points=tuple(tuple(map(float, point)) for point in points),
         weights=tuple(map(float, process.alpha_)),
         kernel=kernel,
-        gpu_bound=ResidualBounds(low=0.0, high=0.0),
-        host_bound=ResidualBounds(low=0.0, high=0.0),
+        doubt=NO_DOUBT,
+        doubt_on_known_cores=NO_DOUBT,
     )
 
 
@@ -119,13 +118,16 @@ _Block = tuple[NDArray[np.intp], Bools]
 
 def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
     """For each family the rows of all runs that have it, and which of these are its own."""
-    families, of_run = np.array(rows.family), rows.of_run.astype(int)
+    families = np.array(rows.family)
     for family in sorted(set(rows.family)):
-        with_it = np.array([family in shared.families for shared in runs])[of_run]
-        own = families == family
-        # A family in every run can only be held out by itself.
-        left_out = np.flatnonzero(own if with_it.all() else with_it)
-        yield left_out, own[left_out]
+        left_out = of_runs_with(family, rows, runs)
+        yield left_out, families[left_out] == family
+
+
+def of_runs_with(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArray[np.intp]:
+    """The `rows` of all runs that have `family`, or, if every run has it, just its own."""
+    with_it = np.array([family in shared.families for shared in runs])[rows.of_run]
+    return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
 
 def errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> Floats:
@@ -156,8 +158,49 @@ def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Float
     return log_errors, spreads
 
 
+class _Solved:
+    """The regression of `rows`, to be asked for any jobs without the family of each.
+
+    In closed form, as in `_unseen`: the weights without the rows B that are left out are those of
+    all less ``A_.B inv(A_BB) (A y)_B``, and so is what their covariance explains.
+    """
+
+    def __init__(self, rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> None:
+        self._rows, self._runs, self._kernel = rows, runs, kernel
+        self._mean, self._scale = rows.x.mean(axis=0), np.maximum(rows.x.std(axis=0), 1e-12)
+        self._points = (rows.x - self._mean) / self._scale
+        covariance = kernel.likeness(self._points, self._points)
+        self._inverse = _inverse(covariance + kernel.noise * np.eye(len(covariance)))
+        self._pulled = self._inverse @ _target(rows)
+
+    def doubt(self, asked: Rows, host_sigma: float) -> Doubt:
+        """The doubt that the errors on `asked` leave, each predicted without its family."""
+        middle, spread = np.zeros(len(asked.profiles)), np.ones(len(asked.profiles))
+        families = np.array(asked.family)
+        for family in np.unique(families):
+            own = families == family
+            log_correction, spread[own] = self._without(str(family), asked.x[own])
+            middle[own] = corrected(asked.replayed_s[own], log_correction, asked.alone_s[own])
+        log_errors = np.log(asked.measured_s / middle)
+        return doubt_of(log_errors, asked.profiles, middle, spread, host_sigma)
+
+    def _without(self, family: str, x: Floats) -> tuple[Floats, Floats]:
+        """Log correction and spread at `x`, shape (jobs, features), had `family` not been seen."""
+        left_out = of_runs_with(family, self._rows, self._runs)
+        block = _inverse(self._inverse[np.ix_(left_out, left_out)])
+        near = self._kernel.likeness((x - self._mean) / self._scale, self._points)
+        seen = near @ self._inverse
+        hidden = seen[:, left_out]
+        log_correction = near @ self._pulled - hidden @ (block @ self._pulled[left_out])
+        explained = (seen * near).sum(axis=1) - ((hidden @ block) * hidden).sum(axis=1)
+        most = self._kernel.signal + self._kernel.noise
+        return log_correction, np.sqrt(np.maximum(most - explained, self._kernel.noise))
+
+
 def _inverse(covariance: Floats) -> Floats:
     """Of a positive definite matrix, in less than half the time that any matrix takes."""
+    if not len(covariance):
+        return covariance
     from scipy.linalg.lapack import dpotrf, dpotri
 
     factor, _ = dpotrf(covariance, lower=True)

@@ -1,13 +1,14 @@
 """Fits the utilisation model, for mixes without kernel traces, to runs whose traces are ignored."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import Bools, ObservedRun, Rows
-from advisor.prediction.fit.regression import blocks_of, bounds_of
-from advisor.prediction.model_file import is_gpu_bound
+from advisor.prediction.fit.doubt_fit import bounds_of
+from advisor.prediction.fit.observation import Bools, ObservedRun, Rows, telling_of
+from advisor.prediction.fit.regression import of_runs_with
 from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import (
@@ -25,22 +26,25 @@ _RIDGE = 3.0
 _OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
 
 
-def fit_utilisation(rows: Rows, runs: Sequence[ObservedRun]) -> UtilisationModel:
-    """What the capacity model misses in one mode.
+def fit_utilisation(runs: Sequence[ObservedRun], gpu: Gpu) -> UtilisationModel | None:
+    """What the capacity model misses in one mode; None if no job of `runs` shows sharing.
 
-    Its interval is that of errors on families left out, by the rule of `regression.bounds_of`.
-
-    Args:
-        rows: By `utilisation_rows`, some or all of them.
-        runs: As they were given to it.
+    Its interval is that of errors on families left out, by the rule of `doubt_fit.bounds_of`, on
+    hosts of any speed.
     """
-    everything = np.ones(len(rows.family), dtype=bool)
-    bounds = bounds_of(_errors_on_unseen(rows, runs), rows.family, everything)
-    return _ridge(rows, everything, bounds.low, bounds.high)
+    everyone = _rows(runs, gpu)
+    if everyone is None:
+        return None
+    rows = everyone.chosen(telling_of(everyone, runs))
+    raw = _rows([replace(each, profiles=each.as_measured) for each in runs], gpu)
+    assert raw is not None, "on any host the same jobs run"
+    errors = _errors_on_unseen(rows, runs, raw)
+    bounds = bounds_of(errors, raw.family, np.ones(len(errors), dtype=bool))
+    return _ridge(rows, np.ones(len(rows.family), dtype=bool), bounds.low, bounds.high)
 
 
-def utilisation_rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
-    """The jobs of `runs` that show sharing, as nvidia-smi sees them; None if there are none.
+def _rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
+    """All jobs of those `runs` that show sharing in one at least, as nvidia-smi sees them.
 
     The capacity model's steps take the place of replayed ones.
     """
@@ -51,28 +55,25 @@ def utilisation_rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
              if s is not None and runs[index].telling.any()]  # fmt: skip
     if not known:
         return None
-    rows = Rows(
+    return Rows(
         of_run=np.array([index for index, shared, _, _ in known for _ in shared.profiles]),
-        family=tuple(family for _, shared, _, _ in known for family in shared.families),
+        profiles=tuple(each for _, shared, _, _ in known for each in shared.profiles),
         x=np.concatenate([columns(each, s.sharing, gpu, by) for _, s, each, by in known]),
-        alone_s=np.concatenate([shared.alone_s for _, shared, _, _ in known]),
         replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in known]),
         measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in known]),
-        gpu_bound=np.array([is_gpu_bound(p) for _, s, _, _ in known for p in s.profiles]),
     )
-    return rows.chosen(np.concatenate([shared.telling for _, shared, _, _ in known]))
 
 
-def _errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun]) -> Floats:
-    """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
-    log_errors = np.zeros(len(rows.family))
-    for left_out, own in blocks_of(rows, runs):
+def _errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], asked: Rows) -> Floats:
+    """Log of measured over predicted step of each of `asked`, by `rows` without its family."""
+    log_errors, families = np.zeros(len(asked.family)), np.array(asked.family)
+    for family in np.unique(families):
         kept = np.ones(len(rows.family), dtype=bool)
-        kept[left_out] = False
-        scored = left_out[own]
-        log_correction = _ridge(rows, kept).log_correction(rows.x[scored])
-        middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
-        log_errors[scored] = np.log(rows.measured_s[scored] / middle)
+        kept[of_runs_with(str(family), rows, runs)] = False
+        own = asked.chosen(families == family)
+        log_correction = _ridge(rows, kept).log_correction(own.x)
+        middle = corrected(own.replayed_s, log_correction, own.alone_s)
+        log_errors[families == family] = np.log(own.measured_s / middle)
     return log_errors
 
 

@@ -1,0 +1,194 @@
+"""The correction of replay's steps: a regression, and how far it is off for jobs never seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.prediction.job_features import is_gpu_bound
+from advisor.prediction.mix_features import FEATURES
+from advisor.prediction.trace import Floats
+from advisor.prediction.transfer import log_beyond_host
+from advisor.workload.measured import pace_spread
+from advisor.workload.plausible import MOST_LOG, MOST_SPREADS, check, check_number, check_scaled
+from advisor.workload.profile import Profile
+from advisor.workload.spec import STRICT
+
+# The steps of jobs that fill the GPU, alone, repeat so closely on another host and day.
+SOLO_SPREAD = 0.03
+
+# Ends lie at most so many standard deviations from the middle. What the host adds shrinks at
+# one part in so many with the distance to the host's path, so a slower step never ends earlier.
+MOST = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """The covariance of two jobs in their mixes: a squared exponential of their distance.
+
+    Attributes:
+        length: Length scale, in columns of scale 1.
+        signal: Variance of replay's residual.
+        noise: Variance from one run to the next.
+    """
+
+    __pydantic_config__ = STRICT
+
+    length: float
+    signal: float
+    noise: float
+
+    def __post_init__(self) -> None:
+        if min(self.length, self.signal, self.noise) <= 0:
+            raise InvalidInput("a kernel's length, signal and noise are above 0")
+
+    def likeness(self, rows: Floats, points: Floats) -> Floats:
+        """Covariance of each row with each point, shape (rows, points)."""
+        squares = (rows**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None, :]
+        squares -= 2 * rows @ points.T
+        np.maximum(0.0, squares, out=squares)
+        squares *= -0.5 / self.length**2
+        return np.asarray(self.signal * np.exp(squares, out=squares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualBounds:
+    """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
+
+    __pydantic_config__ = STRICT
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= 0 <= self.high:
+            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
+        check_number("a bound of an interval", max(-self.low, self.high), MOST_SPREADS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """How far predictions are off for families never seen, given what is known of the host.
+
+    Attributes:
+        host_sigma: Standard deviation of the log of a host-bound job's step alone, between its
+            profile and another run.
+        gpu_bound: Bounds of errors for jobs that keep the GPU busy alone.
+        host_bound: Bounds of errors for the others.
+    """
+
+    __pydantic_config__ = STRICT
+
+    host_sigma: float
+    gpu_bound: ResidualBounds
+    host_bound: ResidualBounds
+
+    def __post_init__(self) -> None:
+        check(self, ("host_sigma",), MOST_LOG)
+
+    def scale(self, profiles: Sequence[Profile], steps_s: Floats, spread: Floats) -> Floats:
+        """Standard deviation of the log of each step, shape (jobs,).
+
+        Args:
+            profiles: Of the jobs.
+            steps_s: As predicted, shape (jobs,).
+            spread: The model's own, shape (jobs,). What the host adds, and what the profile's own
+                windows differed by, counts as far as a step follows its host.
+        """
+        unsteady = np.hypot(self.host_sigma, [pace_spread(each.windows) for each in profiles])
+        beyond = [log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)]
+        return np.asarray(np.hypot(spread, np.maximum(0.0, unsteady - np.array(beyond) / MOST)))
+
+    def log_bounds(self, profiles: Sequence[Profile], scale: Floats) -> tuple[Floats, Floats]:
+        """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        bounds = [self.gpu_bound if is_gpu_bound(each) else self.host_bound for each in profiles]
+        low, high = np.array([(each.low, each.high) for each in bounds]).T
+        return low * scale, high * scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """The residual of replay in one mode: a Gaussian process over a job's features in its mix.
+
+    It predicts the log of measured over replayed step. Far from every job it was fitted to it is 0,
+    so replay is not corrected, and its spread is widest there.
+
+    Attributes:
+        features: Names of the columns.
+        mean: Of each column, shape (features,).
+        scale: Standard deviation of each column, shape (features,).
+        points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
+        weights: Weight of each point, shape (points,).
+        doubt: On a host whose speed is not known.
+        doubt_on_known_cores: If profiles are converted to the speed of the cores at hand.
+    """
+
+    __pydantic_config__ = STRICT
+
+    features: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    points: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...]
+    kernel: Kernel
+    doubt: Doubt
+    doubt_on_known_cores: Doubt
+
+    def __post_init__(self) -> None:
+        if self.features != FEATURES:
+            raise InvalidInput("the model was fitted to other features than this advisor computes")
+        widths = {len(self.mean), len(self.scale), *map(len, self.points)}
+        if widths != {len(FEATURES)} or len(self.weights) != len(self.points):
+            raise InvalidInput("the model's columns are not as long as its list of features")
+        most = max(float(np.abs(each).max()) for each in (self.mean, self._points, self._weights))
+        check_scaled("a model's columns", self.scale, most)
+
+    def log_correction(self, rows: Floats) -> Floats:
+        """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
+        return np.clip(self._near(rows) @ self._weights, -MOST_LOG, MOST_LOG)
+
+    def spread(self, rows: Floats) -> Floats:
+        """Standard deviation of that log, shape (jobs,); wider far from all points."""
+        from scipy.linalg import solve_triangular
+
+        rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
+        near = solve_triangular(self._mixing, self._near(rows).T, lower=True, check_finite=False)
+        most = self.kernel.signal + self.kernel.noise
+        return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))[which.reshape(-1)]
+
+    def log_bounds(
+        self, profiles: Sequence[Profile], rows: Floats, steps_s: Floats
+    ) -> tuple[Floats, Floats]:
+        """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        return self.doubt.log_bounds(
+            profiles, self.doubt.scale(profiles, steps_s, self.spread(rows))
+        )
+
+    @cached_property
+    def _points(self) -> Floats:
+        return np.array(self.points)
+
+    @cached_property
+    def _weights(self) -> Floats:
+        return np.array(self.weights)
+
+    @cached_property
+    def _scales(self) -> tuple[Floats, Floats]:
+        return np.array(self.mean), np.array(self.scale)
+
+    @cached_property
+    def _mixing(self) -> Floats:
+        """Lower Cholesky factor of the points' covariance, shape (points, points)."""
+        covariance = self.kernel.likeness(self._points, self._points)
+        covariance[np.diag_indices_from(covariance)] += self.kernel.noise
+        try:
+            return np.asarray(np.linalg.cholesky(covariance))
+        except np.linalg.LinAlgError:
+            raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
+
+    def _near(self, rows: Floats) -> Floats:
+        """Covariance of each row with each point, shape (rows, points)."""
+        scaled = (rows - self._scales[0]) / self._scales[1]
+        return self.kernel.likeness(scaled, self._points)
