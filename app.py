@@ -30,9 +30,9 @@ from advisor.report.headline import (
     answer,
     basis,
     bounds_note,
-    calibrated_note,
     caution,
     headline,
+    host_note,
     plan_name,
 )
 from advisor.report.mig_text import blocks
@@ -167,8 +167,7 @@ def _show(advised: Recommendation) -> None:
         st.warning(str(stale))
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
-    if note := calibrated_note(advised.standing):
-        st.caption(note)
+    st.caption(host_note(advised.standing))
     names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
     _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")

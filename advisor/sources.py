@@ -18,7 +18,7 @@ from advisor.workload.store import model_path
 
 if TYPE_CHECKING:
     from advisor.hardware.gpu_state import LiveGpu
-    from advisor.plan.machine import Machine, Running
+    from advisor.plan.machine import HostCheckNow, Machine, Running
     from advisor.prediction.model_file import Model
     from advisor.prediction.predictor import Predictor
 
@@ -40,6 +40,8 @@ class Sources:
         power_cap_w: What the GPU may draw at most; None: its own limit.
         present: The machine at hand, to tell which profiles are stale; None: the one that was
             calibrated.
+        check_host: Tells how fast the host at hand is now, where it was not calibrated; None:
+            advice is not for it, and profiles stay as on the hosts that they were measured on.
 
     Raises:
         InvalidInput: There is no such GPU, or the name may mean several.
@@ -52,6 +54,7 @@ class Sources:
     calibration: Path | None = None
     power_cap_w: float | None = None
     present: Present | None = None
+    check_host: "HostCheckNow | None" = None
 
     def __post_init__(self) -> None:
         gpu_meant(self.gpu)
@@ -80,7 +83,7 @@ class Sources:
         """
         from advisor.plan.machine import machine
 
-        return machine(self.card.key, self.calibration, self.present)
+        return machine(self.card.key, self.calibration, self.present, self.check_host)
 
     @cached_property
     def uncalibrated(self) -> "Predictor":

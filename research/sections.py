@@ -65,8 +65,8 @@ def families(found: Figures) -> str:
         "## What was chosen with all data in view",
         "Constants, the regression's kernel, the ends of intervals and their level are fitted "
         "without the family that is scored. Not so: what the model looks at; that replay goes on "
-        "for four steps or 80,000 events, since a quarter of that made answers for 3 to 8 jobs under MPS "
-        "0.8 points worse and twice as much no better; the values among which "
+        "for four steps or 80,000 events, since a quarter of that made answers for 3 to 8 jobs "
+        "under MPS 0.8 points worse and twice as much no better; the values among which "
         "constants and kernels are sought; and how far a check of a core is trusted. They were "
         "chosen by looking at errors of all families, so expect a little more on other ones.",
     )

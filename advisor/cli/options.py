@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +15,7 @@ from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.plan.machine import HostCheckNow
     from advisor.workload.job import Job
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
@@ -134,7 +135,8 @@ Calibration = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
-        help="What `advisor calibrate` wrote, or none; default: your own of that GPU.",
+        help="What `advisor calibrate` wrote; default: your own of that GPU, else the host is "
+        "checked if the GPU is here; none: neither.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
@@ -185,10 +187,18 @@ class Files:
         from advisor.api import Advisor
         from advisor.measure.process.provenance import present_machine
 
+        present = present_machine(gpu)
         return Advisor(
             gpu, profiles=self.profiles, models=self.models, calibration=self.calibration,
-            power_cap_w=power_cap_w, present=present_machine(gpu),
+            power_cap_w=power_cap_w, present=present,
+            check_host=None if present is None else _host_check(gpu),
         )  # fmt: skip
+
+
+def _host_check(gpu: str) -> "HostCheckNow":
+    from advisor.measure.host_now import host_now
+
+    return partial(host_now, gpu)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """``advisor validate``: plans run for real."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +11,9 @@ from advisor.cli.options import (
     AsJson,
     By,
     Device,
+    Files,
     GpuKey,
     Named,
-    Profiles,
     Top,
     apart,
     given_in,
@@ -59,30 +59,31 @@ def validate(
     gpu: GpuKey = DEFAULT_GPU,
     tried: Tried,
     run_files: RunFiles,
-    profiles: Profiles = None,
+    files: Files,
     as_json: AsJson = False,
 ) -> None:
     """Run the best plans for the JOBs, and set what is measured beside what was predicted.
 
     Exits with 5 where a measured step lies outside its interval.
     """
-    from advisor.api import Advisor
+    from advisor.report.headline import host_note
     from advisor.validate.advised import validate_advice, validate_file
     from advisor.validate.validate import check, validation_document, validation_table
 
     given = given_in(context)
-    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device")
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
     apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
     apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
-    advisor = Advisor(gpu, profiles=profiles)
+    advisor = files.advisor(gpu)
     if run_files.runs is not None:
-        validation = validate_file(run_files.runs, advisor.card, profiles, run_files.out)
+        validation = validate_file(run_files.runs, advisor, run_files.out)
     else:
         advised = advisor.recommend(named.chosen(advisor), tried.objective)
         if run_files.dry_run:
             _print_processes(advised, tried)
             return
-        validation = validate_advice(advised, tried.top, tried.device, run_files.out)
+        ran = validate_advice(advised, advisor, tried.top, tried.device, run_files.out)
+        validation = replace(ran, host=host_note(advised.standing))
     show_found(validation, as_json, validation_table, validation_document)
     check(validation)
 

@@ -2,10 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from statistics import mean, median
+from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.claimed_device import (
@@ -161,16 +163,29 @@ CORES_AT_ONCE = (1, 2, 4, 8)
 _ROUNDS = 12
 
 
-def host_checks(tenants: Sequence[TenantProcess]) -> tuple[HostCheck, ...]:
+def host_checks(
+    tenants: Sequence[TenantProcess],
+    longest_s: float = inf,
+    clock: Callable[[], float] = monotonic,
+) -> tuple[HostCheck, ...]:
     """The host check on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
 
     Every round measures each count, on other cores each time: the figure is the median over
     rounds of the mean over the cores at work.
+
+    Args:
+        tenants: Each on a core of its own.
+        longest_s: After the first round, none begins that would end later than this.
+        clock: Seconds.
     """
     counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
+    began_s = clock()
     all_answers(tenants, "check_host")  # the first check is slower
     seen: dict[int, list[float]] = {count: [] for count in counts}
     for turn in range(_ROUNDS):
+        passed_s = clock() - began_s
+        if turn and passed_s * (turn + 1) / turn > longest_s:
+            break
         for count in counts:
             chosen = [tenants[(turn * count + i) % len(tenants)] for i in range(count)]
             answer = all_answers(chosen, "check_host")

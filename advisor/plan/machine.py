@@ -1,23 +1,32 @@
 """The machine that advice is for: its calibration, which profiles hold there, and what runs now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from advisor.english import counted
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.plan.recommendation import Calibrated, Predicts, Standing
-from advisor.prediction.predictor import Predictor, calibrated_predictor, slowdown_of
+from advisor.prediction.predictor import (
+    Predictor,
+    calibrated_predictor,
+    profiles_on_calibrated,
+    slowdown_of,
+)
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.job import Job
 from advisor.workload.machine_calibration import Calibration
+from advisor.workload.profile import Profile
 from advisor.workload.staleness import Present, present_of, stale_profiles
 from advisor.workload.store import load_calibration
 
 _NONE = Path("none")
+
+HostCheckNow = Callable[[], Calibration]
+"""Checks the host at hand; raises an `AdvisorError` or an `OSError` where it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +34,17 @@ class Machine:
     """Where the jobs are to run.
 
     Attributes:
-        file: Of `calibration`; None where there is none.
-        calibration: None: predictions are for a host as fast as those of the profiles.
+        file: Of `calibration`; None where there is none, or the host was checked just now.
+        calibration: None: predictions are for a host of unknown speed, and their intervals allow
+            for it.
         present: What it has now; None: not known.
+        unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
     """
 
     file: Path | None
     calibration: Calibration | None
     present: Present | None
+    unchecked: str | None = None
 
     def predictor(self, plain: Predictor) -> Predicts:
         """`plain`, for this machine."""
@@ -45,11 +57,18 @@ class Machine:
         if self.calibration is not None:
             known = [slowdown_of(each, self.calibration, len(jobs)) for each in profiles]
             slowdowns = [each for each in known if each is not None]
-            calibrated = Calibrated(str(self.file), median(slowdowns) if slowdowns else None)
+            file = None if self.file is None else str(self.file)
+            calibrated = Calibrated(file, median(slowdowns) if slowdowns else None)
         if self.present is None:
             return Standing(calibrated)
         stale = stale_profiles(profiles, self.present, host_known=self._host_known)
-        return Standing(calibrated, stale)
+        return Standing(calibrated, stale, self.unchecked)
+
+    def profiles_here(self, profiles: Sequence[Profile], busy: int) -> tuple[Profile, ...]:
+        """`profiles` as on this machine's host with `busy` cores at work, as far as it is known."""
+        if self.calibration is None:
+            return tuple(profiles)
+        return profiles_on_calibrated(profiles, self.calibration, busy)
 
     @property
     def _host_known(self) -> bool:
@@ -59,21 +78,45 @@ class Machine:
         return self.calibration.provenance.host_cpu == self.present.host_cpu
 
 
-def machine(gpu: str, calibration: Path | None, present: Present | None) -> Machine:
+def machine(
+    gpu: str,
+    calibration: Path | None,
+    present: Present | None,
+    check_host: HostCheckNow | None = None,
+) -> Machine:
     """The machine for which advice on `gpu` is.
+
+    A calibration that is named is used; of the user's own, one of the host at hand. Where there is
+    none, `check_host` tells how fast the host is now.
 
     Args:
         gpu: Catalogue key.
         calibration: File of one; ``Path("none")``: none; None: the user's own, if there is one.
         present: What the machine at hand has; None: what the calibrated one had.
+        check_host: For the machine at hand; None: advice is not for it.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
     """
-    found = None if calibration == _NONE else load_calibration(gpu, calibration)
-    if found is None:
+    if calibration == _NONE:
         return Machine(None, None, present)
-    return Machine(*found, present or present_of(found[1].provenance))
+    found, unchecked = load_calibration(gpu, calibration), None
+    if check_host is not None and calibration is None and not _of_this_host(found, present):
+        try:
+            return Machine(None, check_host(), present)
+        except (AdvisorError, OSError) as error:
+            unchecked = str(error)
+    if found is None:
+        return Machine(None, None, present, unchecked)
+    return Machine(*found, present or present_of(found[1].provenance), unchecked)
+
+
+def _of_this_host(found: tuple[Path, Calibration] | None, present: Present | None) -> bool:
+    """Whether the calibration `found` may be of the host at hand: homes are often shared."""
+    if found is None:
+        return False
+    here = None if present is None else present.host_cpu
+    return here in (None, found[1].provenance.host_cpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,12 +47,12 @@ class Calibrated:
     """Which calibration a recommendation is made with.
 
     Attributes:
-        file: Where it lies.
+        file: Where it lies; None: the host was checked just now instead.
         host_slowdown: How much longer host work takes there than where the jobs were profiled,
             with all of them running: the median job's. None where no profile can say.
     """
 
-    file: str
+    file: str | None
     host_slowdown: float | None
 
 
@@ -61,12 +61,14 @@ class Standing:
     """What a recommendation is made with, besides profiles and model.
 
     Attributes:
-        calibrated: None where the machine was not calibrated.
+        calibrated: None where the machine was neither calibrated nor its host checked.
         stale: Profiles made with something else than is there now, by kind.
+        unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
     """
 
     calibrated: Calibrated | None = None
     stale: tuple[Stale, ...] = ()
+    unchecked: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,13 +159,23 @@ class CalibratedPredictor:
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """As `advisor.prediction.predictor.Predictor.predict`."""
         busy = 1 if sharing.mode == "serial" else len(profiles)
-        here = [_here(profile, self.calibration, busy) for profile in profiles]
+        here = profiles_on_calibrated(profiles, self.calibration, busy)
         return self.predictor.predict(here, sharing)
 
     def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """As `advisor.prediction.predictor.Predictor.quick`, with all of the jobs at work."""
-        here = [_here(profile, self.calibration, len(profiles)) for profile in profiles]
+        here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
         return self.predictor.quick(here)
+
+
+def profiles_on_calibrated(
+    profiles: Sequence[Profile], calibration: Calibration, busy: int
+) -> tuple[Profile, ...]:
+    """`profiles` on the host of `calibration` with `busy` cores at work.
+
+    One that does not say how fast its own host was stays as it is.
+    """
+    return tuple(_here(profile, calibration, busy) for profile in profiles)
 
 
 def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:

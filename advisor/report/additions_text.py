@@ -9,7 +9,7 @@ from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
-from advisor.report.headline import calibrated_note
+from advisor.report.headline import host_note
 from advisor.report.listing_text import answer_above_table, plain_table
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
@@ -148,8 +148,7 @@ def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
     yield "Slowing is of median steps; jobs that run keep limits and instances."
     if not found.found[0].prediction.confirmed_on_hardware:
         yield "This is estimated, not confirmed on hardware."
-    if note := calibrated_note(found.standing):
-        yield note
+    yield host_note(found.standing)
 
 
 def _notes_on_copies(found: Copies) -> Iterator[str]:
@@ -157,5 +156,4 @@ def _notes_on_copies(found: Copies) -> Iterator[str]:
     yield f"Copies pay that raise the throughput by more than {PAYS:.0%}."
     if len(found.rows) > _MEASURED_TOGETHER:
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
-    if note := calibrated_note(found.standing):
-        yield note
+    yield host_note(found.standing)

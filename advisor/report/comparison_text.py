@@ -12,7 +12,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, binding_document, standing_document
-from advisor.report.headline import calibrated_note, cap_note, shown_cost
+from advisor.report.headline import cap_note, host_note, shown_cost
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -198,5 +198,4 @@ def _notes(found: Comparison) -> Iterator[str]:
     yield "equal: within our error. In parentheses: nine of ten measurements should fall there."
     caps = {plan.prediction.power_cap_w for plan in found.plans}
     yield from (cap_note(cap_w) for cap_w in caps if cap_w is not None)
-    if note := calibrated_note(found.plans[0].standing):
-        yield note
+    yield host_note(found.plans[0].standing)

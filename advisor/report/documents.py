@@ -13,7 +13,7 @@ from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.report.headline import answer, basis, gain, plan_name
+from advisor.report.headline import answer, basis, gain, host_note, plan_name
 from advisor.workload.job import Job
 
 SCHEMA = 1
@@ -87,6 +87,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     calibrated = standing.calibrated
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
+        "host": host_note(standing),
         "stale": [asdict(each) for each in standing.stale],
     }
 

@@ -17,7 +17,7 @@ from advisor.report.documents import (
     interval_document,
     standing_document,
 )
-from advisor.report.headline import calibrated_note, cap_note
+from advisor.report.headline import cap_note, host_note
 from advisor.report.listing_text import plain_table
 from advisor.sharing.traversal import relabelled
 from advisor.workload.job import Job
@@ -211,5 +211,4 @@ def _notes(found: FleetPlan) -> Iterator[str]:
     yield f"{search_line(found)}."
     caps_w = {each.forecast.prediction.power_cap_w for each in found.on} - {None}
     yield from (cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
-    if note := calibrated_note(found.standing):
-        yield note
+    yield host_note(found.standing)

@@ -103,17 +103,23 @@ def cap_note(cap_w: float) -> str:
     return f"Under a power cap of {units.number(cap_w)} W: {CAP_NOTE}."
 
 
-def calibrated_note(standing: Standing) -> str | None:
-    """The machine that advice is for; None if no machine was calibrated."""
-    if standing.calibrated is None:
-        return None
-    name = Path(standing.calibrated.file).name
-    slowdown = standing.calibrated.host_slowdown
-    if slowdown is None:
-        return f"Calibrated ({name}), but the profiles do not say how fast their hosts were."
+def host_note(standing: Standing) -> str:
+    """How fast a host advice is for, and how that is known."""
+    known = standing.calibrated
+    if known is None:
+        why = f" ({standing.unchecked})" if standing.unchecked else ""
+        return (
+            f"The host's speed was not checked{why}: profiles are taken as on the hosts they were "
+            f"measured on, and ranges allow for hosts of another speed."
+        )
+    by = "Host checked just now" if known.file is None else f"Calibrated ({Path(known.file).name})"
+    if standing.unchecked:
+        by += f"; checking the host at hand failed: {standing.unchecked}"
+    if known.host_slowdown is None:
+        return f"{by}, but the profiles do not say how fast their hosts were."
     return (
-        f"Calibrated ({name}): host work takes {units.number(slowdown)} times as long here as "
-        f"where the jobs were profiled."
+        f"{by}: host work takes {units.number(known.host_slowdown)} times as long here as where "
+        f"the jobs were profiled."
     )
 
 

@@ -12,10 +12,10 @@ from advisor.report import units
 from advisor.report.headline import (
     answer,
     bounds_note,
-    calibrated_note,
     cap_note,
     chosen_cap_w,
     gain,
+    host_note,
 )
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import running_together
@@ -86,8 +86,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         f"GPU busy            {units.share(mix.gract)}; SMs busy {units.share(mix.smact)}",
         *([] if mix.wide_because is None else [f"note                {mix.wide_because}"]),
     )
-    note = calibrated_note(forecast.standing)
-    said = [*lines, *([note] if note else [])]
+    said = [*lines, host_note(forecast.standing)]
     return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
 
 
@@ -208,6 +207,5 @@ def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
     if advised.searched:
         yield f"Searched: {advised.searched}."
     yield bounds_note(advised)
-    if note := calibrated_note(advised.standing):
-        yield note
+    yield host_note(advised.standing)
     yield "`--commands 1` prints the shell commands of plan 1."

@@ -11,7 +11,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.replayed_kernels import ReplayedKernel
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import calibrated_note
+from advisor.report.headline import host_note
 from advisor.report.simulation_drawing import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, parts
 
@@ -32,9 +32,8 @@ def simulation_report(found: OverTime) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    note = calibrated_note(found.standing)
     facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
-    lines = [*facts, *([note] if note else [])]
+    lines = [*facts, host_note(found.standing)]
     chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
     return Group(Text(_heading(found.simulation), style="bold"), *map(Text, lines), Text(), *chart)
 

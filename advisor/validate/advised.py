@@ -10,17 +10,17 @@ from tempfile import TemporaryDirectory
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
-from advisor.hardware.catalogue import Gpu
 from advisor.measure.shared.bench import PlannedProcess, planned_processes
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.plan.recommendation import Recommendation
-from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES
-from advisor.validate.validate import Validation, compared
+from advisor.validate.validate import Validation, compared, compared_as_ranked
 from advisor.workload.files import user_folder
 from advisor.workload.run import Run
 from advisor.workload.store import load_profile, read_runs
 from advisor.workload.writing import append_run, writable, write_whole
+
+_EACH_RUNS_OWN = "Predicted for the cores that each run had, where it says how fast they were."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,21 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
 
 
 def validate_advice(
-    recommendation: Recommendation, top: int, device: str = "0", store: Path | None = None
+    recommendation: Recommendation,
+    advisor: Advisor,
+    top: int,
+    device: str = "0",
+    store: Path | None = None,
 ) -> Validation:
     """Run the `top` best plans that can be run and compare them with their predictions.
 
+    These are the ones that the plans were ranked by, for the host as it was known beforehand. How
+    fast the cores were during a run is recorded with it for the next fit, and changes nothing here:
+    no advice can know it.
+
     Args:
-        recommendation: What `advisor.api.Advisor.recommend` answered.
+        recommendation: What `advisor` recommended.
+        advisor: What answered it.
         top: How many plans to run at most.
         device: GPU index or UUID.
         store: A folder laid out as ``profiles/``, to which the runs are added; None: the user's
@@ -87,39 +96,33 @@ def validate_advice(
     """
     gpu = recommendation.gpu
     chosen = choose(recommendation, top, new_stamp())
-    # Before minutes of running: there may be no model, and no place for the runs.
-    predictor, file = _on_known_cores(gpu), store_file(gpu.key, store)
-    writable(file)
+    file = store_file(gpu.key, store)
+    writable(file)  # before minutes of running
     runs = run_plans(gpu.key, chosen.plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
-    return Validation(gpu, runs, compared(runs, profiles, predictor, gpu), chosen.left_out)
+    return Validation(gpu, runs, compared_as_ranked(runs, profiles, advisor), chosen.left_out)
 
 
-def validate_file(
-    file: Path, gpu: Gpu, profiles: Path | None = None, store: Path | None = None
-) -> Validation:
+def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:
     """Compare the runs in `file`, made on another machine perhaps, with their predictions.
+
+    These are for the cores that each run had, as it says how fast those were: the machine's own
+    calibration says nothing of them.
 
     Args:
         file: JSON Lines, as ``python -m advisor.collocation`` writes it.
-        gpu: The GPU that the runs were made on.
-        profiles: Folder of profiles; None: the shipped ones and the user's own.
+        advisor: For the GPU that the runs were made on.
         store: As for `validate_advice`.
 
     Raises:
         InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
     """
-    runs = read_runs(file)
+    runs, gpu = read_runs(file), advisor.card
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
-    known = {name: load_profile(name, gpu.key, profiles) for name in sorted(names)}
-    comparisons = compared(runs, known, _on_known_cores(gpu), gpu)
+    known = {name: load_profile(name, gpu.key, advisor.profiles) for name in sorted(names)}
+    comparisons = compared(runs, known, advisor.uncalibrated.on_known_cores(), gpu)
     keep(runs, store_file(gpu.key, store))
-    return Validation(gpu, runs, comparisons)
-
-
-def _on_known_cores(gpu: Gpu) -> Predictor:
-    """Without the machine's calibration, since each run says how fast its own cores were."""
-    return Advisor(gpu.key).uncalibrated.on_known_cores()
+    return Validation(gpu, runs, comparisons, host=_EACH_RUNS_OWN)
 
 
 def new_stamp() -> str:

@@ -1,7 +1,7 @@
 """Compares real runs of advice with predictions from profiles alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput, OutsideInterval
@@ -21,6 +21,8 @@ from advisor.workload.run import Run
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from advisor.api import Advisor
+
 HEADINGS = (
     "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
 )  # fmt: skip
@@ -34,12 +36,14 @@ class Validation:
         runs: All of them, those in which a tenant ended early included.
         comparisons: Of those that ran to the end.
         left_out: Plans that nothing here can run, in words.
+        host: Which host was predicted for, in words.
     """
 
     gpu: Gpu
     runs: tuple[Run, ...]
     comparisons: tuple[RunComparison, ...]
     left_out: tuple[str, ...] = ()
+    host: str | None = None
 
 
 def compared(
@@ -65,6 +69,24 @@ def compared(
         for run in runs
         if run.shows_pace
     )
+
+
+def compared_as_ranked(
+    runs: Sequence[Run], profiles: Mapping[str, Profile], advisor: "Advisor"
+) -> tuple[RunComparison, ...]:
+    """Each of `runs` compared with what `advisor` ranks plans by, here and now; else as `compared`.
+
+    Jobs alone are those on its machine's host, since it reckons throughput so.
+    """
+    return tuple(_as_ranked(run, profiles, advisor) for run in runs if run.shows_pace)
+
+
+def _as_ranked(run: Run, profiles: Mapping[str, Profile], advisor: "Advisor") -> RunComparison:
+    measured = profiles_of(run, profiles, "raw")
+    here = advisor.machine.profiles_here(measured, len(measured))
+    found = compare(run, measured, advisor.predictor, advisor.card, {})
+    jobs = zip(found.jobs, here, strict=True)
+    return RunComparison(run, tuple(replace(job, alone_s=each.step_s) for job, each in jobs))
 
 
 def check(validation: Validation) -> None:
@@ -101,9 +123,10 @@ def validation_table(validation: Validation) -> "Table":
 
     from advisor.terminal.terminal_tables import FittedTable
 
-    left_out = "\n".join(f"Left out: {each}." for each in validation.left_out)
+    notes = [f"Left out: {each}." for each in validation.left_out]
+    caption = "\n".join([*notes, *([validation.host] if validation.host else [])])
     table = FittedTable(
-        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=left_out or None
+        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption or None
     )
     for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
         table.add_column(heading, justify="right" if heading else "left")
@@ -156,6 +179,7 @@ def validation_document(validation: Validation) -> dict[str, Any]:
     return {
         "schema": 1,
         "gpu": validation.gpu.key,
+        "host": validation.host,
         "runs": [
             {
                 "id": each.run.id,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.api import predict
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.staleness import Present
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
@@ -38,20 +38,112 @@ def told(advisor, *words):
     return json.loads(said.out)
 
 
-def test_without_a_calibration_nothing_is_said_of_one(advisor):
-    document = told(advisor, "predict", *PAIR)
+SERIAL = ("--sharing", "serial")
+NOT_CHECKED = "ranges allow for hosts of another speed."
+
+
+@pytest.fixture
+def at_hand(monkeypatch):
+    """Makes a machine with a GPU of this one; returns what its host check is to answer or raise."""
+    answer = [host_now(1.5e-3)]
+    checks = []
+
+    def check(gpu):
+        checks.append(gpu)
+        if isinstance(answer[0], Exception):
+            raise answer[0]
+        return answer[0]
+
+    monkeypatch.setattr(
+        "advisor.measure.process.provenance.present_machine",
+        lambda _gpu: Present(host_cpu=synthetic.PROVENANCE.host_cpu),
+    )
+    monkeypatch.setattr("advisor.measure.host_now.host_now", check)
+    return answer, checks
+
+
+def host_now(check_s):
+    """A host checked just now, and nothing else of the machine."""
+    return replace(calibration(check_s), contexts=None, switching=(), idle_power_w=None)
+
+
+def said_by(advisor, *words):
+    said = advisor(*words)
+    assert said.code == 0, said.err
+    return " ".join(said.out.split())
+
+
+COMMANDS = pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", *PAIR),
+        ("recommend", *PAIR),
+        ("simulate", *PAIR),
+        ("explain", "naive", "mps", *PAIR),
+    ],
+    ids=lambda words: words[0],
+)
+
+
+@COMMANDS
+def test_without_a_gpu_nothing_is_checked_and_that_is_said(advisor, words, monkeypatch):
+    monkeypatch.setattr("advisor.measure.host_now.host_now", None)  # calling it would fail
+    assert NOT_CHECKED in said_by(advisor, *words)
+    document = told(advisor, *words)
     assert (document["calibrated"], document["stale"]) == (None, [])
-    assert "alibrated" not in advisor("predict", *PAIR).out
-    assert "alibrated" not in advisor("recommend", *PAIR).out
+    assert document["host"].endswith(NOT_CHECKED)
+
+
+@COMMANDS
+def test_where_the_gpu_is_and_no_calibration_the_host_is_checked_first(advisor, words, at_hand):
+    _, checks = at_hand
+    document = told(advisor, *words)
+    assert checks == [GPU]
+    slowdown = pytest.approx(1.5**0.73)
+    assert document["calibrated"] == {"file": None, "host_slowdown": slowdown}
+    assert "Host checked just now: host work takes 1.34 times as long here" in document["host"]
+    assert document["host"] in said_by(advisor, *words)
+
+
+def test_a_host_checked_just_now_is_predicted_for_as_a_calibrated_one(advisor, at_hand, own):
+    checked = told(advisor, "predict", PAIR[1], *SERIAL)
+    write_whole(own / "here.json", calibration_text(at_hand[0][0]))
+    named = told(advisor, "predict", PAIR[1], *SERIAL, "--calibration", own / "here.json")
+    assert checked["jobs"] == named["jobs"]
+    unchecked = told(advisor, "predict", PAIR[1], *SERIAL, "--calibration", "none")
+    assert checked["jobs"][0]["step_s"]["p50"] > 1.2 * unchecked["jobs"][0]["step_s"]["p50"]
+
+
+def test_no_check_is_made_where_none_is_wanted_or_this_host_was_calibrated(advisor, at_hand, own):
+    told(advisor, "predict", *PAIR, "--calibration", "none")
+    write_whole(own / "calibrations" / f"{GPU}.json", calibration_text(calibration()))
+    told(advisor, "predict", *PAIR)
+    assert at_hand[1] == []
+
+
+def test_a_calibration_of_another_host_gives_way_to_a_check_of_this_one(advisor, at_hand, own):
+    elsewhere = replace(synthetic.PROVENANCE, host_cpu="another")
+    away = calibration_text(calibration(3e-3, provenance=elsewhere))
+    write_whole(own / "calibrations" / f"{GPU}.json", away)
+    assert told(advisor, "predict", *PAIR)["calibrated"]["file"] is None
+    assert at_hand[1] == [GPU]
+
+
+@pytest.mark.parametrize("failure", [AdvisorError("no core is free"), OSError("no space left")])
+def test_a_check_that_fails_stops_nothing_and_is_said(advisor, at_hand, failure):
+    at_hand[0][0] = failure
+    document = told(advisor, "predict", *PAIR)
+    assert document["calibrated"] is None
+    assert document["host"].startswith(f"The host's speed was not checked ({failure})")
+    plain = told(advisor, "predict", *PAIR, "--calibration", "none")
+    assert plain["jobs"] == document["jobs"]
 
 
 @pytest.mark.parametrize("command", ["predict", "recommend"])
 def test_the_users_own_calibration_is_used_and_said(advisor, calibrated, command):
     document = told(advisor, command, *PAIR)
-    assert document["calibrated"] == {
-        "file": str(calibrated),
-        "host_slowdown": pytest.approx(1.5**0.73),
-    }
+    slowdown = pytest.approx(1.5**0.73)
+    assert document["calibrated"] == {"file": str(calibrated), "host_slowdown": slowdown}
     said = " ".join(advisor(command, *PAIR).out.split())
     assert f"Calibrated ({GPU}.json): host work takes 1.34 times as long here" in said
 

@@ -32,7 +32,8 @@ MODES = {
     },
     "validate": {
         "runs made elsewhere": (
-            ["--from", "runs.jsonl"], {"jobs", "job_file", "dry_run", "objective", "top", "device"},
+            ["--from", "runs.jsonl"],
+            {"jobs", "job_file", "dry_run", "objective", "top", "device", "calibration"},
         ),
         "a dry run": ([BERT, "--dry-run"], {"as_json", "out"}),
     },
@@ -57,6 +58,7 @@ WORDS = {
     "now": ["--now"], "commands": ["--commands", "1"], "top": ["--top", "2"],
     "as_json": ["--json"], "pessimistic": ["--pessimistic"], "objective": ["--objective", "energy"],
     "dry_run": ["--dry-run"], "out": ["--out", "o"], "trace_in": ["--trace-in", "t.csv"],
+    "calibration": ["--calibration", "none"],
     "plan": ["--plan", "p.json"], "kernels": ["--kernels"], "sharing": ["--sharing", "naive"],
     "policy": ["--policy", "best-fit"], "at_once": ["--at-once", "1"], "timm": ["--timm", "vit"],
     "resolution": ["--resolution", "64"], "classes": ["--classes", "10"], "batch": ["--batch", "8"],

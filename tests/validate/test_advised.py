@@ -3,9 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import recommend
+from advisor.api import Advisor, recommend
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.catalogue import gpu
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.report.documents import recommendation_document
@@ -20,10 +19,12 @@ from advisor.validate.advised import (
     store_file,
     validate_file,
 )
+from advisor.validate.validate import compared_as_ranked
 from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
+from tests.measure.calibrate.recorded import calibration
 
 JOBS = ("resnet50-imagenet64-bs128", "resnet26-cifar10-bs128:2")
 
@@ -152,7 +153,7 @@ def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path)
     run = replace(synthetic.run(pair, "naive", 1.3, "v1"), purpose="validation")
     append_run(tmp_path / "runs.jsonl", run)
     for _ in range(2):
-        validated = validate_file(tmp_path / "runs.jsonl", gpu(shelf.GPU))
+        validated = validate_file(tmp_path / "runs.jsonl", Advisor(shelf.GPU))
         assert [len(each.jobs) for each in validated.comparisons] == [2]
     assert read_runs(store_file(shelf.GPU)) == (run,)
     assert store_file(shelf.GPU).is_relative_to(shelved / "own")
@@ -165,3 +166,20 @@ def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
     assert (keep([first], store), keep([first, second], store)) == (1, 1)
     ids = [run.id for run in read_runs(store)]
     assert ids == ["v1", f"v1-{second.provenance.date}"]
+
+
+@pytest.mark.usefixtures("shelved")
+def test_what_is_compared_is_what_the_plans_were_ranked_by():
+    """Also where the cores of the run turn out to be of another speed than the host checked."""
+    checked = replace(calibration(1.4e-3), contexts=None, switching=())
+    advisor = Advisor(shelf.GPU, check_host=lambda: checked)
+    names = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
+    pair = [shelf.PROFILES[name] for name in names]
+    slow = synthetic.run(pair, "naive", 1.3, "v1")
+    slow = replace(slow, tenants=tuple(replace(each, host_check_s=3e-3) for each in slow.tenants))
+    (compared,) = compared_as_ranked([slow], dict(zip(names, pair, strict=True)), advisor)
+    advice = advisor.predict(names, "naive").prediction
+    assert [each.predicted_s for each in compared.jobs] == [each.step_s for each in advice.jobs]
+    assert compared.predicted_speedup == pytest.approx(advice.weighted_speedup)
+    plain = Advisor(shelf.GPU).predict(names, "naive").prediction
+    assert advice.jobs[1].step_s.p50 > plain.jobs[1].step_s.p50

@@ -1,5 +1,6 @@
 """What a calibration makes of what its tenants tell."""
 
+import math
 import os
 import subprocess
 import sys
@@ -92,6 +93,28 @@ def test_the_host_check_is_made_on_one_core_and_on_as_many_as_there_are_tenants(
         checks = host_checks(tenants)
     assert [each.cores for each in checks] == [1, 2]
     assert all(each.check_s > 0 for each in checks)
+
+
+class Quick:
+    """A tenant for whose every check half a second passes on `clock`."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def send(self, _verb):
+        pass
+
+    def receive(self, _timeout_s):
+        self.clock[0] += 0.5
+        return {"check_s": 1e-3}
+
+
+@pytest.mark.parametrize(("longest_s", "rounds"), [(0.1, 1), (5.0, 2), (math.inf, 12)])
+def test_no_round_of_checks_begins_that_would_end_too_late(longest_s, rounds):
+    now = [0.0]
+    checks = host_checks([Quick(now), Quick(now)], longest_s, lambda: now[0])
+    assert [each.cores for each in checks] == [1, 2]
+    assert now[0] == 1.0 + 1.5 * rounds
 
 
 def calibrate(temporary, *words, **environment):
