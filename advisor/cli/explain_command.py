@@ -67,7 +67,7 @@ def explain(
         advisor = files.advisor(gpu, power_cap)
         jobs = named.chosen(advisor)
     found = advisor.compare(plans, jobs, objective)
-    warn(found.plans[0].standing.stale)
+    warn(found.plans[0].standing.doubts)
     show_found(found, as_json, comparison_report, comparison_document)
 
 

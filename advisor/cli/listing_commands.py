@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, Profiles
-from advisor.cli.output import leave_out, show, show_found, show_json, show_text
+from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
 from advisor.errors import GpuUnavailable
 
 _InUse = Annotated[
@@ -59,10 +59,12 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     """List what was measured alone on a GPU: what a JOB can name."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.report.listing_text import profiles_document, profiles_table
+    from advisor.workload.staleness import unsteady_profiles
     from advisor.workload.store import sound_profiles
 
     measured, refused = sound_profiles(known(gpu).key, folder)
     leave_out(*refused)
+    warn(unsteady_profiles(measured.values()))
     if as_json:
         show_json(profiles_document(gpu, measured))
     elif measured:

@@ -32,5 +32,5 @@ def predict(
 
     advisor = files.advisor(gpu, power_cap)
     found = advisor.predict(named.chosen(advisor), sharing)
-    warn(found.standing.stale)
+    warn(found.standing.doubts)
     show_found(found, as_json, forecast_report, forecast_document)

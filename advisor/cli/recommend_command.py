@@ -38,7 +38,7 @@ def recommend(
     answer = _answer(Asked(
         advisor, named, ranking, shown, several, joining, ranking.conditions, given_in(context)
     ))  # fmt: skip
-    warn(answer.standing.stale)
+    warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if shown.commands is not None:
         show_text(answer.commands(shown.commands))

@@ -147,7 +147,7 @@ def simulate(
     _check_queue(given, asked, queue)
     at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
     found = advisor.simulate(arrivals, asked, queue.fleet(advisor.card.key), at_once=at_once)
-    warn(found.standing.stale)
+    warn(found.standing.doubts)
     traced.write(found.simulation, advisor)
     show_found(found, as_json, simulation_report, simulation_document)
 

@@ -64,11 +64,18 @@ class Standing:
         calibrated: None where the machine was neither calibrated nor its host checked.
         stale: Profiles made with something else than is there now, by kind.
         unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
+        unsteady: A line on each profile whose own windows disagreed.
     """
 
     calibrated: Calibrated | None = None
     stale: tuple[Stale, ...] = ()
     unchecked: str | None = None
+    unsteady: tuple[str, ...] = ()
+
+    @property
+    def doubts(self) -> "tuple[Stale | str, ...]":
+        """What speaks against the profiles, each a line."""
+        return (*self.stale, *self.unsteady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

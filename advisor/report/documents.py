@@ -89,6 +89,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
         "calibrated": None if calibrated is None else asdict(calibrated),
         "host": host_note(standing),
         "stale": [asdict(each) for each in standing.stale],
+        "unsteady": list(standing.unsteady),
     }
 
 

@@ -74,12 +74,13 @@ def workloads_table(workloads: Iterable[Workload]) -> "Table":
 
 def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
     """What was measured alone: pace, how busy it keeps the GPU, memory, when."""
-    table = plain_table("profile", "step", "GPU busy", "memory", "measured")
+    table = plain_table("profile", "step", "fastest", "GPU busy", "memory", "measured")
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         table.add_row(
             clean(name),
             f"{number(1000 * each.step_s)} ms",
+            f"{number(1000 * each.fastest_step_s)} ms",
             share(each.busy_share),
             NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
             clean(each.provenance.date[:10]),
@@ -96,6 +97,8 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
             {
                 "name": name,
                 "step_s": each.step_s,
+                "fastest_step_s": each.fastest_step_s,
+                "unsteady": each.unsteady,
                 "epoch_s": each.epoch_s,
                 "gpu_busy": each.busy_share,
                 "memory": asdict(each.memory),

@@ -37,6 +37,10 @@ def median_step_s(windows: tuple[Window, ...]) -> float:
     return median([window.seconds / window.steps for window in windows])
 
 
+# Windows that disagree by this share show the host's minute and not the workload.
+UNSTEADY = 0.15
+
+
 def pace_spread(windows: tuple[Window, ...]) -> float:
     """Half the log distance between the slowest and the fastest window's pace; 0 for one window."""
     paces = [window.seconds / window.steps for window in windows]

@@ -1,11 +1,19 @@
 """The profile of a workload: what was measured of it alone on a whole GPU."""
 
 from dataclasses import dataclass
-from math import isfinite
+from math import expm1, isfinite
 from operator import gt
 
 from advisor.errors import InvalidInput
-from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.measured import (
+    UNSTEADY,
+    Counters,
+    Memory,
+    Provenance,
+    Window,
+    median_step_s,
+    pace_spread,
+)
 from advisor.workload.plausible import (
     DAY_S,
     LEAST_STEP_S,
@@ -244,6 +252,25 @@ class Profile:
     def step_s(self) -> float:
         """Seconds of a step alone, at the median window's pace."""
         return median_step_s(self.windows)
+
+    @property
+    def fastest_step_s(self) -> float:
+        """Seconds of a step at the pace that a fifth of the windows reach or exceed.
+
+        Predictions are made from the median, `step_s`: over 1,400 jobs of drawn runs it did as well
+        as this or better (naive, as profiled: 3.2 % off against 3.6 %).
+        """
+        paces = sorted(window.step_s for window in self.windows)
+        return paces[(len(paces) - 1) // 5]
+
+    @property
+    def unsteady(self) -> float | None:
+        """By how much of the fastest window's pace the slowest was behind; None if below 0.15.
+
+        As `pace_spread`, which widens predictions, but as a share.
+        """
+        behind = expm1(2 * pace_spread(self.windows))
+        return behind if behind >= UNSTEADY else None
 
     @property
     def epoch_s(self) -> float | None:

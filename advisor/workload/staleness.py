@@ -1,4 +1,4 @@
-"""Finds profiles that were made with another driver, torch or host than the present machine has."""
+"""Finds profiles made with another driver, torch or host than now, or in a noisy minute."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -112,6 +112,15 @@ def stale_profiles(
                 Stale(what=what, jobs=jobs, jobs_in_all=len(each), profiled=profiled, present=here)
             )
     return tuple(found)
+
+
+def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """A line on each of `profiles` whose windows disagreed; copies count once."""
+    behind = {each.name: each.unsteady for each in profiles}
+    return tuple(
+        f"{name}'s own steps varied by {share:.0%} when it was profiled, which widens its interval"
+        for name, share in behind.items() if share is not None
+    )  # fmt: skip
 
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:
