@@ -24,7 +24,7 @@ from advisor.plan.search.limit_search import kept
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import Model, load_model
-from advisor.prediction.surrogate_answers import quick
+from advisor.prediction.surrogate_answers import surrogate_predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import Profile
@@ -57,7 +57,7 @@ def regrets(profiles: Sequence[Profile], tried: Sequence[Naive | Mps], model: Mo
     exact_s = [[each.p50 for each in step_intervals(profiles, sharing, GPU, model)]
                for sharing in tried]  # fmt: skip
     exact = throughputs(np.array(exact_s), profiles)
-    asked = quick(profiles, GPU, model)
+    asked = surrogate_predictor(profiles, GPU, model)
     order = np.argsort(-throughputs(asked.steps(tried), profiles), kind="stable")
     whole, equal = list(range(2)), list(range(2, 2 + len(LIMIT_GRID)))
     replayed = np.full(len(tried), -np.inf)

@@ -2,7 +2,7 @@
 
     python benchmarks/solver.py [GPU]
 
-*Searched* is the whole space in rough answers: the ways to share the whole GPU, every set of jobs
+*Searched* is the whole space in estimates: the ways to share the whole GPU, every set of jobs
 in every partition of every MIG layout, and phases over all set partitions. *Recommended* is all
 that ``advisor recommend`` does once its files are read: limits that differ from job to job too, and
 the best of each kind replayed to the end. The process is warm: what follows from a profile by

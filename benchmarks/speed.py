@@ -78,10 +78,10 @@ def main() -> None:
             sharing: partial(predictor.predict, profiles, sharing) for sharing in (Naive(), Mps())
         },
     }
-    if roughly := predictor.quick(profiles):
+    if surrogate := predictor.surrogate(profiles):
         vectors = np.random.default_rng(0).choice(LIMIT_GRID, (MIXES, len(jobs))).astype(float)
-        seconds = median(_timed(lambda: roughly.limited(vectors))) / MIXES
-        rows[f"rough prediction of {len(jobs)} under limits, one of {MIXES}"] = seconds
+        seconds = median(_timed(lambda: surrogate.limited(vectors))) / MIXES
+        rows[f"estimate of {len(jobs)} under limits, one of {MIXES}"] = seconds
     for what, of in calls.items():
         for sharing, call in of.items():
             call()  # compiles, or loads what was compiled

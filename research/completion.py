@@ -87,8 +87,8 @@ class Unseen:
         jobs = tuple(answers[family].jobs[at] for at, family in enumerate(families))
         return replace(answers[families[0]], jobs=jobs)
 
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:  # noqa: ARG002 - of the protocol
-        """Has no rough answers."""
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:  # noqa: ARG002 - of the protocol
+        """Has no surrogate."""
         return None
 
     def knows(self, run: Run) -> bool:

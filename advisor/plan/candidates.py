@@ -144,9 +144,9 @@ class CappedPredictor:
             powers = [_power_w(mix)] * len(profiles)
         return capped(mix, powers, self.cap_w, self.gpu)
 
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Estimates without the cap: which limits are good hardly depends on it."""
-        return self.predictor.quick(profiles)
+        return self.predictor.surrogate(profiles)
 
 
 def _power_w(mix: MixPrediction) -> float:

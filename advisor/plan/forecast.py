@@ -35,9 +35,9 @@ class Mixes:
         return [[at for at, other in enumerate(kinds) if other == kind]
                 for kind in dict.fromkeys(kinds)]  # fmt: skip
 
-    def quick(self) -> SurrogatePredictor | None:
+    def surrogate(self) -> SurrogatePredictor | None:
         """The surrogate model's answers about all jobs together; None where there is none."""
-        return self._predictor.quick([job.profile for job in self.jobs])
+        return self._predictor.surrogate([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
         """What happens while all jobs run, or all of a group; refuses limits for other jobs."""
@@ -85,8 +85,8 @@ class CachingPredictor:
         jobs = dict(zip(order, found.jobs, strict=True))
         return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
 
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        return self._predictor.quick(profiles)
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        return self._predictor.surrogate(profiles)
 
     def _asked(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         key = tuple(map(id, profiles)), sharing

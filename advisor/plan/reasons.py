@@ -90,10 +90,11 @@ def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
     if asked:
         found.append("every set of jobs was predicted, at once, in phases and on MIG instances")
     elif asked is not None:
-        found.append("rough answers chose the few phases and MIG layouts that were predicted")
+        found.append("the surrogate model chose the few phases and MIG layouts that were predicted")
     if passed_over:
         found.append(
-            f"{passed_over:,} limits were compared roughly, and the best of them predicted"
+            f"{passed_over:,} limits were compared by the surrogate model, and the best of them "
+            "predicted"
         )
     return "; ".join(found) or None if jobs > 1 else None
 

@@ -28,7 +28,7 @@ from advisor.prediction.power import (
     with_energy,
 )
 from advisor.prediction.residual import ReplayFunction
-from advisor.prediction.surrogate_answers import SurrogatePredictor, quick
+from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
@@ -93,9 +93,9 @@ class Predictor:
             wide_because=why_wide(profiles, sharing),
         )
 
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""
-        return quick(profiles, self.gpu, self.model)
+        return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _confirmed(self, sharing: Arrangement) -> bool:
         """Whether the model was fitted to real runs of this mode; True for a job alone."""
@@ -162,10 +162,10 @@ class CalibratedPredictor:
         here = profiles_on_calibrated(profiles, self.calibration, busy)
         return self.predictor.predict(here, sharing)
 
-    def quick(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """As `advisor.prediction.predictor.Predictor.quick`, with all of the jobs at work."""
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """As `advisor.prediction.predictor.Predictor.surrogate`, with all of the jobs at work."""
         here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
-        return self.predictor.quick(here)
+        return self.predictor.surrogate(here)
 
 
 def profiles_on_calibrated(

@@ -180,16 +180,16 @@ class SurrogatePredictor:
     """Estimates by the surrogate model for one set of jobs.
 
     Attributes:
-        rough: Asked about parts of the set, and in parts of the GPU.
+        answers: Asked about parts of the set, and in parts of the GPU.
     """
 
     distilled: SurrogateModel
     jobs: Summaries
-    rough: SurrogateAnswers
+    answers: SurrogateAnswers
 
     def knows(self, mode: Mode) -> bool:
         """Whether `mode` has a surrogate and a correction of replay."""
-        return mode in self.distilled.surrogates and mode in self.rough.model.corrections
+        return mode in self.distilled.surrogates and mode in self.answers.model.corrections
 
     def fit(self, limit: float, most_risk: float) -> bool:
         """Whether memory suffices for all jobs at once, each under `limit`, in per cent.
@@ -198,9 +198,9 @@ class SurrogatePredictor:
             limit: Of each job.
             most_risk: Chance to run out that is allowed, 0..1.
         """
-        tenancy = Tenancy(None, float(self.rough.gpu.usable_mib), Mps(), limit)
-        everyone = np.ones((1, len(self.rough.profiles)), dtype=np.intp)
-        return bool(self.rough.fits(tenancy, everyone, most_risk, 0.0)[0])
+        tenancy = Tenancy(None, float(self.answers.gpu.usable_mib), Mps(), limit)
+        everyone = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
+        return bool(self.answers.fits(tenancy, everyone, most_risk, 0.0)[0])
 
     def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
@@ -234,11 +234,13 @@ class SurrogatePredictor:
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
         """As `steps` for sharings with limits, by a short replay, which is more accurate."""
-        rough = self.rough
-        return brief_steps(rough.profiles, sharings, rough.gpu, rough.model)
+        answers = self.answers
+        return brief_steps(answers.profiles, sharings, answers.gpu, answers.model)
 
 
-def quick(profiles: Sequence[Profile], gpu: Gpu, model: Model) -> SurrogatePredictor | None:
+def surrogate_predictor(
+    profiles: Sequence[Profile], gpu: Gpu, model: Model
+) -> SurrogatePredictor | None:
     """The surrogate for `profiles`; None without a surrogate model, traces or counters."""
     if model.distilled is None:
         return None

@@ -85,6 +85,6 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def few_lessons(monkeypatch):
-    """`advisor fit` teaches its quick answers on few mixes; how good they are others test."""
+    """`advisor fit` fits its surrogate model to few mixes; how good they are others test."""
     brief = partial(with_surrogate, lessons=60)
     monkeypatch.setattr("advisor.prediction.fit.surrogate_fit.with_surrogate", brief)

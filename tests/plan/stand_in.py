@@ -55,7 +55,7 @@ class StandIn:
             confirmed_on_hardware=not isinstance(sharing, Mig | Hybrid),
         )
 
-    def quick(self, profiles):
+    def surrogate(self, profiles):
         """It is fast enough to be asked itself."""
 
     def _steps(self, profiles, sharing):

@@ -62,7 +62,7 @@ def test_copies_that_swap_their_limits_are_compared_once(predictor):
 @pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
 def test_every_objective_gets_limits_no_worse_than_the_usual_ones(predictor, objective):
     class NoSearch(Predictor):
-        def quick(self, profiles):
+        def surrogate(self, profiles):
             """It searches nothing."""
 
     usual = NoSearch(predictor.gpu, predictor.model)
@@ -104,7 +104,7 @@ def test_no_two_limits_that_leave_the_same_sms_are_forecast(predictor, jobs):
 def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_long_one(predictor):
     mixes = Mixes(JOBS, predictor)
     vectors = [Mps(tuple(map(float, each))) for each in product((14, 28, 57, 100), repeat=3)]
-    brief_s = mixes.quick().replayed(vectors)
+    brief_s = mixes.surrogate().replayed(vectors)
     alone_s = np.array([job.profile.step_s for job in JOBS])
     ordered = [vectors[at] for at in np.argsort(-(alone_s / brief_s).sum(axis=1))]
     chosen = kept(ordered, [job.name for job in JOBS])

@@ -109,8 +109,8 @@ def test_what_was_predicted_and_what_was_compared_roughly_is_said():
     few = advice([HOST_BOUND, GPU_BOUND])
     assert few.searched.startswith("every set of jobs was predicted")
     assert recommendation_document(few)["searched"] == few.searched
-    assert searched(7, 300, asked=False).startswith("rough answers chose")
-    assert searched(9, 300, asked=None).startswith("300 limits were compared roughly")
+    assert searched(7, 300, asked=False).startswith("the surrogate model chose")
+    assert searched(9, 300, asked=None).startswith("300 limits were compared by")
 
 
 def test_a_single_job_has_nothing_to_share():

@@ -18,7 +18,7 @@ from advisor.prediction.fit.surrogate_fit import (
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.surrogate import MixBatch, columns
-from advisor.prediction.surrogate_answers import quick
+from advisor.prediction.surrogate_answers import surrogate_predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.sharing import SHARED_MODES, Mps, Naive
 from tests import shelf
@@ -51,10 +51,10 @@ def crowds(rows, limits=None):
 
 def test_it_answers_about_what_the_predictor_answers(model):
     sharings = [Naive(), Mps(), Mps((36.0, 36.0, 36.0)), Mps((20.0, 57.0, 100.0))]
-    rough_s = quick(PROFILES, H200, model).steps(sharings)
+    estimated_s = surrogate_predictor(PROFILES, H200, model).steps(sharings)
     exact_s = [[each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
                for sharing in sharings]  # fmt: skip
-    assert np.abs(np.log(rough_s / np.array(exact_s))).mean() < 0.15
+    assert np.abs(np.log(estimated_s / np.array(exact_s))).mean() < 0.15
 
 
 def test_its_surrogate_is_the_penalised_least_squares_of_scikit_learns_kernel(jobs, model):
@@ -146,13 +146,13 @@ def test_thousands_of_mixes_are_answered_as_each_of_them_alone(model, jobs):
 
 def test_profiles_without_trace_or_counters_get_no_rough_answer(model):
     first, second, _ = PROFILES
-    assert quick([first, second], H200, model) is not None
-    assert quick([first, replace(second, trace=None)], H200, model) is None
-    assert quick([first, replace(second, counters=None)], H200, model) is None
+    assert surrogate_predictor([first, second], H200, model) is not None
+    assert surrogate_predictor([first, replace(second, trace=None)], H200, model) is None
+    assert surrogate_predictor([first, replace(second, counters=None)], H200, model) is None
 
 
 def test_a_model_that_was_not_distilled_gives_no_rough_answer(plain):
-    assert quick(PROFILES, H200, plain) is None
+    assert surrogate_predictor(PROFILES, H200, plain) is None
 
 
 def test_nothing_is_distilled_from_profiles_without_traces(plain):

@@ -56,10 +56,10 @@ class Space:
         profiles = [job.profile for job in self.sets.variants]
         margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
-        quick = None if few else question.predictor.quick(profiles)
-        self.exact = quick is None
-        if quick is not None:
-            self.source: Source = SurrogateSource(quick.rough, margin)
+        surrogate = None if few else question.predictor.surrogate(profiles)
+        self.exact = surrogate is None
+        if surrogate is not None:
+            self.source: Source = SurrogateSource(surrogate.answers, margin)
         else:
             fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
             self.source = PredictorSource(

@@ -81,20 +81,22 @@ class FoundLimits:
 def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") -> FoundLimits:
     """MPS with the limits that serve `objective` best, costs being at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
-    quick = mixes.quick()
+    surrogate = mixes.surrogate()
     if (
-        quick is None
-        or not quick.knows("mps-limits")
-        or not quick.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
+        surrogate is None
+        or not surrogate.knows("mps-limits")
+        or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
     ):
         return FoundLimits(tuple(usual), len(usual))
-    search = _LimitSearch(mixes, quick, OBJECTIVES[objective])
+    search = _LimitSearch(mixes, surrogate, OBJECTIVES[objective])
     if len(mixes.jobs) <= MOST_ASKED:
         return search.tuned(usual, level)
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
-    sharings = different([*usual, *(Mps(tuple(map(float, row))) for row in best)], quick.rough.gpu)
+    sharings = different(
+        [*usual, *(Mps(tuple(map(float, row))) for row in best)], surrogate.answers.gpu
+    )
     ordered = search.replayed(sharings)
     names = [job.name for job in mixes.jobs]
     return FoundLimits(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
@@ -121,7 +123,7 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
 @dataclass(frozen=True, slots=True)
 class _LimitSearch:
     mixes: Mixes
-    quick: SurrogatePredictor
+    surrogate: SurrogatePredictor
     objective: Objective
 
     @property
@@ -147,17 +149,19 @@ class _LimitSearch:
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = [Mps(tuple(map(float, row))) for row in vectors]
-        estimated_s = self.quick.limited(vectors)
+        estimated_s = self.surrogate.limited(vectors)
 
         def predicted_s(at: int) -> list[float]:
             return [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
 
         def cost(steps_s: Floats) -> Floats:
-            return self._costs(vectors, np.maximum(steps_s, self.quick.jobs.step_s), estimated_s)
+            return self._costs(
+                vectors, np.maximum(steps_s, self.surrogate.jobs.step_s), estimated_s
+            )
 
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
-        unlike = different([sharings[at] for at in ordered], self.quick.rough.gpu)
+        unlike = different([sharings[at] for at in ordered], self.surrogate.answers.gpu)
         return FoundLimits(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
 
     def compared(self) -> tuple[Floats, Floats]:
@@ -186,7 +190,7 @@ class _LimitSearch:
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
         """`sharings`, the best first by a short replay of all jobs together."""
         vectors = np.array([each.limits for each in sharings])
-        costs = self._costs(vectors, self.quick.replayed(sharings))
+        costs = self._costs(vectors, self.surrogate.replayed(sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
     def _costs(
@@ -199,11 +203,11 @@ class _LimitSearch:
             together_s: Seconds of a step while all jobs run, same shape, where known better.
             estimated_s: The same as `SurrogatePredictor.limited` answers; None: it is asked.
         """
-        estimated_s = self.quick.limited(vectors) if estimated_s is None else estimated_s
+        estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s
         deadlines_s = np.array([job.deadline_s or np.inf for job in self.mixes.jobs])
         return self.objective.of_limits(
-            steps_s / self.quick.jobs.step_s,
+            steps_s / self.surrogate.jobs.step_s,
             lambda: self._ends_s(vectors, estimated_s, steps_s),
             deadlines_s,
         )
@@ -227,4 +231,4 @@ class _LimitSearch:
         """As `SurrogatePredictor.limited`, once for vectors that differ only for ended jobs."""
         rows = np.where(running, vectors, 0.0)
         kept, which = distinct(rows)
-        return self.quick.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]
+        return self.surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]

@@ -38,8 +38,8 @@ class Toy:
     def __init__(self, gpu):
         self.gpu = gpu
 
-    def quick(self, profiles):
-        """It is quick enough itself."""
+    def surrogate(self, profiles):
+        """It is fast enough itself."""
 
     def predict(self, profiles, sharing):
         if isinstance(sharing, Mig):

@@ -74,18 +74,18 @@ class EstimatedGroups:
     def __init__(
         self,
         kinds: Kinds,
-        quick: SurrogatePredictor,
+        surrogate: SurrogatePredictor,
         question: Question,
         objective: Objective,
     ) -> None:
-        self._kinds, self._quick, self._gpu = kinds, quick, question.gpu
+        self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
         self._rules = rules(question.gpu, question.conditions)
         self._margin, self._objective = question.conditions.memory_margin, objective
         sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
         self._sorts = [sorts.index(each) for each in sorts]
         self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
         work = [job.work_steps or 0.0 for job in kinds.jobs]
-        self._work = np.array(work) if objective.in_seconds else 1 / quick.jobs.step_s
+        self._work = np.array(work) if objective.in_seconds else 1 / surrogate.jobs.step_s
 
     def groups(self, member_sets: Sequence[Members]) -> Iterator[FleetGroup]:
         """The best group of each of `member_sets` of two and more that fits, small ones first."""
@@ -95,7 +95,7 @@ class EstimatedGroups:
 
     def may(self, members: Members, mode: Mode) -> bool:
         """Whether `members` may share in this way, and fit in memory."""
-        alone = replace(self._quick.rough, profiles=tuple(
+        alone = replace(self._surrogate.answers, profiles=tuple(
             job.profile for job in self._kinds.of(members)
         ))  # fmt: skip
         return self._allowed(members, mode) and bool(
@@ -110,13 +110,13 @@ class EstimatedGroups:
             self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
         return self._known_rules[key]
 
-    def _fit(self, rough: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
-        return rough.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
+    def _fit(self, answers: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
+        return answers.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
 
     def _best(self, member_sets: MemberRows) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
-        modes = [mode for mode in WAYS if mode in self._quick.distilled.surrogates]
-        fits = {mode: self._fit(self._quick.rough, counts, mode) for mode in modes}
+        modes = [mode for mode in WAYS if mode in self._surrogate.distilled.surrogates]
+        fits = {mode: self._fit(self._surrogate.answers, counts, mode) for mode in modes}
         outcomes = {mode: self._outcomes(member_sets, mode) for mode in modes}
         for row, kinds in enumerate(member_sets):
             members = tuple(map(int, kinds))
@@ -137,7 +137,7 @@ class EstimatedGroups:
         """
         ends_s, energy_j = np.zeros(member_sets.shape), np.full(len(member_sets), np.nan)
         if not self._objective.in_seconds:
-            alone_s = self._quick.jobs.step_s[member_sets]
+            alone_s = self._surrogate.jobs.step_s[member_sets]
             speeds = alone_s / self._steps_s(member_sets, mode)
             return ends_s + (member_sets.shape[1] / speeds.sum(axis=1))[:, None], energy_j
         if self._objective.saves_energy:
@@ -157,18 +157,20 @@ class EstimatedGroups:
 
         A member is -1 where its job has ended.
         """
-        rough, rows = self._quick.rough, len(member_sets)
+        answers, rows = self._surrogate.answers, len(member_sets)
         steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
         np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
         added_w = np.zeros(steps_s.shape)
-        added_w[:, :-1] = rough.added_w(self._tenancy(mode), steps_s[:, :-1])
+        added_w[:, :-1] = answers.added_w(self._tenancy(mode), steps_s[:, :-1])
         own_w = np.take_along_axis(added_w, member_sets, axis=1).sum(axis=1)
         limit_w = self._gpu.power_limit_w or np.inf
-        return np.asarray(np.minimum(rough.model.power.awake_w + own_w, limit_w))
+        return np.asarray(np.minimum(answers.model.power.awake_w + own_w, limit_w))
 
     def _tenancy(self, mode: Mode) -> Tenancy:
         return Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
 
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
         limits = np.full(member_sets.shape, 100.0)
-        return self._quick.distilled.steps(self._quick.jobs, MixBatch(member_sets, limits), mode)
+        return self._surrogate.distilled.steps(
+            self._surrogate.jobs, MixBatch(member_sets, limits), mode
+        )

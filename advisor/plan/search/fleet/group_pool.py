@@ -25,10 +25,10 @@ class GroupPool:
 
     def __init__(self, kinds: Kinds, problem: Problem, question: Question, in_time: InTime) -> None:
         self._kinds, self._problem, self.in_time = kinds, problem, in_time
-        quick = question.predictor.quick([job.profile for job in kinds.jobs])
+        surrogate = question.predictor.surrogate([job.profile for job in kinds.jobs])
         self._estimates = None
-        if quick is not None:
-            self._estimates = EstimatedGroups(kinds, quick, question, problem.objective)
+        if surrogate is not None:
+            self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
         ordered = kinds.together
         alike = all_kinds(ordered)
 

@@ -149,8 +149,8 @@ class Counted:
         self.asked += 1
         return self._predictor.predict(profiles, sharing)
 
-    def quick(self, profiles):
-        return self._predictor.quick(profiles)
+    def surrogate(self, profiles):
+        return self._predictor.surrogate(profiles)
 
 
 def test_where_groups_are_estimated_first_no_answer_is_worse_either():
