@@ -52,7 +52,7 @@ class Figures:
         profiling: What profiling takes; None if no profile recorded it.
         cross_talk: What the other GPUs of a host do to a run.
         worst: The jobs predicted worst, the worst first.
-        recommended: What became of recommendations written down beforehand; None without any.
+        recommended: What became of recommendations written down beforehand, by panel.
         whole_jobs: Of jobs run from the first step to the last; None without any.
         set_aside: What was measured again, and what was said by it; None without any.
         memory: How far memory is off, and how often mixes run out of it.
@@ -79,7 +79,7 @@ class Figures:
     profiling: ProfilingTime | None
     cross_talk: tuple[CrossTalk, ...]
     worst: tuple[Worst, ...]
-    recommended: Recommended | None
+    recommended: tuple[Recommended, ...]
     whole_jobs: WholeJobs | None
     set_aside: SetAside | None
     memory: MemoryScore

@@ -15,6 +15,7 @@ from research import ablation, advice_score, breakdown, causes, fewer_counters, 
 from research.figures import Figures
 from research.plots import plots
 from research.profiling_time import profiling_time_text
+from research.recommended import summary
 
 # Of the columns that the report has, those that README shows.
 _SHOWN = (
@@ -197,7 +198,8 @@ def advice_summary(found: Figures) -> str:
         return came_true
     how_many = f"Job sets that ran in several ways: {judged.sets}."
     table = markdown(CHOICE_HEADINGS, choice_rows(judged))
-    return _joined(came_true, f"{how_many} {_noise_of(judged)}", table)
+    beforehand = summary(found.recommended)
+    return _joined(came_true, f"{how_many} {_noise_of(judged)}", table, *filter(None, [beforehand]))
 
 
 def _noise_of(judged: Choices) -> str:

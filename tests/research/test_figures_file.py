@@ -16,7 +16,7 @@ FIGURES = read_figures(ROOT / "profiles" / GPU / EVALUATION)
 # Without what there are hundreds of.
 FEW = replace(
     FIGURES, scores=replace(FIGURES.scores, rows=()), advice=replace(FIGURES.advice, plans=(),
-    outside=()), points={}, targets=(), worst=(), campaigns=(), recommended=None,
+    outside=()), points={}, targets=(), worst=(), campaigns=(), recommended=(),
 )  # fmt: skip
 
 

@@ -14,6 +14,11 @@ def said(sharing, throughput=1.5, jobs=NAMES):
     return {"gpu": "h200-141gb", "model_sha256": "0123456789abcdef", "sets": [each]}
 
 
+def written(folder, document):
+    (folder / "panels-of-pairs").mkdir()
+    (folder / "panels-of-pairs" / "recommended.json").write_text(json.dumps(document))
+
+
 ADVICE = [ran("naive", 1.6), ran("mps", 1.2), ran("mps=50,50", 1.25)]
 
 
@@ -31,16 +36,19 @@ def test_a_recommendation_that_nobody_ran_or_of_other_jobs_is_not_judged():
 
 
 def test_the_report_says_whose_recommendations_they_were(tmp_path):
-    found, file = evaluation(*ADVICE), tmp_path / "recommended.json"
-    assert section(recommended(found, file)) == ""
-    file.write_text(json.dumps(said("mps", 1.5)))
-    text = section(recommended(found, file))
+    found = evaluation(*ADVICE)
+    assert section(recommended(found, tmp_path)) == ""
+    written(tmp_path, said("mps", 1.5))
+    text = section(recommended(found, tmp_path))
     assert "`0123456789ab`" in text
-    assert "1 of its recommendations were run: they give away 0.0 %" in text
+    assert (
+        "1 recommendations written down beforehand were run, 1 time each: they gave away 0.0 %"
+        in text
+    )
+    assert "(always MPS 0.0 %, equal limits 4.0 %, always naive 25.0 % in the mean)" in text
     assert "off by 10.0 %" in text
 
 
 def test_nothing_is_said_of_another_gpus_recommendations(tmp_path):
-    file = tmp_path / "recommended.json"
-    file.write_text(json.dumps(said("mps") | {"gpu": "a100-40gb"}))
-    assert recommended(evaluation(*ADVICE), file) is None
+    written(tmp_path, said("mps") | {"gpu": "a100-40gb"})
+    assert recommended(evaluation(*ADVICE), tmp_path) == ()
