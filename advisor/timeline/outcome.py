@@ -156,7 +156,7 @@ _DUST = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class JobStretch:
     """A stretch of one job's time.
 
     Attributes:
@@ -169,12 +169,12 @@ class Part:
     end_s: float
 
 
-def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[Part]:
+def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
     """The parts of `job` in order; validation and checkpoints slow down with others as steps do."""
     clock = _Clock(number, usage)
     for kind, epoch, steps in _work(job):
         start_s, end_s = clock.after(steps)
-        yield Part(kind, epoch, start_s, end_s)
+        yield JobStretch(kind, epoch, start_s, end_s)
 
 
 def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:

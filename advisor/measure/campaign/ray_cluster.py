@@ -33,7 +33,7 @@ _TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GpuOnNode:
     """Where an actor runs.
 
     Attributes:
@@ -55,7 +55,7 @@ class Actor:
     def __init__(self) -> None:
         self._runner: LocalRunner | None = None
 
-    def place(self) -> Place:
+    def place(self) -> GpuOnNode:
         """Where it runs.
 
         Raises:
@@ -66,7 +66,7 @@ class Actor:
         context = ray.get_runtime_context()
         device = next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
         key = device_at_hand(device).key
-        return Place(context.get_node_id(), device, key, allowed_cores())
+        return GpuOnNode(context.get_node_id(), device, key, allowed_cores())
 
     def start(self, settings: RunnerSettings) -> Answer:
         """Start a runner; its first answer."""
@@ -91,7 +91,7 @@ class Actor:
 class ClusterRunner:
     """A runner on its actor's node; see `runner.Runner`."""
 
-    def __init__(self, remote: Any, actor: Any, place: Place, settings: RunnerSettings) -> None:
+    def __init__(self, remote: Any, actor: Any, place: GpuOnNode, settings: RunnerSettings) -> None:
         self.name = f"{place.node[:8]}-{place.device}"
         self._remote = remote
         self._actor: Any = actor
@@ -220,7 +220,7 @@ def _remote_class(ray: Any, key: str) -> Any:
 
 
 def _settings_of_each(
-    places: Sequence[Place], key: str, settings: RunnerSettings
+    places: Sequence[GpuOnNode], key: str, settings: RunnerSettings
 ) -> list[RunnerSettings]:
     """The settings of each runner: a node's cores are split among the places on it."""
     on_node = Counter(place.node for place in places)
