@@ -16,7 +16,9 @@ def alone_s(job):
 def greedy_costs(jobs, gpu, predictor, terms):
     """What each greedy plan costs, by its name."""
     # Jobs that take equally long are in the order in which they were given, copies together.
-    longest = sorted(jobs, key=lambda job: (-alone_s(job), jobs.index(job)))
+    # Of a throughput all are: each counts by its slowdown.
+    length = (lambda _: 1.0) if terms.objective == "throughput" else alone_s
+    longest = sorted(jobs, key=lambda job: (-length(job), jobs.index(job)))
     found = {"one after another": cost_of([[job] for job in longest], Serial(), predictor, terms)}
     for way in (Mps(), Naive()):
         for order in (longest, longest[::-1]) if way == Mps() else (longest,):
