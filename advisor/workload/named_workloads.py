@@ -22,6 +22,7 @@ TIMM = {
     "tf_efficientnetv2_s": "efficientnetv2",
     "cait_xxs24_224": "cait",
     "vit_small_patch16_224": "vit",
+    "vit_base_patch16_224": "vit",
     "convnext_tiny": "convnext",
     "mobilenetv3_large_100": "mobilenetv3",
     "mixer_s16_224": "mixer",
@@ -69,13 +70,24 @@ _TASKS = (
     # WikiText-2 has 2,088,628, here cut into as many as the model takes at once. Speech Commands
     # (Warden 2018, version 2) has 84,843 utterances to train on, of a second, here 100 frames.
     _plain("bert-base-finetune", "bert-base", "bert", 67_349, sequence_length=128, classes=2),
+    _plain("bert-large-pretrain", "bert-large", "bert", 201_615, sequence_length=512),
     _plain("gpt2-small-pretrain", "gpt2-small", "gpt2", 100_807, sequence_length=1024),
     _plain("gpt2-medium-pretrain", "gpt2-medium", "gpt2", 100_807, sequence_length=1024),
+    _plain("gpt2-large-pretrain", "gpt2-large", "gpt2", 100_807, sequence_length=1024),
     _plain("gpt2-small-finetune", "gpt2-small", "gpt2", 8_158, sequence_length=256),
     _plain("gpt2-medium-finetune", "gpt2-medium", "gpt2", 8_158, sequence_length=256),
     _plain("t5-small-pretrain", "t5-small", "t5", 201_615, sequence_length=512),
     _plain("lstm-wikitext", "lstm", "recurrent", 59_675, sequence_length=35),
     _plain("gru-speech", "gru", "recurrent", 84_843, sequence_length=100, classes=35),
+    # Fine-tuned in `eval()` mode, in which batch norms keep their statistics.
+    _plain(
+        "resnet50-finetune",
+        "resnet50-kept-statistics",
+        "resnet",
+        1_281_167,
+        resolution=224,
+        classes=1000,
+    ),
     # Criteo's display advertising challenge has 45,840,617 examples; the table sizes are ours.
     *(
         _plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)

@@ -1,7 +1,7 @@
 """The recipe of each model: its network, examples and loss."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,10 +25,13 @@ from advisor.zoo.networks.encoder_decoder import T5_VOCABULARY, T5Small
 from advisor.zoo.networks.graph_network import ARXIV, MOLECULES, GraphNetwork, GraphShape
 from advisor.zoo.networks.language import (
     BERT_BASE,
+    BERT_LARGE,
+    GPT2_LARGE,
     GPT2_MEDIUM,
     GPT2_SMALL,
     TOY,
     LanguageModel,
+    MaskedLanguageModel,
     SentenceClassifier,
     Shape,
 )
@@ -49,7 +52,7 @@ from advisor.zoo.networks.recurrent import (
     LstmLanguageModel,
 )
 from advisor.zoo.networks.toys import MLP_INPUTS, Cnn, mlp
-from advisor.zoo.networks.vision import timm_network
+from advisor.zoo.networks.vision import KeptStatistics, timm_network
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -123,6 +126,21 @@ def _language_model(shape: Shape) -> Callable[[Workload], Recipe]:
     return recipe
 
 
+def _masked_language_model(workload: Workload) -> Recipe:
+    # The target of each token is some token: which, and whether it was hidden, costs no time.
+    text = Continuations(BERT_LARGE.vocabulary, _length(workload, BERT_LARGE))
+    return Recipe(lambda: MaskedLanguageModel(BERT_LARGE), text, classification_loss)
+
+
+def _fine_tuned_resnet(workload: Workload) -> Recipe:
+    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
+    return Recipe(
+        lambda: KeptStatistics(timm_network(replace(workload, model="resnet50"))),
+        images,
+        classification_loss,
+    )
+
+
 def _recommender(workload: Workload) -> Recipe:
     rows = rows_of_tables(_needed(workload, "table_mib"))
     clicks = Clicks(DENSE_FEATURES, SPARSE_FEATURES, rows)
@@ -180,8 +198,11 @@ _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "cnn": _cnn,
     "transformer": _language_model(TOY),
     "bert-base": _classifier(BERT_BASE),
+    "bert-large": _masked_language_model,
     "gpt2-small": _language_model(GPT2_SMALL),
     "gpt2-medium": _language_model(GPT2_MEDIUM),
+    "gpt2-large": _language_model(GPT2_LARGE),
+    "resnet50-kept-statistics": _fine_tuned_resnet,
     "t5-small": _t5,
     "lstm": _lstm,
     "gru": _gru,

@@ -9,6 +9,7 @@ import torch
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.named_workloads import TIMM, timm_workload, workload
 from advisor.zoo.examples import Clicks, Continuations, Images, Sentences, Vectors
+from advisor.zoo.networks.language import TOY, LanguageModel, MaskedLanguageModel
 from advisor.zoo.networks.recommender import Recommender, rows_of_tables
 from advisor.zoo.optimizers import optimizer_of
 from advisor.zoo.precision import autocast, set_switches
@@ -65,7 +66,11 @@ def test_dot_products_of_the_recommender_are_those_of_each_pair_of_features():
 
 @pytest.mark.parametrize(
     ("name", "parameters"),
-    [("gpt2-small-finetune-bs1", 124_439_808), ("gpt2-medium-finetune-bs1", 354_823_168)],
+    [
+        ("gpt2-small-finetune-bs1", 124_439_808),
+        ("gpt2-medium-finetune-bs1", 354_823_168),
+        ("gpt2-large-pretrain-bs1", 774_030_080),
+    ],
 )
 def test_gpt2_has_as_many_parameters_as_published(name, parameters):
     with torch.device("meta"):
@@ -79,6 +84,27 @@ def test_bert_base_has_as_many_parameters_as_published():
     # As published, with the pooler; our one segment is part of the positions, and a head is new.
     segments, head = 2 * 768, 768 * 2 + 2
     assert sum(p.numel() for p in network.parameters()) == 109_482_240 - segments + head
+
+
+@pytest.mark.parametrize("model", [LanguageModel, MaskedLanguageModel])
+def test_a_kernel_for_each_operation_computes_what_one_kernel_for_all_does(model):
+    torch.manual_seed(0)
+    network = model(replace(TOY, fused=False)).eval()
+    fused = model(TOY).eval()
+    fused.load_state_dict(network.state_dict())
+    tokens = torch.randint(1000, (2, 16))
+    with torch.no_grad():
+        torch.testing.assert_close(network(tokens), fused(tokens))
+
+
+def test_a_resnet_fine_tuned_in_eval_mode_learns_but_keeps_its_statistics():
+    step = build(replace(workload("resnet50-finetune-bs2"), resolution=32), "cpu")
+    weights = dict(step.network.named_parameters())
+    before = {name: each.detach().clone() for name, each in weights.items()}
+    kept = {name: each.clone() for name, each in step.network.named_buffers()}
+    step()
+    assert any(not torch.equal(before[name], each) for name, each in weights.items())
+    assert all(torch.equal(kept[name], each) for name, each in step.network.named_buffers())
 
 
 def test_a_language_model_cannot_see_the_token_it_predicts():

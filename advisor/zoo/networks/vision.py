@@ -1,6 +1,8 @@
 """Image classifiers out of timm, randomly initialised; nothing is downloaded."""
 
-from torch import nn
+from typing import Self
+
+from torch import Tensor, nn
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.spec import Workload
@@ -18,6 +20,21 @@ def check_timm_model(model: str) -> None:
         raise UnknownName(
             "timm model", model, timm.list_models(), "`timm.list_models()` lists all."
         )
+
+
+class KeptStatistics(nn.Module):
+    """A network that is trained in `eval()` mode: batch norms keep the statistics they have."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network.eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.network(images)
+        return logits
+
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - whatever is asked, it stays so
+        return self
 
 
 def timm_network(workload: Workload) -> nn.Module:
