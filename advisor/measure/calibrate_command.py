@@ -3,13 +3,15 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu
+from advisor.measure.context_sizes import contexts
+from advisor.measure.gpu_side_sweep import lines_of, operators, sweep, sweep_verbs
 from advisor.measure.process.claimed_device import (
     Device,
     Meter,
@@ -23,19 +25,13 @@ from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import TenantProcess, memory_record, tenants_on, warm_up
+from advisor.measure.process.tenants import TenantProcess, tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.switching import Clocks, all_answers, switching
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Naive
 from advisor.workload.files import user_folder
-from advisor.workload.machine_calibration import (
-    Calibration,
-    Contexts,
-    HostCheck,
-    LimitedContext,
-    Switching,
-)
-from advisor.workload.named_workloads import workload
+from advisor.workload.gpu_side import GpuSide
+from advisor.workload.machine_calibration import Calibration, Contexts, HostCheck, Switching
 from advisor.workload.writing import calibration_text, writable, write_whole
 
 # Reads of the power meter, over some seconds: power falls slowly after earlier work.
@@ -58,14 +54,19 @@ def run(argv: Sequence[str]) -> int:
         raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
     path = asked.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
-    calibration = calibrated(device, cores, command_line("advisor.calibration", argv))
+    if asked.gpu_side and device.kind == "cpu":
+        raise InvalidInput("--gpu-side times operators on a GPU: choose another --device than cpu")
+    command = command_line("advisor.calibration", argv)
+    calibration = calibrated(device, cores, command, gpu_side=asked.gpu_side)
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")
     return 0
 
 
-def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibration:
-    """Measure `device` and the host cores `cores`.
+def calibrated(
+    device: Device, cores: Sequence[int], command: str, *, gpu_side: bool = False
+) -> Calibration:
+    """Measure `device` and the host cores `cores`; with `gpu_side` the GPU's rates too.
 
     Raises:
         GpuUnavailable: Another process uses it.
@@ -81,6 +82,7 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
         with mps_session_on(device, folder) as session:
             checks, versions = _host(session, taken)
             sizes, turns, clocks_mhz = _gpu(session, taken)
+            side = _gpu_side(session, taken[0]) if gpu_side else None
     origin = Origin(device, command, len(ours))
     return Calibration(
         gpu=device.key,
@@ -89,6 +91,7 @@ def calibrated(device: Device, cores: Sequence[int], command: str) -> Calibratio
         switching=turns,
         idle_power_w=min(readings_w, default=None),
         provenance=origin.provenance(versions, clocks_mhz),
+        gpu_side=side,
     )
 
 
@@ -116,6 +119,16 @@ def _gpu(
     for each in turns:
         say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_switching_text(each)}")
     return sizes, turns, clocks_mhz
+
+
+def _gpu_side(session: MpsSession, core: int) -> GpuSide:
+    session.switch_to(Naive())
+    setups = session.setups(Naive(), [(core,)])
+    with tenants_on(setups, session.folder, sweep_verbs) as (tenant,):
+        side = sweep(tenant, Meter(session.device), operators())
+    for line in lines_of(side, gpu(session.device.key)):
+        say(f"  {line}")
+    return side
 
 
 def _listed(sizes: Contexts) -> str:
@@ -151,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--device", default="0", help="GPU index or UUID, or cpu for the host alone [0]")
     add("--out", type=Path, metavar="FILE", help="[your own, read by advisor]")
+    add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates [1 min]")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     return parser
@@ -191,64 +205,3 @@ def host_checks(
             answer = all_answers(chosen, "check_host")
             seen[count].append(mean(each["check_s"] for each in answer))
     return tuple(HostCheck(count, median(checks)) for count, checks in seen.items())
-
-
-# Small, and loads the matrix library as all training does.
-_WORKLOAD = "mlp-toy-bs128"
-
-_LIMITS_PCT = (50.0, 10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """One tenant's context, the SMs it may use, and what other processes hold; None: unknown."""
-
-    context_mib: float | None
-    sms: int | None
-    others_mib: float
-
-
-def contexts(session: MpsSession, core: int) -> Contexts:
-    """Sizes of contexts on the claimed GPU of `session`, on which no tenant lives.
-
-    Raises:
-        AdvisorError: A process without MPS cannot train.
-    """
-    from advisor.hardware.live_gpu import live_gpu
-
-    session.switch_to(Naive())
-    driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
-    plain = Contexts(
-        driver_mib=driver_mib, plain_mib=_seen(session, core, Naive()).context_mib, mps_mib=None,
-        sms=None, limited=(), mps_server_mib=None,
-    )  # fmt: skip
-    try:
-        session.switch_to(Mps())
-        client = _seen(session, core, Mps())
-        limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
-    except AdvisorError as error:
-        say(f"  no contexts under MPS: {error}")
-        return plain
-    return replace(
-        plain,
-        mps_mib=client.context_mib,
-        sms=client.sms,
-        limited=tuple(
-            LimitedContext(limit, each.sms, each.context_mib)
-            for limit, each in limited.items()
-            if each.sms is not None and each.context_mib is not None
-        ),
-        mps_server_mib=None if client.context_mib is None else client.others_mib,
-    )
-
-
-def _seen(session: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
-    with tenants_on(session.setups(sharing, [(core,)]), session.folder) as (tenant,):
-        (answer,) = all_answers([tenant], "load", workload=workload(_WORKLOAD))
-        session.proved_clients(sharing, [tenant.pid])
-        seen = Meter(session.device).memory_mib()
-    # In a container the driver may list it under another pid; but the server holds less.
-    own_mib = seen.get(tenant.pid, max(seen.values(), default=None))
-    others_mib = sum(seen.values()) - (own_mib or 0.0)
-    context_mib = memory_record(answer["memory"], own_mib).context_mib
-    return _Seen(context_mib, answer["sms"], others_mib)

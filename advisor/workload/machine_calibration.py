@@ -5,6 +5,7 @@ from itertools import pairwise
 from statistics import median
 
 from advisor.errors import InvalidInput
+from advisor.workload.gpu_side import GpuSide
 from advisor.workload.measured import Provenance
 from advisor.workload.plausible import DAY_S, MOST_CORES, MOST_SMS, check, check_number
 from advisor.workload.spec import STRICT
@@ -119,6 +120,7 @@ class Calibration:
         switching: For each kernel tried; empty without a GPU.
         idle_power_w: Least power while nothing ran; None if not metered.
         provenance: Clocks are those under the kernels of `switching`.
+        gpu_side: Rates that the GPU attains; None if they were not asked for.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -132,6 +134,7 @@ class Calibration:
     switching: tuple[Switching, ...]
     idle_power_w: float | None
     provenance: Provenance
+    gpu_side: GpuSide | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
