@@ -7,7 +7,7 @@ largest first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from advisor.errors import NothingFits
@@ -142,43 +142,88 @@ def _ignorance(gpu: Gpu) -> str:
     return "" if "compute_instances" in gpu.sources else ", as far as is known"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPartition:
-    """A part of the GPU with SMs of its own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """What jobs have of a GPU: all of it, what an MPS limit leaves, a MIG instance, a part of one.
+
+    Its SMs run at the clock of the GPU.
 
     Attributes:
-        sms: Its SMs.
-        sm_share: Of the GPU's SMs, (0, 1].
-        bandwidth_share: Share of the GPU's bandwidth that its GPU instance has, (0, 1].
+        gpu: The GPU that it is a part of, or all of.
+        sms: SMs that kernels may use.
+        bandwidth_share: Of the GPU's DRAM bandwidth, and of its L2, (0, 1]: a memory slice of MIG
+            is an equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
+        memory_mib: Device memory that its processes can have together.
     """
 
+    gpu: Gpu
     sms: int
-    sm_share: float
     bandwidth_share: float
+    memory_mib: int
 
     @property
     def whole(self) -> bool:
         """Whether it has all SMs and all of the bandwidth."""
         return self.sm_share == self.bandwidth_share == 1.0
 
+    @property
+    def sm_share(self) -> float:
+        """Of the GPU's SMs, (0, 1]."""
+        return self.sms / self.gpu.sms
 
-def partition_of(gpu: Gpu, instance: MigProfile, slices: int | None = None) -> GpuPartition:
-    """What an instance of MIG has, or a compute instance of so many `slices` of it.
+    @property
+    def bandwidth_gb_s(self) -> float | None:
+        """Peak DRAM bandwidth, 1e9 bytes a second; None if the GPU's is unknown."""
+        return self.gpu.bandwidth_gb_s and self.gpu.bandwidth_gb_s * self.bandwidth_share
 
-    Where nobody counted its SMs, a compute instance has its slices' share of the instance's.
+    @property
+    def l2_mib(self) -> float | None:
+        """L2 cache; None if the GPU's is unknown."""
+        return self.gpu.l2_mib and self.gpu.l2_mib * self.bandwidth_share
+
+    def limited(self, limit_pct: float) -> "Partition":
+        """What an MPS limit leaves of it, in per cent of its SMs."""
+        return replace(self, sms=limited_sms(limit_pct, self.sms))
+
+
+def whole_gpu(gpu: Gpu) -> Partition:
+    """All of `gpu`, not in MIG mode."""
+    return Partition(gpu=gpu, sms=gpu.sms, bandwidth_share=1.0, memory_mib=gpu.usable_mib)
+
+
+def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Partition:
+    """A MIG instance of `profile`, or a compute instance of so many `slices` of it.
+
+    Without a profile all of `gpu`. Where nobody counted its SMs, a compute instance has its slices'
+    share of the instance's.
+
+    Raises:
+        NothingFits: `gpu` has no MIG profile of that name.
     """
+    if profile is None:
+        return whole_gpu(gpu)
+    instance = profile_of(gpu, profile)
     slices = slices or instance.compute_slices
-    offered = compute_profiles(gpu, instance.name)
+    offered = compute_profiles(gpu, profile)
     counted = next(each.sms for each in offered if each.compute_slices == slices)
     whole = instance.sms or gpu.sms * instance.compute_slices // 8
-    sms = counted or whole * slices // instance.compute_slices
-    return GpuPartition(sms, min(1.0, sms / gpu.sms), instance.memory_slices / gpu.memory_slices)
+    return Partition(
+        gpu=gpu,
+        sms=min(gpu.sms, counted or whole * slices // instance.compute_slices),
+        bandwidth_share=instance.memory_slices / gpu.memory_slices,
+        memory_mib=instance.memory_mib,
+    )
 
 
-def limit_shares(limits: Sequence[float], sms: int) -> list[float]:
-    """SMs that each MPS limit leaves to its client, as a share of the `sms` of a partition.
+def limited_sms(limit_pct: float, sms: int) -> int:
+    """SMs that an MPS limit leaves to its client, of the `sms` of a partition.
 
     An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
     cent: the even number below the share asked for, since SMs come in pairs.
     """
-    return [max(2, 2 * int(limit * sms / 200)) / sms for limit in limits]
+    return sms if limit_pct == 100 else min(sms, max(2, 2 * int(limit_pct * sms / 200)))
+
+
+def limit_shares(limits_pct: Sequence[float], sms: int) -> list[float]:
+    """SMs that each MPS limit leaves to its client, as a share of the `sms` of a partition."""
+    return [limited_sms(each, sms) / sms for each in limits_pct]

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import limit_shares
-from advisor.hardware.mig_layouts import profile_of
+from advisor.hardware.gpu_partition import limit_shares, partition_of
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, SharedPartition, Sharing
@@ -230,7 +229,7 @@ def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[
 
 def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> Pool:
     instance = parts[0].instance
-    whole_mib = gpu.usable_mib if instance is None else profile_of(gpu, instance.profile).memory_mib
+    whole_mib = partition_of(gpu, instance.profile if instance else None).memory_mib
     servers = sum(part.sharing.under_mps for part in parts)
     positions = tuple(number - 1 for part in parts for number in part.jobs)
     return Pool(positions, float(whole_mib) - servers * mps_server_mib)

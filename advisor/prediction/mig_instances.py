@@ -12,8 +12,8 @@ from typing import overload
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import GpuPartition, limit_shares, partition_of, place_compute
-from advisor.hardware.mig_layouts import place, profile_of
+from advisor.hardware.gpu_partition import Partition, limit_shares, partition_of, place_compute
+from advisor.hardware.mig_layouts import place
 from advisor.prediction.cache import once_a_mix, once_a_profile
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.physics import Physics, mean_of_copies
@@ -54,16 +54,15 @@ def _on_place(
     profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics
 ) -> dict[int, float]:
     """Seconds of a step of each job on one GPU instance, by number."""
-    instance = profile_of(gpu, place.instance.profile)
     free: dict[int, float] = {}
     for part in place.partitions:
-        partition = partition_of(gpu, instance, part.slices)
+        partition = partition_of(gpu, place.instance.profile, part.slices)
         tenants = [profiles[job - 1] for job in part.jobs]
-        steps = _steps_in_partition(tuple(tenants), part.sharing, partition, gpu, physics)
+        steps = _steps_in_partition(tuple(tenants), part.sharing, partition, physics)
         free |= zip(part.jobs, map(float, steps), strict=True)
     if len(free) == 1:
         return free
-    bandwidth = instance.memory_slices / gpu.memory_slices
+    bandwidth = partition_of(gpu, place.instance.profile).bandwidth_share
     moved_s = [moving_s(profiles[job - 1]) / bandwidth for job in free]
     steps_s = [max(step, moved) for step, moved in zip(free.values(), moved_s, strict=True)]
     return dict(zip(free, contended(steps_s, moved_s, 1.0), strict=True))
@@ -73,16 +72,15 @@ def _on_place(
 def _steps_in_partition(
     tenants: Sequence[Profile],
     sharing: PartitionSharing,
-    partition: GpuPartition,
-    gpu: Gpu,
+    partition: Partition,
     physics: Physics,
 ) -> Floats:
     """Seconds of a step of each tenant, replayed; by capacity where one has no trace."""
-    moved = [on_partition(each, gpu, physics.packing, partition) for each in tenants]
+    moved = [on_partition(each, partition, physics.packing) for each in tenants]
     scripts = [each for each in moved if each is not None]
     if len(scripts) < len(moved):
         return _by_capacity(tenants, sharing, partition)
-    alone_s = [_alone_s(each, gpu, physics.packing) for each in tenants]
+    alone_s = [_alone_s(each, partition.gpu, physics.packing) for each in tenants]
     there_s = _replayed(scripts, sharing, partition.sms, physics)
     solo_s = np.array([each.step_s for each in tenants])
     slowdowns = np.maximum(1.0, there_s / np.array(alone_s))
@@ -109,7 +107,7 @@ def _replayed(
 
 
 def _by_capacity(
-    tenants: Sequence[Profile], sharing: PartitionSharing, partition: GpuPartition
+    tenants: Sequence[Profile], sharing: PartitionSharing, partition: Partition
 ) -> Floats:
     """The whole GPU path stretched by what the partition misses of the SMs."""
     shares = [partition.sm_share * limit / 100 for limit in sharing.limits] or [
@@ -132,8 +130,7 @@ def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:
     """
     for hybrid in instance_sets(sharing):
         first, *others = hybrid.partitions
-        instance = profile_of(gpu, hybrid.instances[0].profile)
-        if not others and partition_of(gpu, instance, first.slices).whole:
+        if not others and partition_of(gpu, hybrid.instances[0].profile, first.slices).whole:
             return of_one_group(Group(first.jobs, first.sharing))
     return sharing
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import GpuPartition, limit_shares
+from advisor.hardware.gpu_partition import Partition, limited_sms, whole_gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.memory import (
     MPS_SERVER_MIB,
@@ -44,13 +44,10 @@ class Tenancy:
     """A partition of the GPU and how jobs share it.
 
     Attributes:
-        partition: None: the whole GPU.
-        capacity_mib: Memory that its jobs share.
         limit: The same for each job, in per cent; None: none.
     """
 
-    partition: GpuPartition | None
-    capacity_mib: float
+    partition: Partition
     sharing: Naive | Mps
     limit: float | None = None
 
@@ -116,14 +113,14 @@ class SurrogateAnswers:
         under_mps = tenancy.sharing.under_mps
         taken = 0.0
         if tenancy.limit is not None:
-            taken = (1 - limit_shares([tenancy.limit], self.gpu.sms)[0]) * self.gpu.sms
+            taken = self.gpu.sms - limited_sms(tenancy.limit, self.gpu.sms)
         needs = [
             need(each, self.model.context, under_mps=under_mps, sms_taken=taken)
             for each in self.profiles
         ]
         held_mib = counts @ np.array([each.held_mib for each in needs])
         least_mib = counts @ np.array([each.least_mib for each in needs])
-        capacity_mib = tenancy.capacity_mib - self.mps_server_mib * under_mps
+        capacity_mib = tenancy.partition.memory_mib - self.mps_server_mib * under_mps
         fits = self._edge(tenancy).allows(held_mib, least_mib, capacity_mib, most_risk)
         upper_mib = upper_end_mib(held_mib, self.model.memory_sigma)
         return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
@@ -135,32 +132,30 @@ class SurrogateAnswers:
             tenancy: Where and how.
             steps_s: Of a job of each profile, in the same shape.
         """
-        law = (
-            PowerLaw() if tenancy.partition else self.model.power.laws.get(tenancy.mode, PowerLaw())
-        )
+        whole = tenancy.partition.whole
+        law = self.model.power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
         return self.model.power.added_w(self.profiles, speeds, law)
 
     def _edge(self, tenancy: Tenancy) -> Edge:
         edge = cautious_edge(self.model.memory_sigma)
-        return edge if tenancy.partition else self.model.memory_edges.get(tenancy.mode, edge)
+        whole = tenancy.partition.whole
+        return self.model.memory_edges.get(tenancy.mode, edge) if whole else edge
 
-    def _summaries(self, partition: GpuPartition | None) -> Summaries:
-        if partition is not None:
-            return _in_partition(self.profiles, self.gpu, self.model.physics.packing, partition)
+    def _summaries(self, partition: Partition) -> Summaries:
+        if not partition.whole:
+            return _in_partition(self.profiles, partition, self.model.physics.packing)
         found = summaries(self.profiles, self.gpu, self.model.physics)
         assert found is not None, "only profiles with traces and counters are estimated"
         return found
 
 
 @once_a_mix
-def _in_partition(
-    profiles: Sequence[Profile], gpu: Gpu, packing: float, partition: GpuPartition
-) -> Summaries:
+def _in_partition(profiles: Sequence[Profile], partition: Partition, packing: float) -> Summaries:
     """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
     steps_s, limited, fixed = [], [], []
     for profile in profiles:
-        there = on_partition(profile, gpu, packing, partition)
+        there = on_partition(profile, partition, packing)
         assert there is not None, "only profiles with traces are estimated"
         busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
         step_s = max(profile.step_s, busy_s + gaps_s)
@@ -198,7 +193,7 @@ class SurrogatePredictor:
             limit: Of each job.
             most_risk: Chance to run out that is allowed, 0..1.
         """
-        tenancy = Tenancy(None, float(self.answers.gpu.usable_mib), Mps(), limit)
+        tenancy = Tenancy(whole_gpu(self.answers.gpu), Mps(), limit)
         everyone = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
         return bool(self.answers.fits(tenancy, everyone, most_risk, 0.0)[0])
 

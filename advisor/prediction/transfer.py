@@ -12,7 +12,7 @@ from math import inf, log
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import GpuPartition, limit_shares
+from advisor.hardware.gpu_partition import Partition, limit_shares
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import ReplayTrace, replay_trace
 from advisor.workload.measured import Counters, Window
@@ -178,15 +178,13 @@ def _exponent_alone(profile: Profile, gpu: Gpu, packing: float) -> float:
     return float(np.mean(found)) if found else 1.0
 
 
-def on_partition(
-    profile: Profile, gpu: Gpu, packing: float, partition: GpuPartition
-) -> ReplayTrace | None:
-    """The job's step on a part of `gpu` that nobody else touches; None without a trace.
+def on_partition(profile: Profile, partition: Partition, packing: float) -> ReplayTrace | None:
+    """The job's step on a part of its GPU that nobody else touches; None without a trace.
 
     A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at some
     share of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
     """
-    whole = replay_trace(profile, gpu.sms, packing)
+    whole = replay_trace(profile, partition.gpu.sms, packing)
     if whole is None:
         return None
     demand = whole.demand / partition.sm_share

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.gpu_partition import partition_of
-from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import ConstraintKey, Sets
@@ -129,13 +128,8 @@ class SurrogateSource:
         )
 
     def _tenancy(self, option: Option) -> Tenancy:
-        gpu, kind = self.surrogate.gpu, option.partition
-        if kind.profile is None:
-            return Tenancy(None, float(gpu.usable_mib), option.sharing, option.limit)
-        instance = profile_of(gpu, kind.profile)
-        own = partition_of(gpu, instance, kind.slices)
-        part = None if own.whole else own
-        return Tenancy(part, float(instance.memory_mib), option.sharing, option.limit)
+        held = partition_of(self.surrogate.gpu, *option.partition)
+        return Tenancy(held, option.sharing, option.limit)
 
 
 Source = PredictorSource | SurrogateSource

@@ -7,6 +7,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.hardware.gpu_partition import whole_gpu
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Question
@@ -167,7 +168,7 @@ class EstimatedGroups:
         return np.asarray(np.minimum(answers.model.power.awake_w + own_w, limit_w))
 
     def _tenancy(self, mode: Mode) -> Tenancy:
-        return Tenancy(None, float(self._gpu.usable_mib), WAYS[mode])
+        return Tenancy(whole_gpu(self._gpu), WAYS[mode])
 
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
         limits = np.full(member_sets.shape, 100.0)
