@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--shapes", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--deadline", type=float, default=120.0, metavar="S")
+    parser.add_argument("--deadline", type=float, default=180.0, metavar="S")
     asked = parser.parse_args()
     began_s = monotonic()
     sweep(operators(asked.shapes), asked.device, asked.out, asked.deadline)

@@ -13,7 +13,7 @@ Call = Callable[[], object]
 _WARM_UPS, _LONE, _QUEUES, _MOST_QUEUED = 3, 10, 3, 20
 
 # Calls that take longer need no queue to hide their launch; of these, few tell as much as many.
-_LONG_MS, _FEWEST_LONE, _LONE_BUDGET_MS = 5.0, 5, 500.0
+_LONG_MS, _FEWEST_LONE, _LONE_BUDGET_MS = 5.0, 5, 60.0
 _QUEUE_MS = 2.0
 
 # A GPU that does nothing for so many cycles, at most clocks of today's, waits as long as the host
