@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
+from advisor.hardware.gpu_rates import GpuRates
 
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
@@ -56,6 +57,7 @@ class Gpu:
         memory_slices: Memory slices in MIG mode; 0 without MIG.
         threads_per_sm: Threads that one SM holds at once.
         max_mps_clients: Most MPS clients.
+        rates: As its maker states them; None if it is not in the catalogue.
         sources: Field name -> source of its value.
     """
 
@@ -75,6 +77,7 @@ class Gpu:
     memory_slices: int
     mig: tuple[MigProfile, ...]
     sources: dict[str, str]
+    rates: GpuRates | None = None
 
     def __hash__(self) -> int:
         """Hash of the fields that identify a GPU, since answers are cached by GPU."""
@@ -88,7 +91,9 @@ class Gpu:
 
 def _gpu(key: str, entry: dict[str, Any]) -> Gpu:
     mig = tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
-    return Gpu(key=key, **entry | {"products": tuple(entry["products"]), "mig": mig})
+    rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
+    fields = {"products": tuple(entry["products"]), "mig": mig, "rates": rates}
+    return Gpu(key=key, **entry | fields)
 
 
 @cache

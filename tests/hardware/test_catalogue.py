@@ -19,7 +19,7 @@ NUMBERS = (
 @pytest.mark.parametrize("known", GPUS, ids=lambda each: each.key)
 def test_every_number_has_a_source_and_every_source_a_number(known):
     given = {name for name in NUMBERS if getattr(known, name) is not None}
-    given |= {"mig", "memory_slices"} if known.mig else set()
+    given |= {"rates"} | ({"mig", "memory_slices"} if known.mig else set())
     # What compute instances there can be is known of some GPUs only; then that has a source.
     assert set(known.sources) - {"compute_instances"} == given
     assert known.mig or "compute_instances" not in known.sources
@@ -108,3 +108,13 @@ def test_what_is_no_gpu_is_refused(word):
 def test_any_word_means_a_gpu_or_is_refused(word):
     with suppress(InvalidInput):
         assert gpu_meant(word).key in catalogue()
+
+
+@pytest.mark.parametrize("known", catalogue().values(), ids=catalogue())
+def test_a_gpu_computes_as_fast_as_its_units_at_its_clock(known):
+    rates = known.rates
+    lanes = 64 if known.compute_capability in ("7.0", "8.0") else 128
+    at_clock = known.sms * lanes * 2 * rates.clock_mhz * 1e-6
+    # The H20's datasheet states more than its SMs can do at the clock of its kin.
+    assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)
+    assert rates.fp32_tflops <= (rates.tf32_tflops or rates.fp16_tflops) <= rates.fp16_tflops
