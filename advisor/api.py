@@ -163,6 +163,7 @@ class Advisor(Sources):
             NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
         """
         from advisor.plan.rules import MAX_OOM_PROBABILITY
+        from advisor.sharing.traversal import together
         from advisor.timeline.paces import Paces
         from advisor.timeline.simulate import check_sharing, simulated
 
@@ -172,7 +173,8 @@ class Advisor(Sources):
         check_sharing(asked, self.card, arrivals, fleet)
         predictor = self.predictor
         most = min(at_once or len(arrivals), len(arrivals))
-        if asked.mode in ("mps", "mps-limits"):
+        shared = together(asked)
+        if shared is not None and shared.under_mps:
             most = min(most, self.card.max_mps_clients)
         profiles = [each.job.profile for each in arrivals]
         paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)

@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 from advisor.measure.campaign.campaign_file import read_campaign
-from advisor.measure.campaign.draw import drawn_plans, plan_entry
+from advisor.measure.campaign.draw import drawn_plans
+from advisor.measure.campaign.drawn_list import plan_entry
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
 
 
 _SIMPLEST_FIRST: tuple[Mode, ...] = (
-    "serial", "naive", "mps", "mps-limits", "phases", "mig", "hybrid",
+    "serial", "naive", "mps", "mps-priority", "mps-limits", "phases", "mig", "hybrid",
 )  # fmt: skip
 
 

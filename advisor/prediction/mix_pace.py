@@ -16,7 +16,7 @@ from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
-from advisor.sharing.traversal import instance_sets, together
+from advisor.sharing.traversal import instance_sets, plain_mode, together
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
 from advisor.workload.profile import Profile
 
@@ -104,7 +104,7 @@ def _by_capacity(
 ) -> list[Interval]:
     """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
-    steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
+    steps, plain = capacity_steps(bare, sharing), model.capacity.get(plain_mode(sharing))
     if steps is None or plain is None:
         # How busy the GPU is, is not known: between no loss and strict turns.
         turns = len(profiles)

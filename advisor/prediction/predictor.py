@@ -32,7 +32,7 @@ from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_p
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
-from advisor.sharing.traversal import check_count
+from advisor.sharing.traversal import check_count, plain_mode
 from advisor.workload.machine_calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
 
@@ -106,7 +106,7 @@ class Predictor:
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
         edge = cautious_edge(self.model.memory_sigma)
-        edge = self.model.memory_edges.get(sharing.mode, edge)
+        edge = self.model.memory_edges.get(plain_mode(sharing), edge)
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
             together = [wanted[job] for job in pool.jobs]
@@ -134,7 +134,7 @@ class Predictor:
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
         """The law of power and activity; jobs in turn count as alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
-        return self.model.power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
+        return self.model.power.law(plain_mode(sharing), jobs, sharing.keeps_sms_apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement

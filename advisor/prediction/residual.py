@@ -19,6 +19,7 @@ from advisor.prediction.physics import (
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive
+from advisor.sharing.traversal import plain_mode
 from advisor.workload.profile import Profile
 
 # A short replay suffices to choose among mixes; see `benchmarks/distilled_regret.py`.
@@ -51,13 +52,14 @@ def by_replay(
     Args:
         mixes: Of one mode, at least one.
         gpu: Theirs.
-        model: Its physics and its correction of that mode.
+        model: Its physics and its correction of that mode, or else of MPS without priorities.
         play: Replays.
 
     Returns:
         Of each mix, shape (3, asked); None without traces, or without a correction of the mode.
     """
-    correction = model.corrections.get(mixes[0].sharing.mode)
+    sharing = mixes[0].sharing
+    correction = model.corrections.get(sharing.mode, model.corrections.get(plain_mode(sharing)))
     replays = _replays(mixes, gpu, model.physics, play)
     if correction is None or replays is None:
         return None

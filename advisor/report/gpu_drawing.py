@@ -14,7 +14,7 @@ from advisor.hardware.gpu_partition import limit_shares
 from advisor.hardware.mig_layouts import place, profile_of
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
-from advisor.sharing import Arrangement, Hybrid, Sharing
+from advisor.sharing import Arrangement, Hybrid, Mode, Sharing
 from advisor.sharing.traversal import instance_sets, memories, restricted, running_together
 
 _MIB_PER_GIB = 1024
@@ -138,6 +138,11 @@ def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) ->
         case "mps-limits":
             ends = [whole * each for each in limit_shares(sharing.limits, gpu.sms)]
             hints = [f"at most {cap:g} % of the SMs" for cap in sharing.limits]
+        case "mps-priority":
+            shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs
+            ends = [whole * each for each in shares]
+            hints = ["SMs after" if late else "SMs before" for late in sharing.priorities]
+            hints = [f"{hint} the jobs of the other priority" for hint in hints]
         case "serial":
             ends, hints = [whole] * jobs, ["all SMs, one job after another"] * jobs
         case "naive":
@@ -230,16 +235,21 @@ def _sm_bar(row: str, job: JobPrediction, spot: _Spot) -> Bar:
     )
 
 
+_SIDE_BY_SIDE: dict[Mode, str] = {
+    "mps": "the jobs run side by side on whatever SMs are free.",
+    "mps-limits": "a limit is a cap, so the jobs' SMs may overlap.",
+    "mps-priority": "SMs that come free go to jobs of priority 0 first.",
+}
+
+
 def _caption(sharing: Sharing) -> str:
     match sharing.mode:
         case "serial":
             said = "One job at a time: each has all memory and all SMs to itself."
         case "naive":
             said = "Memory adds up; the jobs take turns on all SMs."
-        case "mps":
-            said = "Memory adds up; the jobs run side by side on whatever SMs are free."
-        case "mps-limits":
-            said = "Memory adds up; a limit is a cap, so the jobs' SMs may overlap."
+        case "mps" | "mps-limits" | "mps-priority":
+            said = f"Memory adds up; {_SIDE_BY_SIDE[sharing.mode]}"
         case "mig":
             said = "Each job has memory and SMs of its own; the frame is its MIG instance."
         case "hybrid":

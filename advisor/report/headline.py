@@ -12,7 +12,7 @@ from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.sharing import Sharing
+from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups
 
 ORIGINS = """\
@@ -161,6 +161,8 @@ def kind(sharing: Sharing) -> str:
     match sharing.mode:
         case "mps-limits":
             return "mps with limits"
+        case "mps-priority":
+            return "mps with priorities"
         case "mig" | "hybrid":
             return "mig, estimated"
         case "serial" | "naive" | "mps" | "phases":
@@ -190,13 +192,18 @@ def caution(mix: MixPrediction) -> str | None:
     return " ".join(said) or None
 
 
+_UNDER: dict[Mode, str] = {
+    "mps": "MPS",
+    "mps-limits": "MPS with limits",
+    "mps-priority": "MPS with client priorities",
+}
+
+
 def _instruction(sharing: Sharing, jobs: int) -> str:
     together = f"Run {'both' if jobs == 2 else f'all {jobs}'} at once"
     match sharing.mode:
-        case "mps-limits":
-            return f"{together} under MPS with limits"
-        case "mps":
-            return f"{together} under MPS"
+        case "mps" | "mps-limits" | "mps-priority":
+            return f"{together} under {_UNDER[sharing.mode]}"
         case "mig":
             return f"{together} on MIG instances of their own"
         case "hybrid":

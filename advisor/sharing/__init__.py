@@ -1,6 +1,7 @@
 """The ways in which jobs share one GPU, as values, and the words that name them.
 
-``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, one for each job) and
+``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, one for each job),
+``mps/priority=0,1`` and ``mps=43,57/priority=0,1`` (a client priority for each job, 0 first) and
 ``mig=3g.71gb,4g.71gb@0`` (an instance for each job, ``@start`` in memory slices if it matters).
 
 These forms name jobs by their numbers from 1, in the order in which they were given:

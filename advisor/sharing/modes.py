@@ -1,21 +1,22 @@
 """The four ways to share a GPU in which nothing is nested.
 
-Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
-`instances` (empty without MIG), so that most code asks for these and not for its type.
+Every way to share has a `mode`, `limits` and `priorities` (empty where no job on the whole GPU has
+one) and `instances` (empty without MIG), so that most code asks for these and not for its type.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
 
-Mode = Literal["serial", "naive", "mps", "mps-limits", "mig", "hybrid", "phases"]
+Mode = Literal["serial", "naive", "mps", "mps-limits", "mps-priority", "mig", "hybrid", "phases"]
 """The name under which plans and runs are fitted, sorted and reported; "mig": a job on each
 instance; "hybrid": instances that are shared or divided."""
 
 SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
-"""Those in which jobs have the whole GPU at the same time: runs of these are measured."""
+"""Those in which jobs have the whole GPU at the same time and none comes before another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,14 @@ class _WithoutMps:
     __slots__ = ()
     mode: ClassVar[Mode]
     limits: ClassVar[tuple[float, ...]] = ()
+    priorities: ClassVar[tuple[int, ...]] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
     under_mps: ClassVar[bool] = False
     keeps_sms_apart: ClassVar[bool] = False
+
+    def among(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - as of `Mps`
+        """How the jobs at `places` share while the others do not run."""
+        return self
 
     def __str__(self) -> str:
         return self.mode
@@ -64,20 +70,44 @@ class Mps:
     Attributes:
         limits: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of each job, in per cent, shape (jobs,);
             empty if no job has one. A cap, not a reservation: the sum may exceed 100.
+        priorities: ``CUDA_MPS_CLIENT_PRIORITY`` of each job, shape (jobs,), of which the driver
+            knows two: 0, the usual one, and 1, after it; empty if none is set.
+
+    Raises:
+        InvalidInput: A limit or a priority is none, or there are not as many of each.
     """
 
     limits: tuple[float, ...] = ()
+    priorities: tuple[int, ...] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
     under_mps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if wrong := [limit for limit in self.limits if not 0 < limit <= 100]:
             raise InvalidInput(f"an MPS limit is a per cent in (0, 100], got {wrong[0]:g}")
+        if unknown := [each for each in self.priorities if each not in (0, 1)]:
+            raise InvalidInput(f"an MPS priority is 0 (first) or 1, got {unknown[0]}")
+        if self.limits and self.priorities and len(self.limits) != len(self.priorities):
+            raise InvalidInput(
+                f"{self}: {counted(len(self.limits), 'limit')} and "
+                f"{counted(len(self.priorities), 'priority')}. Give each job both"
+            )
 
     @property
     def mode(self) -> Mode:
-        """With limits it is a mode of its own."""
+        """With limits, or with priorities that differ, it is a mode of its own."""
+        if len(set(self.priorities)) > 1:
+            return "mps-priority"
         return "mps-limits" if self.limits else "mps"
+
+    def among(self, places: Sequence[int]) -> Self:
+        """How the jobs at `places` share while the others do not run.
+
+        Priorities that are all alike change nothing, and are left out.
+        """
+        priorities = tuple(self.priorities[at] for at in places) if self.priorities else ()
+        limits = tuple(self.limits[at] for at in places) if self.limits else ()
+        return type(self)(limits, priorities if len(set(priorities)) > 1 else ())
 
     @property
     def keeps_sms_apart(self) -> bool:
@@ -85,7 +115,9 @@ class Mps:
         return 0 < sum(self.limits) <= 100
 
     def __str__(self) -> str:
-        return "mps" + ("=" + ",".join(f"{limit:g}" for limit in self.limits)) * bool(self.limits)
+        limits = "=" + ",".join(f"{limit:g}" for limit in self.limits) if self.limits else ""
+        order = "/priority=" + ",".join(map(str, self.priorities)) if self.priorities else ""
+        return f"mps{limits}{order}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +127,7 @@ class Mig:
     instances: tuple[Instance, ...]
     mode: ClassVar[Mode] = "mig"
     limits: ClassVar[tuple[float, ...]] = ()
+    priorities: ClassVar[tuple[int, ...]] = ()
     keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -110,17 +143,20 @@ def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
 
     Args:
         jobs: Their numbers, counted from 1 in the order in which the jobs were given.
-        sharing: With one limit for each of `jobs`, if it has limits.
+        sharing: With one limit for each of `jobs`, if it has limits, and so for priorities.
 
     Raises:
-        InvalidInput: There is not a job, one is named twice, or the limits are for more or fewer.
+        InvalidInput: There is not a job, one is named twice, or the limits or priorities are for
+            more or fewer.
     """
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
     check_once(jobs)
-    if sharing.limits and len(sharing.limits) != len(jobs):
+    given = sharing.limits or sharing.priorities
+    if given and len(given) != len(jobs):
+        what = "limit" if sharing.limits else "priority"
         raise InvalidInput(
-            f"{sharing}: {counted(len(sharing.limits), 'limit')} for {counted(len(jobs), 'job')}"
+            f"{sharing}: {counted(len(given), what)} for {counted(len(jobs), 'job')}"
         )
 
 

@@ -6,17 +6,21 @@ from advisor.errors import InvalidInput
 from advisor.sharing.modes import Instance, Mig, Mps, Naive, PartitionSharing, Serial
 from advisor.sharing.nested import Group, Hybrid, Part, Phases, Place, Sharing
 
-_PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive(), "mps": Mps()}
+_PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
 _JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
 _INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
-_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps(?:=[\d.,]+)?))?"
+_SETTINGS = r"(?:=[\d.,]+)?(?:/priority=[\d,]+)?"
+_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
 
-_LIMIT = re.compile(r"\d{1,3}(\.\d+)?")
+_LIMIT = r"\d{1,3}(?:\.\d+)?"
+_MPS = re.compile(
+    rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?(?:/priority=(?P<priorities>\d(?:,\d)*))?"
+)
 _PLACED = re.compile(_INSTANCE)
 _SLOT = re.compile(_INSTANCE + _SHARED)
 _COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
-_GROUP = re.compile(rf"(?P<sharing>[a-z]+(?:=[\d.,]+)?){_JOBS}")
+_GROUP = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS}){_JOBS}")
 # What NVIDIA's tools and papers call it.
 _TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
 # Between places and parts; not the one in "1g.18gb+me".
@@ -43,11 +47,14 @@ def parse_sharing(text: str) -> Sharing:
 def _whole(words: str, text: str) -> PartitionSharing:
     if plain := _PLAIN.get(words):
         return plain
-    mode, _, rest = words.partition("=")
-    parts = rest.split(",")
-    if mode == "mps" and all(map(_LIMIT.fullmatch, parts)):
-        return Mps(tuple(map(float, parts)))
+    if match := _MPS.fullmatch(words):
+        limits, priorities = _listed(match["limits"]), _listed(match["priorities"])
+        return Mps(tuple(map(float, limits)), tuple(map(int, priorities)))
     raise _refusal(text)
+
+
+def _listed(words: str | None) -> list[str]:
+    return words.split(",") if words else []
 
 
 def _group(words: str, text: str) -> Group | Hybrid:
@@ -104,8 +111,9 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
 def _refusal(text: str) -> InvalidInput:
     return InvalidInput(
         f"{text!r} is not a sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
-        f"job), mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters), "
-        f"mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 (numbers of the jobs on each instance, and how "
-        f"they share it), mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] "
-        f"(one group of jobs after another)"
+        f"job), mps/priority=0,1 (0 before 1, one a job; after limits, too), mig=3g.71gb,4g.71gb "
+        f"(an instance a job, with @start where it matters), mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 "
+        f"(numbers of the jobs on each instance, and how they share it), "
+        f"mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] (one group of jobs "
+        f"after another)"
     )

@@ -17,6 +17,7 @@ from advisor.sharing import (
     Hybrid,
     Instance,
     Mig,
+    Mode,
     Mps,
     Naive,
     Part,
@@ -36,7 +37,8 @@ def named_jobs(sharing: Sharing) -> tuple[int, ...]:
     """Numbers of the jobs of which `sharing` itself speaks, increasing; empty: of any jobs."""
     match sharing:
         case Serial() | Naive() | Mps() | Mig():
-            return tuple(range(1, len(sharing.limits or sharing.instances) + 1))
+            given = sharing.limits or sharing.priorities or sharing.instances
+            return tuple(range(1, len(given) + 1))
         case Hybrid() | Phases():
             return tuple(sorted(sharing.jobs))
         case _:
@@ -47,7 +49,7 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     """Refuse a sharing that speaks of others than the first `jobs` jobs.
 
     Raises:
-        InvalidInput: It has more or fewer limits or instances, or names other jobs.
+        InvalidInput: It has more or fewer limits, priorities or instances, or names other jobs.
     """
     named = named_jobs(sharing)
     if named in ((), tuple(range(1, jobs + 1))):
@@ -57,7 +59,7 @@ def check_count(sharing: Sharing, jobs: int) -> None:
             f"{sharing}: it names job {', '.join(map(str, named))} of {counted(jobs, 'job')}. "
             f"Name each of them once."
         )
-    what = "limit" if sharing.limits else "instance"
+    what = "limit" if sharing.limits else "priority" if sharing.priorities else "instance"
     raise InvalidInput(
         f"{sharing}: {counted(len(named), what)} for {counted(jobs, 'job')}. Give one for each "
         f"job, in order."
@@ -67,6 +69,13 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 def together(sharing: Sharing) -> Naive | Mps | None:
     """How all jobs have the whole GPU at the same time; None where they do not."""
     return sharing if isinstance(sharing, Naive | Mps) else None
+
+
+def plain_mode(sharing: Sharing) -> Mode:
+    """The mode of `sharing` but for priorities, from which what these do not change is known."""
+    if sharing.mode != "mps-priority":
+        return sharing.mode
+    return "mps-limits" if sharing.limits else "mps"
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
@@ -128,10 +137,8 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
     """How the jobs at positions `running`, of phases of one group, share while no other runs."""
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
-        case Serial() | Naive():
-            return sharing
-        case Mps(limits):
-            return Mps(tuple(limits[job] for job in running)) if limits else sharing
+        case Serial() | Naive() | Mps():
+            return sharing.among(running)
         case Mig(instances):
             return Mig(tuple(instances[job] for job in running))
         case Hybrid():
@@ -164,9 +171,8 @@ def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
 def _renamed_jobs(
     jobs: Sequence[int], sharing: _Within, names: Mapping[int, int]
 ) -> tuple[tuple[int, ...], _Within]:
-    limits = tuple(limit for job, limit in zip(jobs, sharing.limits, strict=False) if job in names)
-    left = tuple(names[job] for job in jobs if job in names)
-    return left, Mps(limits) if limits else sharing
+    left = [place for place, job in enumerate(jobs) if job in names]
+    return tuple(names[jobs[place]] for place in left), sharing.among(left)
 
 
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
@@ -194,8 +200,7 @@ def of_one_group(group: Group | Hybrid) -> Arrangement:
     """How the jobs of `group` share, where these are all there are, numbered from 1."""
     if isinstance(group, Hybrid):
         return group
-    limit = dict(zip(group.jobs, group.sharing.limits, strict=False))
-    return Mps(tuple(limit[number] for number in sorted(limit))) if limit else group.sharing
+    return group.sharing.among(sorted(range(len(group.jobs)), key=group.jobs.__getitem__))
 
 
 def _singly(group: Group | Hybrid) -> Sequence[Group | Hybrid]:

@@ -13,7 +13,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFi
 from advisor.measure.shared.bench import PlannedProcess, planned_processes
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.plan.recommendation import Recommendation
-from advisor.sharing import SHARED_MODES
+from advisor.sharing.traversal import together
 from advisor.validate.validate import Validation, compared, compared_as_ranked
 from advisor.workload.files import user_folder
 from advisor.workload.run import Run
@@ -53,7 +53,7 @@ def choose(recommendation: Recommendation, top: int, stamp: str) -> Chosen:
     for plan in recommendation.plans:
         if len(plans) == top:
             break
-        if plan.sharing.mode not in ("serial", *SHARED_MODES):
+        if plan.sharing.mode != "serial" and together(plan.sharing) is None:
             phased = plan.sharing.mode == "phases"
             why = "its groups are runs" if phased else "nothing here makes MIG instances"
             left_out.append(f"plan {plan.rank}, {plan.sharing}: {why}")

@@ -47,10 +47,9 @@ def fair_share(
     match sharing.mode:
         case "serial":
             shares = [1.0] * len(profiles)
-        case "mps-limits":
+        case "naive" | "mps" | "mps-limits" | "mps-priority":
             shares = [limit / 100 for limit in sharing.limits]
-        case "naive" | "mps":
-            shares = [1 / len(profiles)] * len(profiles)
+            shares = shares or [1 / len(profiles)] * len(profiles)
         case "mig" | "hybrid" | "phases":
             return None
         case _:

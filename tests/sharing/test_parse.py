@@ -20,6 +20,7 @@ from advisor.sharing import (
 )
 
 LIMITS = st.integers(1, 100).map(float)
+PRIORITIES = st.integers(0, 1)
 INSTANCES = st.builds(
     Instance,
     st.sampled_from(["1g.18gb", "1g.18gb+me", "1g.24gb-me", "1g.24gb+me.all", "3g.71gb"]),
@@ -30,9 +31,13 @@ INSTANCES = st.builds(
 @st.composite
 def _shared(draw, jobs, kinds):
     kind = draw(st.sampled_from(kinds))
-    if kind is Mps and draw(st.booleans()):
-        return Mps(tuple(draw(LIMITS) for _ in jobs))
-    return kind()
+    if kind is not Mps:
+        return kind()
+    limits, priorities = (
+        tuple(draw(each) for _ in jobs) if draw(st.booleans()) else ()
+        for each in (LIMITS, PRIORITIES)
+    )
+    return Mps(limits, priorities)
 
 
 @st.composite
@@ -78,7 +83,7 @@ def _phases(draw):
 
 SHARINGS = st.one_of(
     st.sampled_from([Serial(), Naive(), Mps()]),
-    st.lists(LIMITS, min_size=1, max_size=6).map(lambda limits: Mps(tuple(limits))),
+    st.integers(1, 6).flatmap(lambda jobs: _shared(range(jobs), [Mps])),
     st.lists(INSTANCES, min_size=1, max_size=7).map(lambda each: Mig(tuple(each))),
     st.integers(1, 8).flatmap(lambda jobs: _hybrid(tuple(range(1, jobs + 1)))),
     _phases(),
@@ -133,7 +138,9 @@ def test_jobs_on_an_instance_take_turns_where_nothing_is_said():
         "mig=7g.141gb/ci=0c[1]", "mig=7g.141gb/ci=3c", "mig=7g.141gb/ci=3c[1]+4c[1]",
         "mig=7g.141gb/ci=", "naive[1]", "naive[1];", ";", "naive[1];mps", "naive[1];mps[1]",
         "naive;mps", "naive[1];mps=50[2,3]", "naive[1];fast[2]", "naive[1];mig=3g.71gb",
-        "mig=3g.71gb[" + "9" * 5000 + "]",
+        "mig=3g.71gb[" + "9" * 5000 + "]", "mps/priority", "mps/priority=", "mps/priority=0,2",
+        "mps/priority=0,-1", "mps/priority=0,1,", "mps=50/priority=0,1", "mps/priority=0,1/naive",
+        "naive/priority=0,1", "mig=3g.71gb[1,2]/mps/priority=1", "mps/priority=0,1=50,50",
     ],
 )  # fmt: skip
 def test_what_names_no_sharing_is_refused(text):
@@ -141,7 +148,18 @@ def test_what_names_no_sharing_is_refused(text):
         parse_sharing(text)
 
 
-@given(st.text("migps=0123456789[]+,;/.@c gbnavelr", max_size=40))
+def test_a_job_can_be_put_first_with_limits_or_without():
+    assert parse_sharing("mps/priority=0,1") == Mps(priorities=(0, 1))
+    assert parse_sharing("MPS=50,100/Priority=1,0") == Mps((50.0, 100.0), (1, 0))
+
+
+def test_priorities_that_differ_make_a_mode_of_their_own_and_equal_ones_none():
+    assert parse_sharing("mps=50,50/priority=0,1").mode == "mps-priority"
+    assert parse_sharing("mps=50,50/priority=1,1").mode == "mps-limits"
+    assert parse_sharing("mps/priority=0,0").mode == "mps"
+
+
+@given(st.text("migps=0123456789[]+,;/.@c gbnavelroty", max_size=40))
 def test_no_text_makes_anything_but_a_sharing_or_a_refusal(text):
     try:
         found = parse_sharing(text)

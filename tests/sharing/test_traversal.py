@@ -12,6 +12,11 @@ from advisor.sharing.traversal import check_count, mps_servers, restricted, runn
     [
         ("naive", [1, 2], "naive"),
         ("mps=10,20,30", [0, 2], "mps=10,30"),
+        ("mps/priority=0,1,1", [0, 2], "mps/priority=0,1"),
+        ("mps=10,20,30/priority=1,0,1", [1, 2], "mps=20,30/priority=0,1"),
+        ("mps=10,20,30/priority=1,0,1", [0, 2], "mps=10,30"),
+        ("mps/priority=0,1[3,1];naive[2]", [0, 2], "mps/priority=1,0"),
+        ("mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0", [1], "mig=4g.71gb[1]/mps"),
         ("mig=1g.18gb,2g.35gb", [1], "mig=2g.35gb"),
         ("mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,60", [0, 2], "mig=4g.71gb[1]+3g.71gb[2]/mps=60"),
         ("mig=4g.71gb[3]+3g.71gb[1,2]/mps", [2], "mig=4g.71gb[1]"),
@@ -54,7 +59,14 @@ def test_each_instance_has_an_mps_server_of_its_own(text, servers):
 
 @pytest.mark.parametrize(
     "text",
-    ["mps=50,50", "mig=3g.71gb", "mig=3g.71gb[1,2]", "mig=3g.71gb[1,2,4]", "naive[1];mps[2,3,4]"],
+    [
+        "mps=50,50",
+        "mps/priority=0,1",
+        "mig=3g.71gb",
+        "mig=3g.71gb[1,2]",
+        "mig=3g.71gb[1,2,4]",
+        "naive[1];mps[2,3,4]",
+    ],
 )
 def test_a_sharing_of_other_jobs_is_refused(text):
     with pytest.raises(InvalidInput):

@@ -12,7 +12,8 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.campaign_file import Campaign, read_campaign
 from advisor.measure.campaign.crew import Crew
-from advisor.measure.campaign.draw import counts, drawn_plans, write_list
+from advisor.measure.campaign.draw import drawn_plans
+from advisor.measure.campaign.drawn_list import counts, write_list
 from advisor.measure.campaign.ledger import Ledger, Progress
 from advisor.measure.campaign.runner import (
     LocalRunner,

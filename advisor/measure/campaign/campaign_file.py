@@ -8,6 +8,7 @@ limits = [14, 28, 43, 57, 71, 86]
 equal_limits = {2 = [43, 50, 71], 3 = [28, 33, 57]}
 solo_every = 5                 # a solo run after every so many others
 repeats = 60                   # of the drawn runs, with fresh workers
+plain_twins = 8                # of the drawn runs with priorities, without these
 
 [degrees.2]                    # tenants
 naive = {same = 6, mixed = 14}
@@ -15,6 +16,8 @@ mps = {same = 6, mixed = 14}
 equal = {same = 3, mixed = 7}  # MPS, one limit for all
 unequal = {mixed = 10}         # MPS, a limit drawn for each
 limits = {mixed = 4}           # MPS, one or the other with even odds
+priority = {mixed = 8}         # MPS, a client priority drawn for each, not all alike
+priority-limits = {mixed = 4}  # the same, and limits as above
 
 [[runs]]                       # chosen, not drawn
 id = "chosen-1"
@@ -49,7 +52,7 @@ windows = 3
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu_meant
@@ -60,8 +63,8 @@ from advisor.measure.shared.strict_record import Within, record
 from advisor.workload.files import read_toml
 from advisor.workload.spec import Workload
 
-Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
-MODES: tuple[Mode, ...] = ("naive", "mps", "limits", "equal", "unequal")
+Mode = Literal["naive", "mps", "limits", "equal", "unequal", "priority", "priority-limits"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 _Amount = Annotated[int, Within(0, 100_000)]
 _Degree = Annotated[int, Within(2, 48)]
@@ -131,6 +134,7 @@ class Campaign:
         solo_every: Number of other runs between two solo runs; 0: no solo runs.
         solos_of_each: Most solo runs of a workload; 0: no bound.
         repeats: Number of drawn runs that are repeated.
+        plain_twins: Number of drawn runs with priorities whose jobs run without these as well.
         runs: Runs that are named and not drawn.
     """
 
@@ -148,6 +152,7 @@ class Campaign:
     solo_every: _Amount = 5
     solos_of_each: _Amount = 0
     repeats: _Amount = 0
+    plain_twins: _Amount = 0
     runs: tuple[PlannedRun, ...] = ()
     control: tuple[Control, ...] = ()
     profile: MissingProfiles = MissingProfiles()

@@ -1,27 +1,16 @@
-"""Draws the runs of a campaign from its seed, so that scored runs are not chosen.
+"""Draws the runs of a campaign from its seed, so that scored runs are not chosen."""
 
-They are written next to the results before anything is measured.
-"""
-
-import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from random import Random
-from typing import Any
 
 from advisor.english import counted, is_or_are
-from advisor.errors import InvalidInput, UnknownName
+from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import MODES, Campaign, Count, Mode
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import refuse_duplicate_ids
-from advisor.sharing import parse_sharing
-from advisor.workload.files import read_json
-from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
-from advisor.workload.writing import write_whole
 
 BUSY, IDLE = "busy", "idle"
 
@@ -32,9 +21,9 @@ _BUSY_UNTIL = 0.8
 def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     """Everything that `campaign` measures, in the order in which it should be measured.
 
-    Drawn runs come first, in random order, then those that the plan names, with solo runs and busy
-    controls between them; repeats of drawn runs and idle controls come last. Runs added to the plan
-    later do not change what is drawn.
+    Drawn runs come first, in random order and with their plain twins among them, then those that
+    the plan names, with solo runs and busy controls between them; repeats of drawn runs and idle
+    controls come last. Runs added to the plan later do not change what is drawn.
 
     Raises:
         InvalidInput: There are too few workloads for what is to be drawn, or two runs of one id.
@@ -43,7 +32,8 @@ def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     solos = _solos(campaign, random)
     drawn = _drawn(campaign, random)
     again = _repeats(campaign, drawn, random)
-    between = _with_controls(_with_solos([*drawn, *campaign.runs], solos, campaign), campaign)
+    first = [*_with_plain_twins(drawn, campaign), *campaign.runs]
+    between = _with_controls(_with_solos(first, solos, campaign), campaign)
     plans = (*between, *again, *_controls(campaign, IDLE))
     refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
@@ -103,6 +93,9 @@ def _of_mode(
 def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str:
     if mode in ("naive", "mps"):
         return mode
+    if mode in ("priority", "priority-limits"):
+        plain = _sharing(campaign, degree, "mps" if mode == "priority" else "limits", random)
+        return f"{plain}/priority=" + ",".join(map(str, _priorities(degree, random)))
     if mode == "limits":
         mode = "equal" if random.random() < 0.5 else "unequal"
     if mode == "equal":
@@ -113,10 +106,33 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
     return "mps=" + ",".join(f"{limit:g}" for limit in limits)
 
 
+def _priorities(degree: int, random: Random) -> list[int]:
+    """A priority for each job: any number of them comes first, but none or all."""
+    first = random.sample(range(degree), random.randint(1, degree - 1))
+    return [int(job not in first) for job in range(degree)]
+
+
 def _given(limits: Sequence[float], key: str) -> Sequence[float]:
     if not limits:
         raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
     return limits
+
+
+def _with_plain_twins(drawn: Sequence[PlannedRun], campaign: Campaign) -> list[PlannedRun]:
+    """`drawn` and, at random places among them, some of its mixes without their priorities."""
+    random = Random(f"{campaign.seed} twins")
+    ordered = [plan for plan in drawn if "/priority=" in plan.sharing]
+    if campaign.plain_twins > len(ordered):
+        raise InvalidInput(
+            f"'plain_twins' is {campaign.plain_twins}, and only {counted(len(ordered), 'run')} "
+            f"with priorities {is_or_are(len(ordered))} drawn. Ask for fewer"
+        )
+    mixed = list(drawn)
+    for plan in random.sample(ordered, campaign.plain_twins):
+        plain = plan.sharing.partition("/")[0]
+        twin = replace(plan, id=f"plain-{plan.id}", sharing=plain, purpose="chosen")
+        mixed.insert(random.randrange(len(mixed) + 1), twin)
+    return mixed
 
 
 def _repeats(campaign: Campaign, drawn: Sequence[PlannedRun], random: Random) -> list[PlannedRun]:
@@ -170,75 +186,3 @@ def _controls(campaign: Campaign, neighbours: str) -> list[PlannedRun]:
 def idle_twin(name: str) -> str:
     """The id of the idle control that belongs to the control called `name`."""
     return name.removesuffix(BUSY).removesuffix(IDLE) + IDLE
-
-
-def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
-    """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.collocation`` reads.
-
-    Raises:
-        InvalidInput: The file exists and its drawn runs differ.
-    """
-    entries = [plan_entry(plan) for plan in plans]
-    if path.exists():
-        _refuse_other_draw(path, entries)
-    document = {"schema": 1, "gpu": gpu, "plans": entries}
-    write_whole(path, json.dumps(document, indent=1) + "\n")
-
-
-def plan_entry(plan: PlannedRun) -> dict[str, Any]:
-    """`plan` as an entry of a plan file; a workload of the zoo by its name."""
-    smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
-    whole = {} if plan.steps is None else {"steps": list(plan.steps)}
-    return {
-        "id": plan.id,
-        "sharing": plan.sharing,
-        "purpose": plan.purpose,
-        "repeats": plan.repeats,
-        **smaller,
-        **whole,
-        "workloads": [_entry(each) for each in plan.workloads],
-    }
-
-
-def _entry(each: Workload) -> str | dict[str, Any]:
-    try:
-        return each.name if workload(each.name) == each else asdict(each)
-    except UnknownName:
-        return asdict(each)
-
-
-def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
-    remedy = "Choose another --out."
-    try:
-        before = read_json(path, remedy)["plans"]
-        lost = [each["id"] for each in _drawn_entries(before) if each not in entries]
-        lost += [each["id"] for each in _drawn_entries(entries) if each not in before]
-    except (TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"{path}: not a list of runs. {remedy}") from None
-    if lost:
-        raise InvalidInput(
-            f"{path}: the runs drawn before are different ({lost[0]}), and scored runs are fixed "
-            f"beforehand. Restore the plan's seed, workloads, counts and limits, or choose another "
-            f"name or --out."
-        )
-
-
-def _drawn_entries(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in entries if each["purpose"] == "drawn"]
-
-
-def counts(plans: Iterable[PlannedRun]) -> str:
-    """The number of runs by purpose, mode and number of tenants, a line each."""
-    found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
-    lines = [
-        f"  {purpose:10} {mode:12} x{tenants}: {number}"
-        for (purpose, mode, tenants), number in sorted(found.items())
-    ]
-    return "\n".join([counted(found.total(), "run"), *lines])
-
-
-def _mode(plan: PlannedRun) -> str:
-    sharing = parse_sharing(plan.sharing)
-    if sharing.mode != "mps-limits":
-        return "phases" if sharing.mode == "phases" else str(sharing)
-    return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

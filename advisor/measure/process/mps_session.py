@@ -226,10 +226,17 @@ def tenant_environments(
     if not sharing.under_mps:
         return (common | {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))},) * tenants
     common |= {"CUDA_MPS_PIPE_DIRECTORY": str(MpsDaemon(folder, uuid).pipes)}
-    if not sharing.limits:
-        return (common,) * tenants
-    name = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-    return tuple(common | {name: f"{limit:g}"} for limit in sharing.limits)
+    return tuple(common | of_job for of_job in client_variables(sharing, tenants))
+
+
+def client_variables(sharing: Naive | Mps, tenants: int) -> Iterator[dict[str, str]]:
+    """What each MPS client is told about its limit and priority, where it has one."""
+    caps = sharing.limits or (None,) * tenants
+    order = sharing.priorities or (None,) * tenants
+    for limit, priority in zip(caps, order, strict=True):
+        capped = {} if limit is None else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{limit:g}"}
+        placed = {} if priority is None else {"CUDA_MPS_CLIENT_PRIORITY": str(priority)}
+        yield capped | placed
 
 
 def _no_pipes(folder: Path) -> Path:

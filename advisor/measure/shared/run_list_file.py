@@ -20,8 +20,8 @@ from typing import Any
 from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.strict_record import record
-from advisor.sharing import SHARED_MODES, parse_sharing
-from advisor.sharing.traversal import mps_servers
+from advisor.sharing import parse_sharing
+from advisor.sharing.traversal import mps_servers, together
 from advisor.workload.files import read_json
 
 
@@ -133,7 +133,8 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _can_be_run(plan: Mapping[str, Any]) -> bool:
-    simple = parse_sharing(plan["sharing"]).mode in ("serial", *SHARED_MODES)
+    sharing = parse_sharing(plan["sharing"])
+    simple = sharing.mode == "serial" or together(sharing) is not None
     return simple and plan.get("power_cap_w") is None
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_file import Count, read_campaign
-from advisor.measure.campaign.draw import counts, drawn_plans, idle_twin, plan_entry, write_list
+from advisor.measure.campaign.draw import drawn_plans, idle_twin
+from advisor.measure.campaign.drawn_list import counts, plan_entry, write_list
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.sharing import Mps, parse_sharing
@@ -44,6 +45,32 @@ def test_committed_campaigns_are_drawn_again_as_they_were(name):
     entries = [plan_entry(plan) for plan in drawn_plans(read_campaign(folder / "plan.toml"))]
     shards = [json.loads((folder / f"plans-{n}.json").read_text())["plans"] for n in range(4)]
     assert [entries[n::4] for n in range(4)] == shards
+
+
+@pytest.mark.parametrize("name", ["plan", "plan-h200"])
+def test_runs_with_priorities_are_drawn_again_as_they_were(name):
+    folder = BENCHMARKS / "campaign-priority"
+    entries = [plan_entry(plan) for plan in drawn_plans(read_campaign(folder / f"{name}.toml"))]
+    assert entries == json.loads((folder / f"{name}-drawn.json").read_text())["plans"]
+
+
+def test_priorities_are_drawn_and_differ_and_some_mixes_run_without_them_too():
+    plans = drawn_plans(read_campaign(BENCHMARKS / "campaign-priority" / "plan.toml"))
+    drawn = {plan.id: plan for plan in plans if plan.purpose == "drawn"}
+    sharings = [parse_sharing(plan.sharing) for plan in drawn.values()]
+    assert {each.mode for each in sharings} == {"mps-priority"}
+    assert sum(bool(each.limits) for each in sharings) == 11
+    twins = [plan for plan in plans if plan.id.startswith("plain-")]
+    of = [drawn[plan.id.removeprefix("plain-")] for plan in twins]
+    assert len(twins) == 8
+    for plan, other in zip(twins, of, strict=True):
+        assert plan.workloads == other.workloads
+        assert parse_sharing(plan.sharing) == Mps(parse_sharing(other.sharing).limits)
+
+
+def test_more_plain_twins_than_runs_with_priorities_are_refused(campaign):
+    with pytest.raises(InvalidInput, match="plain_twins"):
+        drawn_plans(replace(campaign, plain_twins=1))
 
 
 def test_as_many_are_drawn_as_the_plan_says(campaign):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from advisor.measure.campaign.campaign_file import read_campaign
-from advisor.measure.campaign.draw import counts, drawn_plans, plan_entry
+from advisor.measure.campaign.draw import drawn_plans
+from advisor.measure.campaign.drawn_list import counts, plan_entry
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import Mps, Naive, Phases, Serial, parse_sharing

@@ -144,6 +144,14 @@ def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
     assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == UUID
 
 
+def test_each_tenant_has_its_own_priority_beside_its_limit(folder):
+    first, second = tenant_environments(Mps((43, 57), (1, 0)), 2, folder, UUID)
+    assert (first["CUDA_MPS_CLIENT_PRIORITY"], second["CUDA_MPS_CLIENT_PRIORITY"]) == ("1", "0")
+    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
+    plain, _ = tenant_environments(Mps(), 2, folder, UUID)
+    assert "CUDA_MPS_CLIENT_PRIORITY" not in plain
+
+
 def test_a_naive_tenant_is_pointed_away_from_every_daemon(folder):
     (environment,) = tenant_environments(Naive(), 1, folder, UUID)
     assert environment["CUDA_MPS_PIPE_DIRECTORY"] != str(MpsDaemon(folder, UUID).pipes)
