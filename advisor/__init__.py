@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
     from advisor.workload.job import Job
     from advisor.workload.job_file import read_jobs
+    from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.profile import Profile
     from advisor.workload.store import load_profile
 
@@ -28,6 +29,7 @@ __all__ = [
     "Interval",
     "Job",
     "JobPrediction",
+    "MinimalProfile",
     "MixPrediction",
     "Plan",
     "Profile",
@@ -45,6 +47,7 @@ _HOME = {
     "Interval": "advisor.prediction.mix_prediction",
     "Job": "advisor.workload.job",
     "JobPrediction": "advisor.prediction.mix_prediction",
+    "MinimalProfile": "advisor.workload.minimal_profile",
     "MixPrediction": "advisor.prediction.mix_prediction",
     "Plan": "advisor.plan.recommendation",
     "Profile": "advisor.workload.profile",

@@ -1,4 +1,7 @@
-"""``python -m advisor.profiling WORKLOAD... --out DIR``: measures workloads alone on a GPU."""
+"""``python -m advisor.profiling WORKLOAD... --out DIR``: measures workloads alone on a GPU.
+
+With ``--from-numbers`` it measures nothing, and writes a profile of numbers that are known already.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +11,8 @@ from advisor.measure.process.supervisor import supervised
 
 def main(argv: Sequence[str]) -> int:
     """Profile what the words `argv` name, under a supervisor that cleans up; the exit code."""
-    return supervised("advisor.measure.solo.profile_command:run", argv)
+    what = "from_numbers" if "--from-numbers" in argv else "profile_command"
+    return supervised(f"advisor.measure.solo.{what}:run", argv)
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def data_figures(found: Findings) -> DataFigures:
     """The counts of what `found` was found in."""
     busy = [each.busy_share for each in found.profiles.values() if each.busy_share is not None]
     shared = [run for run in of_pace(found.runs) if len(run.tenants) > 1]
-    where = next(iter(found.profiles.values())).provenance
+    where = next(each.provenance for each in found.profiles.values() if each.provenance)
     counts = Counter(run.purpose for run in found.runs)
     return DataFigures(
         device=str(where.device),
@@ -159,7 +159,7 @@ def _degrees(shared: Sequence[Run]) -> tuple[DegreeData, ...]:
 
 
 def _conditions(found: Findings) -> dict[str, tuple[str, ...]]:
-    origins = [profile.provenance for profile in found.profiles.values()]
+    origins = [each.provenance for each in found.profiles.values() if each.provenance]
     origins += [run.provenance for run in found.runs]
     return {
         name: tuple(sorted({str(of(each)) for each in origins})) for name, of in _CONDITIONS.items()

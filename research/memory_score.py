@@ -121,7 +121,9 @@ def _scored_processes(
             found = needs(each.profiles, each.sharing, context, gpu)
             for tenant, its, of in zip(each.run.tenants, found, each.families, strict=True):
                 memory = tenant.memory
-                if of == family and memory and memory.device_mib and memory.context_mib:
+                if of != family or not memory or memory.allocated_mib is None:
+                    continue
+                if memory.device_mib and memory.context_mib:
                     least_mib = memory.allocated_mib + memory.context_mib
                     yield _Process(each.mode, each.run.id, its, memory.device_mib, least_mib)
 

@@ -77,7 +77,12 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     memory = profile.mps.memory if under_mps and profile.mps else profile.memory
     measured = memory.context_mib
     whole_mib = context.usual_mib if measured is None else measured
-    context_mib = max(0.0, whole_mib - sms_taken * context.per_sm_mib)
+    saved_mib = min(whole_mib, sms_taken * context.per_sm_mib)
+    if memory.reserved_mib is None or memory.allocated_mib is None:
+        # What of it is a cache is not known.
+        held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
+        return Need(held_mib, held_mib)
+    context_mib = whole_mib - saved_mib
     return Need(memory.reserved_mib + context_mib, memory.allocated_mib + context_mib)
 
 

@@ -8,13 +8,13 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.correction import SOLO_SPREAD
 from advisor.prediction.mig_instances import on_instances
-from advisor.prediction.mix_prediction import Interval, interval_around
+from advisor.prediction.mix_prediction import Interval, interval_around, spanning
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
-from advisor.prediction.utilisation_model import capacity_steps, columns, seen_by_driver
+from advisor.prediction.utilisation_model import as_busy, capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.sharing.traversal import instance_sets, plain_mode, together
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
@@ -22,6 +22,9 @@ from advisor.workload.profile import Profile
 
 # A thousandth of the shortest step, and a million times the longest.
 _LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
+
+# Shares of time in which a job may keep the GPU busy of which its profile does not say how many.
+_ANY_BUSY = (0.05, 0.5, 1.0)
 
 
 def step_intervals(
@@ -104,9 +107,15 @@ def _by_capacity(
 ) -> list[Interval]:
     """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
+    if any(each.gpu_s is None for each in bare):
+        found = [
+            _by_capacity([as_busy(each, busy) for each in bare], sharing, gpu, model)
+            for busy in _ANY_BUSY
+        ]
+        return [spanning(each) for each in zip(*found, strict=True)]
     steps, plain = capacity_steps(bare, sharing), model.capacity.get(plain_mode(sharing))
     if steps is None or plain is None:
-        # How busy the GPU is, is not known: between no loss and strict turns.
+        # Nothing was fitted: between no loss and strict turns.
         turns = len(profiles)
         return [
             Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)

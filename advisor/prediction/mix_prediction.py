@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log, prod
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
 from advisor.errors import InvalidInput
@@ -50,6 +50,15 @@ class Interval:
 def interval_around(middle: float, low: float, high: float) -> Interval:
     """The interval whose ends lie so far from its middle, in logs; `low` is at most 0."""
     return Interval(middle * exp(low), middle, middle * exp(high))
+
+
+def spanning(answers: Sequence[Interval]) -> Interval:
+    """What holds all of `answers`, any of which may be right; its median is their medians'."""
+    return Interval(
+        min(each.p05 for each in answers),
+        median([each.p50 for each in answers]),
+        max(each.p95 for each in answers),
+    )
 
 
 def around(values: Sequence[float]) -> Interval:

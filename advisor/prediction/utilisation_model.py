@@ -108,6 +108,11 @@ def seen_by_driver(profile: Profile) -> Profile:
     )
 
 
+def as_busy(profile: Profile, share: float) -> Profile:
+    """`profile` if its job keeps the GPU busy that share of its step; itself where it says more."""
+    return profile if profile.gpu_s is not None else replace(profile, gpu_s=share * profile.step_s)
+
+
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
     """Why answers for `profiles` that share have wide intervals; None if each has a trace."""
     bare = sorted({each.name for each in profiles if each.trace is None})

@@ -83,7 +83,7 @@ def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
             f"{number(1000 * each.fastest_step_s)} ms",
             share(each.busy_share),
             NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            clean(each.provenance.date[:10]),
+            clean(each.provenance.date[:10]) if each.provenance else NOT_MEASURED,
         )
     return table
 
@@ -102,7 +102,7 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
                 "epoch_s": each.epoch_s,
                 "gpu_busy": each.busy_share,
                 "memory": asdict(each.memory),
-                "provenance": asdict(each.provenance),
+                "provenance": each.provenance and asdict(each.provenance),
             }
             for name, each in profiles.items()
         ],

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from math import isfinite, log
+from operator import le
 from statistics import median
 from typing import Literal
 
@@ -52,28 +53,36 @@ class Memory:
     """Device memory of one process, MiB.
 
     Attributes:
-        allocated_mib: Most that live tensors held at once.
-        reserved_mib: Most that torch's caching allocator held.
+        allocated_mib: Most that live tensors held at once; None if not measured.
+        reserved_mib: Most that torch's caching allocator held; None if not measured.
         device_mib: What the process held on the device as the driver saw it, CUDA context
             included; None if the driver would not say.
     """
 
     __pydantic_config__ = STRICT
 
-    allocated_mib: float
-    reserved_mib: float
+    allocated_mib: float | None
+    reserved_mib: float | None
     device_mib: float | None = None
 
     def __post_init__(self) -> None:
-        device = self.reserved_mib if self.device_mib is None else self.device_mib
-        if not 0 <= self.allocated_mib <= self.reserved_mib <= device < float("inf"):
+        if (self.allocated_mib is None) != (self.reserved_mib is None):
+            raise InvalidInput("allocated and reserved memory are known together or not at all")
+        known = [
+            each
+            for each in (0.0, self.allocated_mib, self.reserved_mib, self.device_mib, float("inf"))
+            if each is not None
+        ]
+        if len(known) < 3 or not all(map(le, known, known[1:])):
             raise InvalidInput(f"allocated <= reserved <= device must hold in MiB, got {self}")
         check(self, ("reserved_mib", "device_mib"))
 
     @property
     def context_mib(self) -> float | None:
         """Memory outside torch's allocator: CUDA context, modules, handles; None if unknown."""
-        return None if self.device_mib is None else self.device_mib - self.reserved_mib
+        if self.device_mib is None or self.reserved_mib is None:
+            return None
+        return self.device_mib - self.reserved_mib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -190,6 +190,7 @@ class Profile:
         cores: Host cores the process was pinned to.
         mps: None if MPS was not probed.
         trace: None if no kernel was traced.
+        provenance: None if only numbers are known.
         host_check_s: Seconds of `advisor.measure.process.tenant_verbs` on its core, mean of before
             and after the windows; None in profiles older than that check.
         took: None in profiles from before it was recorded.
@@ -214,7 +215,7 @@ class Profile:
     cores: tuple[int, ...]
     mps: MpsProbe | None
     trace: KernelTrace | None
-    provenance: Provenance
+    provenance: Provenance | None
     host_check_s: float | None = None
     took: PartSeconds | None = None
     schema: int = 1

@@ -14,7 +14,7 @@ STRICT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
-Source = Literal["timm", "plain"]
+Source = Literal["timm", "plain", "numbers"]
 
 _COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
@@ -26,7 +26,8 @@ class Workload:
 
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
-        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`.
+        source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`;
+            ``"numbers"``: a job of the user's, of which only numbers are known.
         model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
         family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
             leaves whole families out.
@@ -83,6 +84,18 @@ class Workload:
         check(self, _COUNTS, MOST_COUNT)
         check(self, ("table_mib",))
         check(self, ("loader_workers",), MOST_LOADER_WORKERS)
+
+    def check_startable(self) -> None:
+        """See that something here knows how to start it.
+
+        Raises:
+            InvalidInput: Only numbers are known of it.
+        """
+        if self.source == "numbers":
+            raise InvalidInput(
+                f"{self.name}: its profile is bare numbers, which do not say how to start it. "
+                f"Leave it out, or run it yourself: `advisor recommend JOB... --commands 1`"
+            )
 
     @property
     def steps_per_epoch(self) -> int | None:

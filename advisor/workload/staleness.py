@@ -50,8 +50,10 @@ class Stale:
         )
 
 
-def present_of(measured: Provenance) -> Present:
-    """The machine on which `measured` was made."""
+def present_of(measured: Provenance | None) -> Present:
+    """The machine on which `measured` was made; of bare numbers nothing is known of it."""
+    if measured is None:
+        return Present()
     return Present(
         driver=measured.driver,
         torch=measured.torch,
@@ -70,13 +72,13 @@ def torch_minor(version: str | None) -> str | None:
     return version and ".".join(version.split("+")[0].split(".")[:2])
 
 
-def _host(where: Provenance | Present) -> str | None:
+def _host(where: Present) -> str | None:
     if where.host_cpu is None or where.host_cores is None:
         return None
     return f"{where.host_cpu}, {where.host_cores} cores"
 
 
-_KINDS: dict[What, Callable[[Provenance | Present], str | None]] = {
+_KINDS: dict[What, Callable[[Present], str | None]] = {
     "driver": lambda where: driver_major(where.driver),
     "torch": lambda where: torch_minor(where.torch),
     "host": _host,
@@ -102,12 +104,12 @@ def stale_profiles(
         other = [
             profile
             for profile in each
-            if kind_of(profile.provenance) not in (here, None)
+            if kind_of(present_of(profile.provenance)) not in (here, None)
             and not (what == "host" and host_known and profile.host_check_s)
         ]
         if other:
             jobs = tuple(profile.name for profile in other)
-            profiled = tuple(sorted({str(kind_of(profile.provenance)) for profile in other}))
+            profiled = tuple(sorted({str(kind_of(present_of(each.provenance))) for each in other}))
             found.append(
                 Stale(what=what, jobs=jobs, jobs_in_all=len(each), profiled=profiled, present=here)
             )

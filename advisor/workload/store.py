@@ -28,6 +28,7 @@ from advisor.workload.files import (
     shown,
     user_folder,
 )
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
 
@@ -79,9 +80,12 @@ def parse_record(
     return record
 
 
+_OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
+
+
 @read_once(1024)
 def read_profile(path: Path) -> Profile:
-    """The profile in `path`; one and the same object until the file changes.
+    """The profile in `path`, whole or minimal; one and the same object until the file changes.
 
     Raises:
         InvalidInput: There is none, or its numbers are impossible.
@@ -90,7 +94,10 @@ def read_profile(path: Path) -> Profile:
         raise InvalidInput(
             f"{shown(path)}: it describes the profiles next to it and is not one. Leave it out."
         )
-    return parse_record(Profile, read_bytes(path), shown(path))
+    content, where = read_bytes(path), shown(path)
+    if holds_minimal(content):
+        return parse_record(MinimalProfile, content, where, _OF_NUMBERS).whole()
+    return parse_record(Profile, content, where)
 
 
 def read_calibration(path: Path) -> "Calibration":

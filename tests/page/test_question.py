@@ -7,6 +7,7 @@ import pytest
 
 from advisor.plan import ObjectiveName
 from advisor.plan.precedence import CLOSE
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.measure.calibrate.recorded import calibration
@@ -163,6 +164,19 @@ def test_more_jobs_than_a_gpu_serves_are_refused_in_words(page):
     page.number_input(key="copies resnet26-cifar10-bs128").set_value(47).run()
     assert not page.exception
     assert "48 at most" in page.error[0].value
+
+
+def test_a_job_of_which_only_numbers_are_known_is_answered(page, elsewhere):
+    known = MinimalProfile(
+        schema=1, workload="my-job", gpu=shelf.GPU, batch_size=64, step_s=0.12, memory_mib=5300,
+        power_w=None, gpu_utilization=0.83, memory_utilization=None,
+    )  # fmt: skip
+    write_whole(elsewhere / shelf.GPU / "my-job.json", minimal_text(known))
+    page.run()
+    page.number_input(key="copies my-job").set_value(2).run()
+    assert not page.exception
+    assert not page.error
+    assert "naive" in ranking(page)["plan"].to_list()
 
 
 def test_a_damaged_profile_is_named(page, elsewhere):

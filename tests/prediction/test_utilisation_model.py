@@ -114,12 +114,16 @@ def test_without_power_or_far_from_anything_known_an_answer_stays_finite(model):
             assert job.slowdown >= 1
 
 
-def test_a_profile_that_says_nothing_of_the_gpu_is_somewhere_between_no_loss_and_strict_turns(
-    model,
-):
-    silent = replace(_bare()[0], counters=None, gpu_s=None)
-    job = Predictor(H200, model).predict([silent, silent], Mps()).jobs[0]
-    assert (job.step_s.p05, job.step_s.p95) == (silent.step_s, 2 * silent.step_s)
+@pytest.mark.parametrize("sharing", [Naive(), Mps(), Mps((43.0, 43.0))])
+def test_a_profile_that_says_nothing_of_the_gpu_may_be_of_any_job(model, sharing):
+    known, predictor = _bare()[0], Predictor(H200, model)
+    silent = replace(known, counters=None, gpu_s=None)
+    widest = predictor.predict([silent, silent], sharing).jobs[0].step_s
+    for share in (0.05, 0.5, 1.0):
+        job = replace(known, counters=None, gpu_s=share * known.step_s)
+        answer = predictor.predict([job, job], sharing).jobs[0].step_s
+        assert widest.p05 <= answer.p05 <= answer.p95 <= widest.p95
+    assert widest.p95 > 1.9 * widest.p05, "from nearly no loss to turns, or worse"
 
 
 def test_the_interval_is_that_of_errors_on_families_left_out():

@@ -48,6 +48,8 @@ class PlannedRun:
             raise InvalidInput('a "capacity_mib" is given if and only if purpose is "memory"')
         if self.capacity_mib is not None and self.capacity_mib < 1:
             raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
+        for each in self.workloads:
+            each.check_startable()
         self._check_steps()
         self._check_sharing()
 

@@ -238,6 +238,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     add("--deadline", type=_seconds, metavar="S", help="begin none that would end after these")
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
+    add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
+        "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
     _add_timm(parser.add_argument_group("any model of timm"))
     return parser
 

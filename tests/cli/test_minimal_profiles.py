@@ -1,0 +1,87 @@
+"""Every command takes a job of which only numbers are known."""
+
+import json
+
+import pytest
+
+from advisor import Advisor
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from tests.cli.conftest import GPU
+
+RESNET = "resnet50-imagenet64-bs128"
+KNOWN = MinimalProfile(
+    schema=1, workload="my-job", gpu=GPU, batch_size=64, step_s=0.12, memory_mib=5300,
+    power_w=290, gpu_utilization=0.83, memory_utilization=0.41, examples_per_epoch=64_000,
+)  # fmt: skip
+UNKNOWN = MinimalProfile(
+    schema=1, workload="my-job", gpu=GPU, batch_size=64, step_s=0.12, memory_mib=5300,
+    power_w=None, gpu_utilization=None, memory_utilization=None, examples_per_epoch=64_000,
+)  # fmt: skip
+COMMANDS = {
+    "recommend": ["recommend", "JOB", "JOB", RESNET],
+    "commands": ["recommend", "JOB", RESNET, "--commands", 1],
+    "admit": ["recommend", "JOB", "--running", RESNET, "--hurt", 3],
+    "copies": ["recommend", "JOB", "--gpus", 2],
+    "predict serial": ["predict", "JOB", RESNET, "--sharing", "serial"],
+    "predict naive": ["predict", "JOB", RESNET, "--sharing", "naive"],
+    "predict MPS": ["predict", "JOB", RESNET, "--sharing", "mps"],
+    "predict limits": ["predict", "JOB", RESNET, "--sharing", "mps=43,57"],
+    "predict MIG": ["predict", "JOB", RESNET, "--sharing", "mig=3g.71gb,4g.71gb"],
+    "predict on one instance": ["predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"],
+    "predict phases": ["predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"],
+    "simulate": ["simulate", "JOB", RESNET, "--sharing", "mps"],
+    "simulate limits": ["simulate", "JOB", RESNET, "--sharing", "mps=43,57"],
+    "explain": ["explain", "naive", "mps=43,57", "JOB", RESNET],
+    "export": ["export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"],
+}
+
+
+@pytest.fixture(params=[KNOWN, UNKNOWN], ids=["utilisation known", "utilisation not known"])
+def job(request, tmp_path):
+    path = tmp_path / "my-job.json"
+    path.write_text(minimal_text(request.param))
+    return path
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_answers_for_it(words, job, advisor):
+    said = advisor(*(job if word == "JOB" else word for word in words))
+    assert (said.code, said.err) == (0, "")
+
+
+def test_validate_says_that_nothing_here_can_start_it(job, advisor):
+    for words in ((), ("--dry-run",)):
+        said = advisor("validate", job, RESNET, *words)
+        assert (said.code, said.out) == (2, "")
+        assert "my-job: its profile is bare numbers, which do not say how to start it" in said.err
+
+
+def test_it_is_listed_and_fitting_passes_it_by(advisor, tmp_path):
+    folder = tmp_path / "nobody" / "advisor" / "profiles" / GPU
+    folder.mkdir(parents=True)
+    (folder / "my-job.json").write_text(minimal_text(KNOWN))
+    listed = json.loads(advisor("profiles", "--json").out)["profiles"]
+    (mine,) = (each for each in listed if each["name"] == "my-job")
+    assert mine["memory"] == {"allocated_mib": None, "reserved_mib": None, "device_mib": 5300}
+    assert mine["provenance"] is None
+    assert "my-job" in advisor("profiles").out
+    said = advisor("predict", "my-job", RESNET, "--sharing", "mps", "--json")
+    assert json.loads(said.out)["wide_because"].startswith("ranges are wide, for my-job has")
+
+
+def test_a_job_without_its_utilisation_has_the_wider_range(advisor, tmp_path):
+    path = tmp_path / "my-job.json"
+    widths = []
+    for minimal in (KNOWN, UNKNOWN):
+        path.write_text(minimal_text(minimal))
+        said = advisor("predict", path, RESNET, "--sharing", "mps", "--json").out
+        step_s = json.loads(said)["jobs"][0]["step_s"]
+        widths.append(step_s["p95"] / step_s["p05"])
+    assert widths[0] < widths[1]
+
+
+@pytest.mark.usefixtures("advisor")
+def test_from_python_it_is_a_profile_like_any_other():
+    answer = Advisor(GPU).predict([KNOWN.whole(), RESNET], "mps").prediction
+    assert [job.job for job in answer.jobs] == ["my-job", RESNET]
+    assert answer.jobs[0].memory_mib == KNOWN.memory_mib
