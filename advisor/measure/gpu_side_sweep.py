@@ -176,7 +176,8 @@ def lines_of(side: GpuSide, gpu: Gpu) -> tuple[str, ...]:
         + ", ".join(f"{each} {_shown(side.tflops(each))}" for each in _PRECISIONS),
         f"attained, GB/s: memory {_shown(side.bandwidth_gb_s)} (catalogue: "
         f"{_shown(gpu.bandwidth_gb_s)}), inside L2 {_shown(side.l2_bandwidth_gb_s)}",
-        f"an empty kernel: {_shown(side.launch_us)} us; SM clock {_shown(side.sm_clock_mhz)} MHz",
+        f"an empty kernel: {_shown(side.launch_us)} us with its launch, "
+        f"{_shown(side.empty_kernel_us)} us queued; SM clock {_shown(side.sm_clock_mhz)} MHz",
         *by_side,
         f"GB/s by MiB moved: {moved}",
     )

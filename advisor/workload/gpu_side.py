@@ -154,6 +154,12 @@ class GpuSide:
         )
 
     @property
+    def empty_kernel_us(self) -> float | None:
+        """From the start of an empty kernel to that of the next queued; None if not measured."""
+        found = (each.kernel_ms * 1e3 for each in self.times if each.operator.op == "empty")
+        return next(found, None)
+
+    @property
     def bandwidth_gb_s(self) -> float | None:
         """Most that adding and copying attained beyond L2, 1e9 bytes a second; None if unknown."""
         l2_mib = self.l2_mib

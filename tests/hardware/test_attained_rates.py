@@ -1,0 +1,63 @@
+"""What a GPU attains, as known before and after its own rates were measured."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.catalogue import catalogue, gpu
+from advisor.workload.gpu_side import GpuSide, Operator, OperatorTime
+from tests.measure.calibrate.recorded import calibration
+
+H200 = gpu("h200-141gb")
+TIMES = (
+    ("linear", "1x1000x1000x1000", "fp32", 0.05),  # 40 TFLOP/s
+    ("linear", "1x1000x1000x1000", "fp16", 0.004),  # 500
+    ("copy", "65536x1024", "fp32", 0.125),  # 512 MiB
+    ("empty", "1", "fp32", 0.002),
+)
+
+
+def swept(*times, **changes):
+    times = tuple(OperatorTime(Operator(*each), ms) for *each, ms in times)
+    side = GpuSide(l2_mib=60.0, sm_clock_mhz=1900, launch_us=5.0, times=times)
+    return calibration(gpu_side=side, **changes)
+
+
+def test_gpus_that_nobody_measured_compare_as_their_makers_say():
+    here, there = gpu("a100-40gb"), H200
+    for field in ("fp32_tflops", "tf32_tflops", "fp16_tflops", "bandwidth_gb_s"):
+        expected = getattr(there.rates, field) / getattr(here.rates, field)
+        found = getattr(rates_of(there), field) / getattr(rates_of(here), field)
+        assert found == pytest.approx(expected)
+
+
+def test_no_gpu_is_expected_to_attain_more_than_its_maker_says():
+    for each in catalogue().values():
+        for field in fields(each.rates):
+            stated = getattr(each.rates, field.name)
+            assert stated is None or getattr(rates_of(each), field.name) <= stated
+
+
+def test_what_was_measured_replaces_what_is_stated_and_nothing_else():
+    found = rates_of(H200, swept(*TIMES))
+    assert found.fp32_tflops == pytest.approx(40)
+    assert found.fp16_tflops == pytest.approx(500)
+    assert found.bandwidth_gb_s == pytest.approx(2**29 / 0.125e6)
+    assert found.launch_us == pytest.approx(2)
+    assert found.tf32_tflops == rates_of(H200).tf32_tflops
+    assert found.clock_mhz == H200.rates.clock_mhz
+
+
+@pytest.mark.parametrize("said", [None, calibration(), swept(*TIMES, gpu="a100-40gb")])
+def test_a_calibration_without_rates_or_of_another_gpu_changes_nothing(said):
+    assert rates_of(H200, said) == rates_of(H200)
+
+
+def test_a_gpu_that_the_catalogue_knows_nothing_of_has_the_rates_it_was_measured_to_have():
+    unknown = replace(H200, rates=None)
+    assert rates_of(unknown) is None
+    assert rates_of(unknown, swept(*TIMES[:2])) is None
+    found = rates_of(unknown, swept(*TIMES))
+    assert (found.tf32_tflops, found.clock_mhz) == (None, 1900)
+    assert found.fp32_tflops == pytest.approx(40)
