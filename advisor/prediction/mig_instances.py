@@ -15,6 +15,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, limit_shares, partition_of, place_compute
 from advisor.hardware.mig_layouts import place
 from advisor.prediction.cache import once_a_mix, once_a_profile
+from advisor.prediction.fewer_sms import kernel_exponent, slowdown_on_fewer_sms
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.physics import Physics, mean_of_copies
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
@@ -36,6 +37,8 @@ from advisor.workload.profile import Profile
 # Log spread of an estimate for a MIG instance, which nothing measured stands behind: wide on
 # purpose. Wider with mates on the instance: replay, too, was only measured on whole GPUs.
 _ALONE, _WITH_MATES = 0.4, 0.5
+# Of a step, where it is not known how long it keeps the GPU busy: midway.
+_HALF = 0.5
 
 
 def on_instances(
@@ -44,10 +47,32 @@ def on_instances(
     """Seconds of a step of each job, in the jobs' order."""
     found: dict[int, Interval] = {}
     for held in hybrid.places:
-        spread = _ALONE if len(held.jobs) == 1 else _WITH_MATES
+        shares = _sm_shares(held, gpu)
         for job, step_s in _on_place(profiles, held, gpu, physics).items():
-            found[job] = interval_around(step_s, -spread, spread)
+            mates = len(held.jobs) > 1
+            found[job] = _doubt(profiles[job - 1], shares[job], gpu, mates=mates).scaled(step_s)
     return [found[job] for job in sorted(found)]
+
+
+def _sm_shares(place: Place, gpu: Gpu) -> dict[int, float]:
+    """Share of the GPU's SMs that each job on an instance may use, by number."""
+    found: dict[int, float] = {}
+    for part in place.partitions:
+        whole = partition_of(gpu, place.instance.profile, part.slices).sm_share
+        limits = part.sharing.limits or [100.0] * len(part.jobs)
+        found |= {job: whole * limit / 100 for job, limit in zip(part.jobs, limits, strict=True)}
+    return found
+
+
+def _doubt(profile: Profile, sm_share: float, gpu: Gpu, *, mates: bool) -> Interval:
+    """How far a step may lie from its estimate, around 1."""
+    spread = _WITH_MATES if mates else _ALONE
+    around = interval_around(1.0, -spread, spread)
+    if profile.trace is not None:
+        return around
+    slower = slowdown_on_fewer_sms(profile, sm_share, gpu)
+    own = slower.scaled(1 / slower.p50)
+    return own.times(around) if mates else own
 
 
 def _on_place(
@@ -109,12 +134,14 @@ def _replayed(
 def _by_capacity(
     tenants: Sequence[Profile], sharing: PartitionSharing, partition: Partition
 ) -> Floats:
-    """The whole GPU path stretched by what the partition misses of the SMs."""
+    """The GPU path stretched as `fewer_sms` says of the SMs that the partition misses."""
     shares = [partition.sm_share * limit / 100 for limit in sharing.limits] or [
         partition.sm_share
     ] * len(tenants)
     busy_s = [
-        (each.gpu_s or each.step_s) / share for each, share in zip(tenants, shares, strict=True)
+        (_HALF * each.step_s if each.gpu_s is None else each.gpu_s)
+        * share ** -kernel_exponent(each, partition.gpu)
+        for each, share in zip(tenants, shares, strict=True)
     ]
     free_s = [max(each.step_s, busy) for each, busy in zip(tenants, busy_s, strict=True)]
     if len(tenants) == 1:

@@ -6,7 +6,9 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.correction import SOLO_SPREAD
+from advisor.prediction.fewer_sms import slowdown_on_fewer_sms
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval, interval_around, spanning
 from advisor.prediction.model_file import Model
@@ -14,7 +16,7 @@ from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
-from advisor.prediction.utilisation_model import as_busy, capacity_steps, columns, seen_by_driver
+from advisor.prediction.utilisation_model import any_busy, capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
 from advisor.sharing.traversal import instance_sets, plain_mode, together
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
@@ -22,9 +24,6 @@ from advisor.workload.profile import Profile
 
 # A thousandth of the shortest step, and a million times the longest.
 _LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
-
-# Shares of time in which a job may keep the GPU busy of which its profile does not say how many.
-_ANY_BUSY = (0.05, 0.5, 1.0)
 
 
 def step_intervals(
@@ -56,9 +55,17 @@ def _intervals(
     if shared is None:
         return [_alone(each, each.step_s, model) for each in profiles]
     if len(profiles) == 1:
-        left = profiles[0]
-        return [_alone(left, alone_s(left, shared, gpu, model, play), model)]
+        return [_left_alone(profiles[0], shared, gpu, model, play)]
     return _shared(profiles, shared, gpu, model, play)
+
+
+def _left_alone(
+    profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
+) -> Interval:
+    if profile.trace is not None or not sharing.limits:
+        return _alone(profile, alone_s(profile, sharing, gpu, model, play), model)
+    (share,) = limit_shares(sharing.limits, gpu.sms)
+    return _alone(profile, profile.step_s, model).times(slowdown_on_fewer_sms(profile, share, gpu))
 
 
 def _alone(profile: Profile, step_s: float, model: Model) -> Interval:
@@ -76,16 +83,16 @@ def alone_s(
     model: Model,
     play: ReplayFunction = replay_mix,
 ) -> float:
-    """Seconds of a step of a job that is left alone, by replay without correction."""
+    """Seconds of a step of a job that is left alone, by replay without correction.
+
+    Without a trace as measured alone: a limit is not known to slow it.
+    """
     if sharing.limits:
         replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.physics, play)
     else:
         replayed = play([profile], sharing, gpu, model.physics, Effort())
         replayed_s = None if replayed is None else float(replayed[0])
-    if replayed_s is not None:
-        return replayed_s
-    steps = capacity_steps([profile], sharing)
-    return profile.step_s if steps is None else steps[0]
+    return profile.step_s if replayed_s is None else replayed_s
 
 
 def _shared(
@@ -108,10 +115,7 @@ def _by_capacity(
     """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
     if any(each.gpu_s is None for each in bare):
-        found = [
-            _by_capacity([as_busy(each, busy) for each in bare], sharing, gpu, model)
-            for busy in _ANY_BUSY
-        ]
+        found = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
         return [spanning(each) for each in zip(*found, strict=True)]
     steps, plain = capacity_steps(bare, sharing), model.capacity.get(plain_mode(sharing))
     if steps is None or plain is None:

@@ -27,10 +27,10 @@ from advisor.prediction.power import (
     power_together,
     with_energy,
 )
+from advisor.prediction.profile_gaps import why_wide
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
 from advisor.prediction.transfer import host_slowdown, on_host
-from advisor.prediction.utilisation_model import why_wide
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import check_count, plain_mode
 from advisor.workload.machine_calibration import Calibration, Contexts

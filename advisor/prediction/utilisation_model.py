@@ -20,8 +20,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import Floats
-from advisor.sharing import Arrangement, Mps, Naive, Sharing
-from advisor.sharing.traversal import together
+from advisor.sharing import Mps, Naive, Sharing
 from advisor.workload.measured import Counters
 from advisor.workload.plausible import MOST_LOG, check_number
 from advisor.workload.profile import Profile
@@ -108,20 +107,17 @@ def seen_by_driver(profile: Profile) -> Profile:
     )
 
 
-def as_busy(profile: Profile, share: float) -> Profile:
-    """`profile` if its job keeps the GPU busy that share of its step; itself where it says more."""
-    return profile if profile.gpu_s is not None else replace(profile, gpu_s=share * profile.step_s)
+# Shares of its step for which a job may keep the GPU busy of which a profile does not say it.
+_ANY_BUSY = (0.05, 0.5, 1.0)
 
 
-def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
-    """Why answers for `profiles` that share have wide intervals; None if each has a trace."""
-    bare = sorted({each.name for each in profiles if each.trace is None})
-    if not bare or len(profiles) == 1 or together(sharing) is None:
-        return None
-    return (
-        f"ranges are wide, for {', '.join(bare)} has no kernel trace: utilisation alone does not "
-        "show how many SMs a job leaves to others"
-    )
+def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
+    """`profiles` as they may be: once for each share of `_ANY_BUSY`, where they do not say one."""
+    return [
+        [each if each.gpu_s is not None else replace(each, gpu_s=busy * each.step_s)
+         for each in profiles]
+        for busy in _ANY_BUSY
+    ]  # fmt: skip
 
 
 def columns(
@@ -138,7 +134,7 @@ def columns(
     step_s = np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
     shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
-    power = np.array([_power(each, gpu) for each in profiles])
+    power = np.array([power_share(each, gpu) for each in profiles], dtype=np.float64)
     mates = len(profiles) - 1
     found = {
         "log_capacity_slowdown": np.log(capacity_s / step_s),
@@ -156,9 +152,10 @@ def columns(
     return np.column_stack([found[name] for name in COLUMNS])
 
 
-def _power(profile: Profile, gpu: Gpu) -> float:
+def power_share(profile: Profile, gpu: Gpu) -> float | None:
+    """Power alone over the GPU's limit; None if one of both is not known."""
     if profile.power_w is None or gpu.power_limit_w is None:
-        return float("nan")
+        return None
     return profile.power_w / gpu.power_limit_w
 
 

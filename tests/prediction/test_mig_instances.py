@@ -97,10 +97,10 @@ def test_what_is_said_of_instances_is_wide_and_widest_for_mates():
     assert shared.p95 / shared.p50 > alone.p95 / alone.p50
 
 
-def test_without_a_trace_the_gpu_path_is_stretched():
+def test_without_a_trace_the_gpu_path_is_stretched_but_less_than_by_the_sms_that_are_missing():
     dark = replace(BUSY, trace=None)
     (alone_s,) = steps([dark], "mig=4g.71gb[1]")
-    assert alone_s == pytest.approx(0.05 * 132 / 64)
+    assert 0.05 < alone_s < 0.05 * 132 / 64
     for how in ("naive", "mps"):
         assert min(steps([dark, dark], f"mig=4g.71gb[1,2]/{how}")) > 1.9 * alone_s
 

@@ -1,0 +1,73 @@
+"""What profiles lack, and what measuring it would tell: why ranges are as wide as they are."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from advisor.sharing import Arrangement
+from advisor.sharing.traversal import instance_sets, plain_mode, together
+from advisor.workload.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a profile: whether one lacks it, and what it tells of a job."""
+
+    lacks: Callable[[Profile], bool]
+    tells: str
+
+
+def _lacks_counters(profile: Profile) -> bool:
+    return profile.counters is None or profile.counters.sm_active is None
+
+
+_PARTS: Mapping[str, _Part] = {
+    "utilisation": _Part(
+        lambda each: each.gpu_s is None and each.trace is None, "how long it keeps the GPU busy"
+    ),
+    "kernel trace": _Part(lambda each: each.trace is None, "how many SMs it leaves to others"),
+    "GPM counters": _Part(_lacks_counters, "how it loads SMs and memory"),
+    "MPS probe": _Part(lambda each: each.mps is None, "what MPS and its limits cost it alone"),
+}
+# Jobs in turn have the SMs to themselves. On instances only traces are asked, as they are of a job
+# that is alone under a limit.
+_TELLING = {
+    "naive": ("utilisation", "kernel trace"),
+    "mps": tuple(_PARTS),
+    "mps-limits": tuple(_PARTS),
+}
+_OF_FEWER_SMS = ("utilisation", "kernel trace")
+
+
+def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
+    """Why answers for `profiles` under `sharing` have wide intervals; None if nothing is lacking.
+
+    Names each part that a profile lacks and what it would tell, of the parts that bear on it.
+    """
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for each in {profile.name: profile for profile in profiles}.values():
+        missing = tuple(part for part in _bearing_on(profiles, sharing) if _PARTS[part].lacks(each))
+        if missing:
+            lacking.setdefault(missing, []).append(each.name)
+    if not lacking:
+        return None
+    wide = "wide" if any("kernel trace" in each for each in lacking) else "somewhat wider"
+    listed = "; ".join(
+        f"{', '.join(sorted(names))} has no {_told(missing)}" for missing, names in lacking.items()
+    )
+    return f"ranges are {wide}, for {listed}"
+
+
+def _told(missing: Sequence[str]) -> str:
+    return ", no ".join(f"{part} ({_PARTS[part].tells})" for part in missing)
+
+
+def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement) -> tuple[str, ...]:
+    """The parts of a profile that narrow answers for so many jobs under `sharing`."""
+    if any(True for _ in instance_sets(sharing)):
+        return _OF_FEWER_SMS
+    shared = together(sharing)
+    if shared is None:
+        return ()
+    if len(profiles) == 1:
+        return _OF_FEWER_SMS if shared.limits else ()
+    return _TELLING[plain_mode(shared)]
