@@ -194,7 +194,8 @@ class Advisor(Sources):
         in_phases = found.sharing.mode == "phases"
         named = found.first.jobs if in_phases else [each.place for each in lived]
         profiles = [each.job.profile for each in lived]
-        return recorded(profiles, restricted(found.sharing, named), self.card, self.model.physics)
+        physics = self.model.of(self.card).physics
+        return recorded(profiles, restricted(found.sharing, named), self.card, physics)
 
     def _forecast(
         self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing, cap_w: float | None

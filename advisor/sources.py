@@ -65,14 +65,14 @@ class Sources:
 
     @cached_property
     def model(self) -> "Model":
-        """What was fitted to runs on this GPU.
+        """What was fitted to runs, on this GPU or on others.
 
         Raises:
-            InvalidInput: Nothing was.
+            InvalidInput: It is malformed, or there is none in the folder given.
         """
         from advisor.prediction.model_file import load_model
 
-        return load_model(model_path(self.card.key, self.models))
+        return load_model(model_path(self.models))
 
     @cached_property
     def machine(self) -> "Machine":
@@ -99,7 +99,7 @@ class Sources:
         """What answers for mixes on this machine, under the power cap.
 
         Raises:
-            InvalidInput: No model was fitted for the GPU, or it cannot be set to that cap.
+            InvalidInput: The model is malformed, or the GPU cannot be set to that cap.
         """
         return self.predictor_under(self.power_cap_w)
 

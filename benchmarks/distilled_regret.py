@@ -81,10 +81,10 @@ def halves(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
 
 
 def main(job_sets: int) -> None:
-    model = load_model(model_path(GPU.key))
+    model = load_model(model_path())
     taught, unseen = halves(list(load_profiles(GPU.key).values()))
     began = perf_counter()
-    model = with_surrogate(model, taught, GPU, processes=len(allowed_cores()))
+    model = with_surrogate(model, {GPU: taught}, processes=len(allowed_cores()))
     print(f"distilled in {perf_counter() - began:.1f} s")
     random, rows, counts = Random(SEED), [], []
     for number in range(job_sets):

@@ -55,7 +55,7 @@ def least_s(call: Callable[[], object]) -> float:
 def of_few() -> Iterator[Row]:
     """One GPU, the whole plan space."""
     model = gpu(GPU)
-    predictor = Predictor(model, load_model(model_path(MEASURED_ON)))
+    predictor = Predictor(model, load_model(model_path()))
     jobs = [Job(load_profile(name, MEASURED_ON)) for name in EIGHT]
     for count, what in product(range(1, len(jobs) + 1), ("different", "equal")):
         some = jobs[:count] if what == "different" else jobs[:1] * count

@@ -143,7 +143,7 @@ def main() -> None:
     lines = [
         json.loads(line) for path in sys.argv[1:] for line in Path(path).read_text().splitlines()
     ]
-    physics = load_model(model_path(GPU.key)).physics
+    physics = load_model(model_path()).of(GPU).physics
     for each in table(lines, physics):
         print(json.dumps(each))
 

@@ -30,7 +30,7 @@ SEED = 1
 
 def lessons(profiles: list[Profile], model: Model, mode: str) -> tuple[Floats, Floats]:
     """What is seen of each job of some mixes, shape (rows, columns), and its log slowdown."""
-    seen = summaries(profiles, GPU, model.physics)
+    seen = summaries(profiles, GPU, model.of(GPU).physics)
     assert seen is not None, "all have traces and counters"
     drawn = [each for each in draw(LESSONS, len(profiles), MODES)
              if each.sharing.mode == mode and len(each.jobs) > 1]  # fmt: skip
@@ -58,7 +58,7 @@ def likeliest(x: Floats, y: Floats) -> Floats:
 
 
 def main() -> None:
-    model = load_model(model_path(GPU.key))
+    model = load_model(model_path())
     profiles = list(load_profiles(GPU.key).values())
     taught = set(sorted({each.workload.family for each in profiles})[::2])
     kept = [each for each in profiles if each.workload.family in taught]

@@ -74,7 +74,7 @@ class Lots:
             if not each.workload.loader_workers and each.workload.execution == "eager"
         }  # fmt: skip
         self._gpu = on
-        self._context = fit_context(profiles, shared_runs(profiles, load_runs(on.key)), on)
+        self._context = fit_context(profiles, shared_runs(profiles, load_runs(on.key), on), on)
         self.names = sorted(self._profiles)
         self.weights = [1 / (1 + self._profiles[name].step_s / SLOW_S) for name in self.names]
 

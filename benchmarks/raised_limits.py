@@ -37,7 +37,7 @@ def slowed(profiles: Sequence[Profile], limits: Floats, job: int, model: Model) 
     steps = []
     for each in (limits, lower):
         sharing = Mps(tuple(map(float, each)))
-        replayed = replay_mix(profiles, sharing, GPU, model.physics)
+        replayed = replay_mix(profiles, sharing, GPU, model.of(GPU).physics)
         assert replayed is not None, "the profiles that come with advisor have traces"
         steps.append((step_intervals(profiles, sharing, GPU, model)[job].p50, replayed[job]))
     raised, lower_s = np.array(steps)
@@ -46,7 +46,7 @@ def slowed(profiles: Sequence[Profile], limits: Floats, job: int, model: Model) 
 
 def main() -> None:
     mixes = int(sys.argv[1]) if len(sys.argv) > 1 else 600
-    random, model = np.random.default_rng(SEED), load_model(model_path(GPU.key))
+    random, model = np.random.default_rng(SEED), load_model(model_path())
     measured = list(load_profiles(GPU.key).values())
     found = []
     for _ in range(mixes):

@@ -47,7 +47,7 @@ def main() -> None:
 
 def recommended(plan: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation for each set of `plan`, in its order, and whose it is."""
-    model = model_path(plan["gpu"], ROOT / "models")
+    model = model_path(ROOT / "models")
     sets: dict[str, list[Mapping[str, Any]]] = {}
     for run in plan["runs"]:
         sets.setdefault(run["id"].rpartition("-")[0], []).append(run)

@@ -24,6 +24,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.surrogate_fit import draw
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.store import load_profiles
 
 GPU = gpu("h200-141gb")
@@ -33,7 +34,7 @@ MIXES = 60
 
 def fitted(folder: Path) -> None:
     """Fits into `folder`, unless that was done before; its name says how."""
-    if (folder / f"{GPU.key}.json").is_file():
+    if (folder / MODEL_FILE).is_file():
         return
     core, threads = folder.name.split("-")
     seen = {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": threads}
@@ -71,7 +72,7 @@ def main(folder: Path, at_once: int) -> None:
     ways = [folder / f"{core}-{threads}" for core, threads in product(CORES, THREADS)]
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(fitted, ways))
-    first = ways[0] / f"{GPU.key}.json"
+    first = ways[0] / MODEL_FILE
     model, steps = json.loads(first.read_text()), predicted(first)
     for path in sorted(folder.glob(f"*/{GPU.key}.json")):
         numbers = max(apart(model, json.loads(path.read_text())))

@@ -74,7 +74,7 @@ def anew(predictor: Predictor) -> Predictor:
 
 def main() -> None:
     model = gpu(sys.argv[1] if len(sys.argv) > 1 else "a100-40gb")
-    predictor = Predictor(model, load_model(model_path(MEASURED_ON)))
+    predictor = Predictor(model, load_model(model_path()))
     jobs = [Job(load_profile(name, MEASURED_ON)) for name in EIGHT]
     start_s = seconds(
         lambda: subprocess.run([sys.executable, "-c", "pass"], check=True, capture_output=True)

@@ -56,7 +56,7 @@ def main() -> None:
     advisor = str(Path(sys.executable).with_name("advisor"))
     jobs = [name for name in SEVEN if name in profile_paths(GPU)]
     profiles = [load_profile(name, GPU) for name in jobs]
-    model = load_model(model_path(GPU))
+    model = load_model(model_path())
     predictor = Predictor(gpu(GPU), model)
     start_s = command_s(sys.executable, "-c", "pass")
     rows = {
@@ -66,7 +66,7 @@ def main() -> None:
             advisor, "recommend", *jobs
         ),
     }
-    physics = model.physics
+    physics = model.of(gpu(GPU)).physics
     scripts = [replay_trace(each, gpu(GPU).sms, physics.packing) for each in profiles]
     whole = [1.0] * len(scripts)
     calls = {

@@ -44,7 +44,7 @@ def least(mixes: Mixes, sharings: Sequence[Mps], objective: ObjectiveName, level
 
 
 def main(job_sets: int) -> None:
-    plain = Predictor(GPU, load_model(model_path(GPU.key)))
+    plain = Predictor(GPU, load_model(model_path()))
     random, profiles = Random(SEED), list(load_profiles(GPU.key).values())
     for jobs in (2, 3):
         every = [Mps(tuple(map(float, each))) for each in product(LIMIT_GRID, repeat=jobs)]

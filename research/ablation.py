@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.prediction.correction import Kernel
-from advisor.prediction.fit.observation import ObservedRun, ReplayCache, Rows, shared_runs
+from advisor.prediction.fit.observation import MeasuredGpu, ObservedRun, ReplayCache, Rows
 from advisor.prediction.fit.regression import errors_on_unseen
 from advisor.prediction.job_features import TRAITS
 from advisor.prediction.mix_features import FEATURES
@@ -71,28 +71,25 @@ class Ablated:
 
 
 def ablations(
-    profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
-    playback: ReplayCache,
-) -> tuple[Ablated, ...]:  # fmt: skip
+    measured: MeasuredGpu, scored: Sequence[Run], model: Model, playback: ReplayCache
+) -> tuple[Ablated, ...]:
     """The error with all parts and without each, and the time to measure each.
 
     Args:
-        profiles: Solo profiles by name.
-        runs: Those that teach, the scored ones among them.
+        measured: The profiles, and the runs that teach, the scored ones among them.
         scored: Those that count.
-        model: Fitted to `runs`: its physics and kernels are kept.
-        playback: Of the GPU that all of them ran on, with the replays already made.
+        model: Fitted to these runs: its physics and kernels are kept.
+        playback: The replays already made.
     """
-    bench = _Bench(shared_runs(profiles, runs), {run.id for run in scored}, playback, model)
-    found = [Ablated("nothing", bench.mape(FEATURES, model.physics))]
+    physics = model.of(measured.gpu).physics
+    bench = _Bench(measured.shared, {run.id for run in scored}, playback, model)
+    found = [Ablated("nothing", bench.mape(FEATURES, physics))]
     found += [
-        Ablated(part, bench.mape(_without(columns), model.physics), _seconds(profiles, part))
+        Ablated(part, bench.mape(_without(columns), physics), _seconds(measured.profiles, part))
         for part, columns in _PARTS.items()
     ]
-    found += [
-        Ablated(term, bench.mape(FEATURES, off(model.physics))) for term, off in _TERMS.items()
-    ]
-    return (*found, Ablated("the whole regression", bench.mape((), model.physics)))
+    found += [Ablated(term, bench.mape(FEATURES, off(physics))) for term, off in _TERMS.items()]
+    return (*found, Ablated("the whole regression", bench.mape((), physics)))
 
 
 def _seconds(profiles: Mapping[str, Profile], part: str) -> float | None:

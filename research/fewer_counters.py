@@ -61,11 +61,11 @@ def seen_by_driver_alone(
         gpu: The GPU that all of them ran on.
     """
     bare = {name: seen_by_driver(profile) for name, profile in profiles.items()}
-    usable = shared_runs(profiles, runs)
+    usable = shared_runs(profiles, runs, gpu)
     held: Held = {}
     for family in families_of(scored):
         seen = [each for each in usable if family not in each.families]
-        predictor = Predictor(gpu, replace(model, capacity=_capacity(seen, gpu)))
+        predictor = Predictor(gpu, replace(model, capacity=_capacity(seen)))
         for run in scored:
             if family in families_of([run]):
                 jobs = compare(run, profiles_of(run, bare, "raw"), predictor, gpu, {}).jobs
@@ -74,11 +74,11 @@ def seen_by_driver_alone(
     return compared_by(held, scored)
 
 
-def _capacity(seen: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, UtilisationModel]:
+def _capacity(seen: Sequence[ObservedRun]) -> dict[Mode, UtilisationModel]:
     """By mode, fitted to those of `seen` that ran in it."""
     modes = {mode: [each for each in seen if each.mode == mode] for mode in SHARED_MODES}
     return {mode: found for mode, chosen in modes.items()
-            if (found := fit_utilisation(chosen, gpu)) is not None}  # fmt: skip
+            if (found := fit_utilisation(chosen)) is not None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
 from advisor.validate.evaluate import Evaluation, evaluate
@@ -63,13 +63,14 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     profiles, runs = measured(folder)
     others = of_other_sets(runs)
     advice = [run for run in of_pace(runs) if run.purpose == "validation" and run.shows_pace]
-    playback = ReplayCache(gpu)
-    model = fit(profiles, others, gpu, playback)
-    model = with_surrogate(model, list(profiles.values()), gpu, processes=processes)
+    playback = ReplayCache()
+    taught = MeasuredGpu(gpu, profiles, others)
+    model = fit([taught], playback)
+    model = with_surrogate(model, {gpu: list(profiles.values())}, processes=processes)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
     power = PowerData(
         profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
-        repeats=evaluation.repeats, gpu=gpu, physics=model.physics,
+        repeats=evaluation.repeats, gpu=gpu, physics=model.of(gpu).physics,
         playback=playback,
     )  # fmt: skip
     selection = select(profiles, runs, gpu)
@@ -86,9 +87,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         ),
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
-        ablations=ablations(
-            profiles, others, [each.run for each in evaluation.adjusted], model, playback
-        ),
+        ablations=ablations(taught, [each.run for each in evaluation.adjusted], model, playback),
         bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
         set_aside=set_aside(folder, whole, profiles, known),
         completions=whole,

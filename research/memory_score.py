@@ -83,13 +83,13 @@ def evaluate_memory(
         runs: Every run on `gpu`; drawn ones and memory trials are scored.
         gpu: The GPU that all of them ran on.
     """
-    shared = shared_runs(profiles, runs)
+    shared = shared_runs(profiles, runs, gpu)
     drawn = [each for each in shared if each.run.purpose == "drawn"]
     scored = list(_scored_processes(profiles, shared, drawn, gpu))
     modes = sorted({each.mode for each in scored})
     context = fit_context(profiles, shared, gpu)
     tried = trials(profiles, runs, context, gpu)
-    logs = [log_memory(each, context, gpu) for each in shared]
+    logs = [log_memory(each, context) for each in shared]
     sigma = memory_sigma(np.concatenate(logs) if logs else np.zeros(0))
     return MemoryScore(
         gpu=gpu.key,

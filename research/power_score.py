@@ -89,7 +89,7 @@ class _Miss:
 
 def power_scores(data: PowerData) -> tuple[PowerRow, ...]:
     """For each mode two rows: at the measured pace, and at the predicted one."""
-    usable = shared_runs(data.profiles, data.runs)
+    usable = shared_runs(data.profiles, data.runs, data.gpu)
     missed = [
         miss for power, shared in _folds(data, usable) for miss in _misses(data, power, shared)
     ]

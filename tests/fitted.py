@@ -17,6 +17,7 @@ from time import time
 import pytest
 
 from advisor.prediction.fit import fit_model, surrogate_fit
+from advisor.prediction.fit.observation import MeasuredGpu
 from advisor.prediction.model_file import load_model, model_text
 from advisor.validate.folds import Folds
 from advisor.workload.writing import profile_text, run_line, write_whole
@@ -33,16 +34,18 @@ _known = {}
 
 
 def fit(profiles, runs, gpu):
-    """As `advisor.prediction.fit.fit_model.fit`, made once."""
+    """As `advisor.prediction.fit.fit_model.fit` of one GPU, made once."""
     runs = tuple(runs)
     given = ("fit", gpu.key, *_profiles(profiles.values()), *map(run_line, runs))
-    return _once(given, lambda: fit_model.fit(profiles, runs, gpu))
+    return _once(given, lambda: fit_model.fit([MeasuredGpu(gpu, profiles, runs)]))
 
 
 def with_surrogate(model, profiles, gpu, lessons):
     """As `advisor.prediction.fit.surrogate_fit.with_surrogate`, made once."""
     given = ("distilled", gpu.key, model_text(model), *_profiles(profiles), str(lessons))
-    return _once(given, lambda: surrogate_fit.with_surrogate(model, profiles, gpu, lessons=lessons))
+    return _once(
+        given, lambda: surrogate_fit.with_surrogate(model, {gpu: profiles}, lessons=lessons)
+    )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.model_file import model_text
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
 from tests.fitted import fit
@@ -36,4 +37,4 @@ def fill(folder: Path) -> None:
         for n, (first, second, mode) in enumerate(product(tenants, tenants, modes))
     ]
     model = fit(PROFILES, runs, gpu(GPU))
-    write_whole(folder / "models" / f"{GPU}.json", model_text(model))
+    write_whole(folder / "models" / MODEL_FILE, model_text(model))

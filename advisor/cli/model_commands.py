@@ -8,10 +8,14 @@ import typer
 
 from advisor.cli.options import AsJson, MeasuredOptions, apart, given_in, grouped
 from advisor.cli.output import progress, show_found, show_text
-from advisor.english import counted
+from advisor.english import counted, with_article
+from advisor.errors import InvalidInput
 from advisor.terminal import clean
 
 if TYPE_CHECKING:
+    from advisor.hardware.catalogue import Gpu
+    from advisor.prediction.fit.observation import MeasuredGpu
+    from advisor.prediction.model_file import Model
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
 
@@ -24,39 +28,62 @@ def fit(
         typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),
     ] = None,
 ) -> None:
-    """Fit the model of a GPU to every run on it, yours included."""
+    """Fit the model to every run, yours included, from the first run on a GPU on."""
     from advisor.hardware.catalogue import gpu as known
-    from advisor.measure.process.cores import allowed_cores
-    from advisor.prediction.fit.fit_model import fit as fitted
-    from advisor.prediction.fit.surrogate_fit import with_surrogate
+    from advisor.prediction.fit.observation import MeasuredGpu
     from advisor.prediction.model_file import model_text
-    from advisor.workload.files import user_folder
+    from advisor.workload.files import MODEL_FILE, user_folder
     from advisor.workload.writing import writable, write_whole
 
     card = known(measured.gpu)
-    path = (out or user_folder("models")) / f"{measured.gpu}.json"
+    path = (out or user_folder("models")) / MODEL_FILE
     writable(path)  # before a minute of fitting
     alone, shipped, own = measured.read()
-    with progress() as advance:
-        advance(0, 2, f"fitting to {counted(len(shipped + own), 'run')}")
-        model = fitted(alone, shipped + own, card)
-        advance(1, 2, "fitting the surrogate model")
-        model = with_surrogate(model, list(alone.values()), card, processes=len(allowed_cores()))
-        advance(2, 2, "fitted")
+    if not shipped + own:
+        raise InvalidInput(_nothing_to_learn(card.key))
+    model = _fitted((MeasuredGpu(card, alone, shipped + own), *measured.others()))
     write_whole(path, model_text(model))
-    show_text(
-        f"{clean(str(path))}: fitted to {counted(model.data.runs, 'run')} of "
-        f"{counted(model.data.profiles, 'profile')}."
+    for key, data in model.data.items():
+        show_text(
+            f"{clean(str(path))}: fitted to {counted(sum(data.runs.values()), 'run')} of "
+            f"{counted(data.profiles, 'profile')} on {key}."
+        )
+    _show_runs(card, (alone, shipped, own))
+
+
+def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
+    from advisor.measure.process.cores import allowed_cores
+    from advisor.prediction.fit.fit_model import fit as fitted
+    from advisor.prediction.fit.surrogate_fit import with_surrogate
+
+    runs = sum(len(each.runs) for each in everyone)
+    with progress() as advance:
+        advance(0, 2, f"fitting to {counted(runs, 'run')}")
+        model = fitted(everyone)
+        advance(1, 2, "fitting the surrogate model")
+        taught = {each.gpu: list(each.profiles.values()) for each in everyone}
+        model = with_surrogate(model, taught, processes=len(allowed_cores()))
+        advance(2, 2, "fitted")
+    return model
+
+
+def _nothing_to_learn(gpu: str) -> str:
+    return (
+        f"there is no run on {with_article(gpu)} to learn from yet, so the model stays as it is. "
+        f"It answers for {gpu} meanwhile, with wider ranges where it learnt on other GPUs only. "
+        f"Runs are made by `advisor validate JOB...` where such a GPU is."
     )
-    _show_runs(alone, shipped, own)
 
 
-def _show_runs(alone: "dict[str, Profile]", shipped: "Sequence[Run]", own: "Sequence[Run]") -> None:
-    """How many of the runs were used, and whether all were made with the same software."""
+def _show_runs(
+    card: "Gpu", read: "tuple[dict[str, Profile], Sequence[Run], Sequence[Run]]"
+) -> None:
+    """How many of the runs on `card` were used, and whether all had the same software."""
     from advisor.prediction.fit.observation import shared_runs
     from advisor.workload.staleness import odd_ones
 
-    used = [len(shared_runs(alone, runs)) for runs in (shipped, own)]
+    alone, shipped, own = read
+    used = [len(shared_runs(alone, runs, card)) for runs in (shipped, own)]
     show_text(
         f"Used: {used[0]} of {counted(len(shipped), 'run')} that came with the profiles, "
         f"{used[1]} of {len(own)} of your own."

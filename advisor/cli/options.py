@@ -16,6 +16,7 @@ from advisor.plan import ObjectiveName
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.plan.machine import HostCheckNow
+    from advisor.prediction.fit.observation import MeasuredGpu
     from advisor.workload.job import Job
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
@@ -213,12 +214,33 @@ class MeasuredOptions:
 
         Other files that hold no profile are left out with a warning.
         """
-        from advisor.workload.store import runs_by_owner, sound_profiles, tenants_of
+        return _measured(self.gpu, self.profiles)
 
-        shipped, own = runs_by_owner(self.gpu, self.profiles)
-        found, refused = sound_profiles(self.gpu, self.profiles, tenants_of(shipped + own))
-        leave_out(*refused)
-        return found, shipped, own
+    def others(self) -> "tuple[MeasuredGpu, ...]":
+        """What was measured on every other GPU with runs."""
+        from advisor.hardware.catalogue import gpu
+        from advisor.prediction.fit.observation import MeasuredGpu
+        from advisor.workload.store import profiled_gpus
+
+        found = []
+        for key in profiled_gpus(self.profiles):
+            if key == self.gpu:
+                continue
+            profiles, shipped, own = _measured(key, self.profiles)
+            if shipped + own:
+                found.append(MeasuredGpu(gpu(key), profiles, shipped + own))
+        return tuple(found)
+
+
+def _measured(
+    gpu: str, folder: Path | None
+) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+    from advisor.workload.store import runs_by_owner, sound_profiles, tenants_of
+
+    shipped, own = runs_by_owner(gpu, folder)
+    found, refused = sound_profiles(gpu, folder, tenants_of(shipped + own))
+    leave_out(*refused)
+    return found, shipped, own
 
 
 def cap_w(word: str | None) -> float | None:

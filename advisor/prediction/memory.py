@@ -31,7 +31,7 @@ Numbers = float | Floats
 FloatOrArray = TypeVar("FloatOrArray", float, Floats)
 
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
-MPS_SERVER_MIB = 66
+MPS_SERVER_MIB = 66.0
 
 _MOST_SPREAD = 1000.0  # of a share of memory
 

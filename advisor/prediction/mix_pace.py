@@ -41,7 +41,7 @@ def step_intervals(
     found = _intervals(profiles, sharing, gpu, model, play)
     if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
         raise InvalidInput(
-            f"by the model of {gpu.key}, a step takes no time or years. Fit it anew: `advisor fit`."
+            f"by the model, a step on {gpu.key} takes no time or years. Fit it anew: `advisor fit`."
         )
     return found
 
@@ -50,7 +50,7 @@ def _intervals(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     for instances in instance_sets(sharing):
-        return on_instances(profiles, instances, gpu, model.physics)
+        return on_instances(profiles, instances, gpu, model.of(gpu).physics)
     shared = together(sharing)
     if shared is None:
         return [_alone(each, each.step_s, model) for each in profiles]
@@ -88,9 +88,9 @@ def alone_s(
     Without a trace as measured alone: a limit is not known to slow it.
     """
     if sharing.limits:
-        replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.physics, play)
+        replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
     else:
-        replayed = play([profile], sharing, gpu, model.physics, Effort())
+        replayed = play([profile], sharing, gpu, model.of(gpu).physics, Effort())
         replayed_s = None if replayed is None else float(replayed[0])
     return profile.step_s if replayed_s is None else replayed_s
 

@@ -1,7 +1,7 @@
 """The prediction of a mix: each job's pace, memory and energy, and the whole GPU's numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, hypot, log, prod
 from statistics import fmean, median
 from typing import Literal
@@ -36,6 +36,14 @@ class Interval:
 
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
+
+    def widened(self, factor: float) -> "Interval":
+        """With both ends so many times as far from the middle, in logs; `factor` is at least 1."""
+        return Interval(
+            self.p50 * (self.p05 / self.p50) ** factor,
+            self.p50,
+            self.p50 * (self.p95 / self.p50) ** factor,
+        )
 
     def times(self, factor: "Interval") -> "Interval":
         """The product of two independent numbers: the logs of their errors add in quadrature."""
@@ -129,7 +137,8 @@ class MixPrediction:
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
-        estimated_from: GPU from whose data this was translated; None: measured on this one.
+        estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
+            needs was measured on this one.
         wide_because: Why steps have wider intervals than usual, in words; None if they have not.
     """
 
@@ -182,10 +191,27 @@ def in_phases(
         gract=_mean([answer.gract for answer in answers], shares),
         smact=_mean([answer.smact for answer in answers], shares),
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
-        estimated_from=fullest.estimated_from,
+        estimated_from=next((each.estimated_from for each in answers if each.estimated_from), None),
         power_cap_w=fullest.power_cap_w,
         wide_because=next((each.wide_because for each in answers if each.wide_because), None),
     )
+
+
+def widened(mix: MixPrediction, factor: float) -> MixPrediction:
+    """`mix` with wider intervals of time, power and energy; `factor` as of `Interval.widened`."""
+
+    def wider(interval: Interval | None) -> Interval | None:
+        return None if interval is None else interval.widened(factor)
+
+    jobs = tuple(
+        replace(
+            job, step_s=job.step_s.widened(factor), epoch_s=wider(job.epoch_s),
+            energy_step_j=wider(job.energy_step_j), energy_epoch_j=wider(job.energy_epoch_j),
+            energy_example_j=wider(job.energy_example_j),
+        )
+        for job in mix.jobs
+    )  # fmt: skip
+    return replace(mix, jobs=jobs, power_w=wider(mix.power_w))
 
 
 def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | None:

@@ -2,64 +2,113 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu
 from advisor.prediction.correction import Correction, Doubt
-from advisor.prediction.memory import Context, Edge
-from advisor.prediction.physics import Physics
-from advisor.prediction.power import Power
+from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
 from advisor.workload.files import read_bytes, read_once, shown
+from advisor.workload.plausible import MOST_SPREADS
 from advisor.workload.spec import STRICT
 from advisor.workload.store import parse_record
+
+# With fewer runs of a mode, a GPU has not taught it.
+FEWEST_RUNS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What a model was fitted to: names of the runs' tenants' profiles, and a digest of all."""
+    """What was measured on one GPU, of what the model was fitted to.
+
+    Attributes:
+        profiles: How many the runs' tenants have.
+        runs: How many of each mode, of `advisor.sharing.SHARED_MODES`.
+        sha256: Digest of all of these runs.
+    """
 
     __pydantic_config__ = STRICT
 
     profiles: int
-    runs: int
+    runs: dict[Mode, int]
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """Everything fitted for one GPU.
+class UnseenGpu:
+    """What is known of predictions for GPUs of which the model has seen no runs.
 
     Attributes:
+        widening: Factor on the log of each end of an interval over its middle, at least 1.
+        source: Where it is from, in words.
+    """
+
+    __pydantic_config__ = STRICT
+
+    widening: float
+    source: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.widening <= MOST_SPREADS:
+            raise InvalidInput(
+                f"intervals for unseen GPUs are 1 to {MOST_SPREADS:g} times as wide, "
+                f"got {self.widening}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """How jobs share a GPU, learnt on some GPUs, with what is each GPU's own.
+
+    Attributes:
+        data: By GPU: the runs that sharing was learnt from.
+        constants: By GPU: its own constants, where it has runs enough.
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
         alone: How far steps alone are from their profiles on a host of unknown speed.
         alone_on_known_cores: The same with profiles converted to the speed of the cores at hand.
-        context: Sizes of CUDA contexts.
         memory_sigma: Relative standard error of a process's predicted memory.
-        memory_edges: By mode: when mixes run out of memory; empty if no outcome was measured.
-        power: How power and activity of jobs that share add up.
+        unseen: What answers for other GPUs than those in `data` allow for.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
     """
 
     __pydantic_config__ = STRICT
 
-    gpu: str
-    data: Data
-    physics: Physics
+    data: dict[str, Data]
+    constants: dict[str, GpuConstants]
     corrections: dict[Mode, Correction]
     capacity: dict[Mode, UtilisationModel]
     alone: Doubt
     alone_on_known_cores: Doubt
-    context: Context
     memory_sigma: float
-    power: Power
-    memory_edges: dict[Mode, Edge] = field(default_factory=dict)
+    unseen: UnseenGpu
     distilled: SurrogateModel | None = None
-    schema: int = 1
+    schema: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.constants:
+            raise InvalidInput("a model has the constants of one GPU at least")
+
+    def of(self, gpu: Gpu) -> GpuConstants:
+        """The constants of `gpu`: its own, else those of the GPU most like it."""
+        own = self.constants.get(gpu.key)
+        return nearest_constants(gpu, self.constants) if own is None else own
+
+    def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
+        """The model with other `constants` of `gpu`."""
+        return replace(self, constants={**self.constants, gpu.key: constants})
+
+    def learnt_on(self, mode: Mode) -> tuple[str, ...]:
+        """The GPUs with runs enough of `mode` to learn it from."""
+        if mode not in self.corrections:
+            return ()
+        return tuple(
+            key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
+        )
 
     def on_known_cores(self) -> "Model":
         """The model for profiles that are as on the cores at hand: its intervals are narrower."""
@@ -87,11 +136,9 @@ def load_model(path: Path) -> Model:
     Raises:
         InvalidInput: There is none, or it is malformed or of another version.
     """
-    anew = f"`advisor fit --gpu {path.stem}`"
     if not path.is_file():
         raise InvalidInput(
-            f"{shown(path)}: no model of this GPU. Measure runs there, `advisor campaign PLAN`, "
-            f"and "
-            f"learn from them: {anew}."
+            f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
+            f"put one there: `advisor fit --out {path.parent}`."
         )
-    return parse_record(Model, read_bytes(path), shown(path), f"Fit it anew: {anew}.")
+    return parse_record(Model, read_bytes(path), shown(path), "Fit it anew: `advisor fit`.")

@@ -150,7 +150,7 @@ def _curves(
     By the surrogate model; without one each SM counts the same.
     """
     asked = [[job.own, *job.anchors] for job in jobs]
-    seen = summaries(profiles, gpu, model.physics)
+    seen = summaries(profiles, gpu, model.of(gpu).physics)
     if seen is None or model.distilled is None or "mps-limits" not in model.distilled.surrogates:
         return [-np.log(each) for each in asked]
     vectors = np.array([job.at(limit) for job, some in zip(jobs, asked, strict=True)

@@ -7,7 +7,6 @@ from math import prod
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
 from advisor.prediction.memory import (
-    MPS_SERVER_MIB,
     Need,
     Pool,
     cautious_edge,
@@ -17,7 +16,12 @@ from advisor.prediction.memory import (
 )
 from advisor.prediction.mig_instances import as_whole_gpu, placed
 from advisor.prediction.mix_pace import step_intervals
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.mix_prediction import (
+    Interval,
+    JobPrediction,
+    MixPrediction,
+    widened,
+)
 from advisor.prediction.model_file import Model
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.power import (
@@ -31,7 +35,7 @@ from advisor.prediction.profile_gaps import why_wide
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
 from advisor.prediction.transfer import host_slowdown, on_host
-from advisor.sharing import Arrangement
+from advisor.sharing import SHARED_MODES, Arrangement
 from advisor.sharing.traversal import check_count, plain_mode
 from advisor.workload.machine_calibration import Calibration, Contexts
 from advisor.workload.profile import Profile
@@ -42,13 +46,12 @@ class Predictor:
     """Predicts mixes of measured jobs on one GPU.
 
     Attributes:
-        mps_server_mib: What the MPS server holds of the GPU's memory.
+        model: What learnt sharing, on this GPU or on others.
         play: Replays mixes.
     """
 
     gpu: Gpu
     model: Model
-    mps_server_mib: float = MPS_SERVER_MIB
     play: ReplayFunction = replay_mix
 
     def on_known_cores(self) -> "Predictor":
@@ -58,7 +61,8 @@ class Predictor:
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """The prediction of each job and the GPU under `sharing`, while all jobs run.
 
-        A mix that does not fit is predicted too; its `oom_probability` is near 1.
+        A mix that does not fit is predicted too; its `oom_probability` is near 1. Intervals are
+        wider where the model learnt this kind of sharing on other GPUs only.
 
         Raises:
             InvalidInput: `sharing` has limits or instances for other jobs than these.
@@ -66,10 +70,11 @@ class Predictor:
         """
         check_count(sharing, len(profiles))
         asked = placed(sharing, self.gpu)
-        memories = pools(self.gpu, asked, len(profiles), self.mps_server_mib)
+        own = self.model.of(self.gpu)
+        memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
         sharing = as_whole_gpu(asked, self.gpu)
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
-        wanted = needs(profiles, sharing, self.model.context, self.gpu)
+        wanted = needs(profiles, sharing, own.context, self.gpu)
         risks, pool_risks = self._risks(wanted, memories, sharing)
         serial = sharing.mode == "serial"
         drawn = self._drawn(profiles, steps, sharing)
@@ -78,7 +83,8 @@ class Predictor:
         held = [each.held_mib for each in wanted]
         law = self._law(profiles, sharing)
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
-        return MixPrediction(
+        others = self._others(asked)
+        mix = MixPrediction(
             gpu=self.gpu.key,
             sharing=asked,
             jobs=answers,
@@ -90,23 +96,35 @@ class Predictor:
             gract=power.gract(profiles, speeds, law),
             smact=power.smact(profiles, speeds, law),
             confirmed_on_hardware=self._confirmed(asked),
+            estimated_from=", ".join(others) or None,
             wide_because=why_wide(profiles, sharing),
         )
+        return widened(mix, self.model.unseen.widening) if others else mix
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""
         return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _confirmed(self, sharing: Arrangement) -> bool:
-        """Whether the model was fitted to real runs of this mode; True for a job alone."""
-        return sharing.mode == "serial" or sharing.mode in self.model.corrections
+        """Whether the model learnt this mode from runs on this GPU; True for a job alone."""
+        return sharing.mode == "serial" or self.gpu.key in self.model.learnt_on(sharing.mode)
+
+    def _others(self, sharing: Arrangement) -> tuple[str, ...]:
+        """The GPUs whose runs stand in for this one's, which the model has not seen share so."""
+        if sharing.mode == "serial":
+            return ()
+        model, mode = self.model, sharing.mode
+        taught: tuple[str, ...] = (*model.data,)
+        if mode in SHARED_MODES:
+            taught = model.learnt_on(mode) or model.learnt_on(plain_mode(sharing))
+        return () if self.gpu.key in taught else taught
 
     def _risks(
         self, wanted: Sequence[Need], memories: Sequence[Pool], sharing: Arrangement
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
         edge = cautious_edge(self.model.memory_sigma)
-        edge = self.model.memory_edges.get(plain_mode(sharing), edge)
+        edge = self.model.of(self.gpu).memory_edges.get(plain_mode(sharing), edge)
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
             together = [wanted[job] for job in pool.jobs]
@@ -134,15 +152,16 @@ class Predictor:
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
         """The law of power and activity; jobs in turn count as alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
-        return self.model.power.law(plain_mode(sharing), jobs, sharing.keeps_sms_apart)
+        power = self.model.of(self.gpu).power
+        return power.law(plain_mode(sharing), jobs, sharing.keeps_sms_apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement
     ) -> PowerAndEnergy:
+        power = self.model.of(self.gpu).power
         if sharing.mode == "serial":
-            return power_in_turn(profiles, steps, self.gpu, self.model.power)
-        law = self._law(profiles, sharing)
-        return power_together(profiles, steps, self.gpu, self.model.power, law)
+            return power_in_turn(profiles, steps, self.gpu, power)
+        return power_together(profiles, steps, self.gpu, power, self._law(profiles, sharing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,15 +221,16 @@ def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Cali
 
 
 def _with_contexts(predictor: Predictor, sizes: Contexts) -> Predictor:
-    context = predictor.model.context
+    own = predictor.model.of(predictor.gpu)
+    context = own.context
     if sizes.plain_mib is not None:
         context = replace(context, usual_mib=sizes.plain_mib)
     if sizes.per_sm_mib is not None:
         context = replace(context, per_sm_mib=sizes.per_sm_mib)
     if sizes.mps_server_mib is not None:
-        predictor = replace(predictor, mps_server_mib=sizes.mps_server_mib)
+        own = replace(own, mps_server_mib=sizes.mps_server_mib)
     return replace(
         predictor,
         gpu=replace(predictor.gpu, reserved_mib=round(sizes.driver_mib)),
-        model=replace(predictor.model, context=context),
+        model=predictor.model.with_own(predictor.gpu, replace(own, context=context)),
     )

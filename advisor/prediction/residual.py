@@ -60,7 +60,7 @@ def by_replay(
     """
     sharing = mixes[0].sharing
     correction = model.corrections.get(sharing.mode, model.corrections.get(plain_mode(sharing)))
-    replays = _replays(mixes, gpu, model.physics, play)
+    replays = _replays(mixes, gpu, model.of(gpu).physics, play)
     if correction is None or replays is None:
         return None
     pairs = list(zip(mixes, replays, strict=True))
@@ -104,7 +104,7 @@ def brief_steps(
         model: With a correction of limits.
     """
     replays = at_once(
-        lambda each: replay_mix(profiles, each, gpu, model.physics, _TO_CHOOSE), sharings
+        lambda each: replay_mix(profiles, each, gpu, model.of(gpu).physics, _TO_CHOOSE), sharings
     )
     correction, found = model.corrections["mps-limits"], []
     alone_s = np.array([each.step_s for each in profiles])

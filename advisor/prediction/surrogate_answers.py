@@ -10,7 +10,6 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms, whole_gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.memory import (
-    MPS_SERVER_MIB,
     Edge,
     cautious_edge,
     leaves_free,
@@ -59,16 +58,11 @@ class Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class SurrogateAnswers:
-    """Estimates by the surrogate model for sets of jobs in any partition.
-
-    Attributes:
-        mps_server_mib: What an MPS server holds of the memory that its clients share.
-    """
+    """Estimates by the surrogate model for sets of jobs in any partition."""
 
     profiles: tuple[Profile, ...]
     gpu: Gpu
     model: Model
-    mps_server_mib: float
 
     def steps(self, asked: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
         """Seconds of a step of each job, each shape (sets, places); NaN where a place is empty.
@@ -114,13 +108,13 @@ class SurrogateAnswers:
         taken = 0.0
         if tenancy.limit is not None:
             taken = self.gpu.sms - limited_sms(tenancy.limit, self.gpu.sms)
+        own = self.model.of(self.gpu)
         needs = [
-            need(each, self.model.context, under_mps=under_mps, sms_taken=taken)
-            for each in self.profiles
+            need(each, own.context, under_mps=under_mps, sms_taken=taken) for each in self.profiles
         ]
         held_mib = counts @ np.array([each.held_mib for each in needs])
         least_mib = counts @ np.array([each.least_mib for each in needs])
-        capacity_mib = tenancy.partition.memory_mib - self.mps_server_mib * under_mps
+        capacity_mib = tenancy.partition.memory_mib - own.mps_server_mib * under_mps
         fits = self._edge(tenancy).allows(held_mib, least_mib, capacity_mib, most_risk)
         upper_mib = upper_end_mib(held_mib, self.model.memory_sigma)
         return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
@@ -132,20 +126,22 @@ class SurrogateAnswers:
             tenancy: Where and how.
             steps_s: Of a job of each profile, in the same shape.
         """
-        whole = tenancy.partition.whole
-        law = self.model.power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
+        whole, power = tenancy.partition.whole, self.model.of(self.gpu).power
+        law = power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
-        return self.model.power.added_w(self.profiles, speeds, law)
+        return power.added_w(self.profiles, speeds, law)
 
     def _edge(self, tenancy: Tenancy) -> Edge:
         edge = cautious_edge(self.model.memory_sigma)
         whole = tenancy.partition.whole
-        return self.model.memory_edges.get(tenancy.mode, edge) if whole else edge
+        edges = self.model.of(self.gpu).memory_edges
+        return edges.get(tenancy.mode, edge) if whole else edge
 
     def _summaries(self, partition: Partition) -> Summaries:
+        physics = self.model.of(self.gpu).physics
         if not partition.whole:
-            return _in_partition(self.profiles, partition, self.model.physics.packing)
-        found = summaries(self.profiles, self.gpu, self.model.physics)
+            return _in_partition(self.profiles, partition, physics.packing)
+        found = summaries(self.profiles, self.gpu, physics)
         assert found is not None, "only profiles with traces and counters are estimated"
         return found
 
@@ -239,11 +235,11 @@ def surrogate_predictor(
     """The surrogate for `profiles`; None without a surrogate model, traces or counters."""
     if model.distilled is None:
         return None
-    jobs = summaries(profiles, gpu, model.physics)
+    jobs = summaries(profiles, gpu, model.of(gpu).physics)
     return (
         None
         if jobs is None
         else SurrogatePredictor(
-            model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model, MPS_SERVER_MIB)
+            model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model)
         )
     )

@@ -9,7 +9,7 @@ from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
-from advisor.report.headline import host_note
+from advisor.report.headline import estimated, host_note
 from advisor.report.listing_text import answer_above_table, plain_table
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
@@ -147,7 +147,7 @@ def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
     yield "Work added: of the added jobs, in the time in which one alone does 1."
     yield "Slowing is of median steps; jobs that run keep limits and instances."
     if not found.found[0].prediction.confirmed_on_hardware:
-        yield "This is estimated, not confirmed on hardware."
+        yield f"This is {estimated(found.found[0].prediction)}."
     yield host_note(found.standing)
 
 

@@ -103,6 +103,7 @@ def _plan(found: Comparison, number: int) -> dict[str, Any]:
         "sharing": str(prediction.sharing),
         "power_cap_w": prediction.power_cap_w,
         "confirmed_on_hardware": prediction.confirmed_on_hardware,
+        "estimated_from": prediction.estimated_from,
         "forbidden": found.forbidden[number],
         "binding": binding_document(found.bindings[number]),
     }

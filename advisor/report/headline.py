@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import assert_never
 
+from advisor.english import with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import HostBound
 from advisor.plan.objectives import OBJECTIVES, known_cost
@@ -14,6 +15,7 @@ from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups
+from advisor.timeline.outcome import Simulation
 
 ORIGINS = """\
 **Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
@@ -43,8 +45,11 @@ def answer(advised: Recommendation) -> str:
     if found.host_bound:
         first = "fix-host-first" in found.answers
         parts.insert(0 if first else len(parts), _host_path(found.host_bound, first=first))
-    if not best.prediction.confirmed_on_hardware:
-        parts.append("This is estimated, not confirmed on hardware.")
+    if known := next((each.prediction for each in advised.plans
+                      if each.prediction.estimated_from), None):  # fmt: skip
+        parts.append(f"{_capital(estimated(known))}.")
+    elif not best.prediction.confirmed_on_hardware:
+        parts.append(f"This is {NOT_CONFIRMED}.")
     if best.prediction.power_cap_w is not None:
         parts.append(cap_note(best.prediction.power_cap_w))
     if advised.note:
@@ -173,20 +178,27 @@ def kind(sharing: Sharing) -> str:
 
 def basis(mix: MixPrediction) -> str:
     """What stands behind the figures of a plan."""
-    if mix.estimated_from:
-        return f"estimated from {mix.estimated_from}"
-    if mix.confirmed_on_hardware:
+    if mix.confirmed_on_hardware and mix.estimated_from is None:
         return "predicted, from real runs of this kind"
-    return "estimated, not confirmed on hardware"
+    return estimated(mix)
+
+
+NOT_CONFIRMED = "estimated, not confirmed on hardware"
+
+
+def estimated(mix: MixPrediction | Simulation) -> str:
+    """What stands in for runs of this kind on this GPU."""
+    if mix.estimated_from is None:
+        return NOT_CONFIRMED
+    on = with_article(mix.gpu)
+    return f"estimated: sharing learnt on {mix.estimated_from}, never measured on {on}"
 
 
 def caution(mix: MixPrediction) -> str | None:
     """What to know before trusting a plan; None if real runs of its kind stand behind it."""
     said = []
-    if mix.estimated_from:
-        said.append(f"Measured on {mix.estimated_from} and translated: not confirmed on this GPU.")
-    elif not mix.confirmed_on_hardware:
-        said.append("Estimated, not confirmed on hardware.")
+    if mix.estimated_from is not None or not mix.confirmed_on_hardware:
+        said.append(f"{_capital(estimated(mix))}.")
     if mix.power_cap_w is not None:
         said.append(cap_note(mix.power_cap_w))
     return " ".join(said) or None
@@ -197,6 +209,10 @@ _UNDER: dict[Mode, str] = {
     "mps-limits": "MPS with limits",
     "mps-priority": "MPS with client priorities",
 }
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _instruction(sharing: Sharing, jobs: int) -> str:

@@ -14,6 +14,7 @@ from advisor.report.headline import (
     bounds_note,
     cap_note,
     chosen_cap_w,
+    estimated,
     gain,
     host_note,
 )
@@ -75,9 +76,9 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         if faster is None
         else f"{units.number(faster)}x as fast as one after another"
     )
-    estimated = "" if mix.confirmed_on_hardware else ", estimated, not confirmed on hardware"
+    origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     lines = (
-        f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{estimated}",
+        f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
         f"until all are done  {units.seconds(forecast.makespan_interval_s)}; {gained}",
         f"memory              {_memory(forecast)}; "
         f"risk to run out {units.share(mix.oom_probability)}",

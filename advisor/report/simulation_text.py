@@ -11,7 +11,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.replayed_kernels import ReplayedKernel
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import host_note
+from advisor.report.headline import estimated, host_note
 from advisor.report.simulation_drawing import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, parts
 
@@ -40,10 +40,10 @@ def simulation_report(found: OverTime) -> "RenderableType":
 
 def _heading(simulation: Simulation) -> str:
     jobs, gpus = len(simulation.jobs), simulation.gpus
-    estimated = "" if simulation.confirmed_on_hardware else ", estimated, not confirmed on hardware"
+    origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
     return (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
-        f"{simulation.policy}{estimated}"
+        f"{simulation.policy}{origin}"
     )
 
 
@@ -97,6 +97,7 @@ def simulation_document(found: OverTime) -> dict[str, Any]:
         "sharing": str(simulation.sharing),
         "policy": simulation.policy,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
+        "estimated_from": simulation.estimated_from,
         "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": interval_document(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,

@@ -84,6 +84,7 @@ class Simulation:
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
         price_eur_per_gpu_hour: As given.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
+        estimated_from: As of `advisor.prediction.mix_prediction.MixPrediction`.
     """
 
     gpu: str
@@ -97,6 +98,7 @@ class Simulation:
     idle_power_w: float | None
     price_eur_per_gpu_hour: float | None
     confirmed_on_hardware: bool
+    estimated_from: str | None = None
 
     @property
     def first(self) -> Usage:

@@ -67,6 +67,12 @@ class Paces:
         """Whether every mix predicted so far is of a kind with fitted real runs."""
         return all(each.confirmed_on_hardware for each in self._known.values())
 
+    @property
+    def estimated_from(self) -> str | None:
+        """The GPUs whose runs stood in for this one's in a mix predicted so far; None: none."""
+        known = (each.estimated_from for each in self._known.values())
+        return next((each for each in known if each), None)
+
     def of(self, seats: PlacedJobs) -> MixPrediction:
         """The prediction of `seats`, at least one, together; copies may swap their places in it."""
         mix = self._mix(seats)

@@ -70,6 +70,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         idle_power_w=idle_w,
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed,
+        estimated_from=paces.estimated_from,
     )
 
 

@@ -95,7 +95,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
     chosen = select(profiles, runs, gpu)
     wanted = (*chosen.scored, *chosen.advice)
     on_cores = tuple(filter(cores_known, chosen.scored))
-    folds = Folds(profiles, runs, wanted, on_cores, gpu, playback or ReplayCache(gpu))
+    folds = Folds(profiles, runs, wanted, on_cores, gpu, playback or ReplayCache())
     held = held_out(folds, processes, tell)
     scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
     found = evaluation_of(chosen, profiles, scored, advice)

@@ -7,7 +7,7 @@ from operator import or_
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
 from advisor.prediction.fit.surrogate_fit import with_surrogate_without
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import fitting_in_one_thread, in_processes
@@ -79,7 +79,7 @@ class Folds:
         model = self.model_without(family)
         predictor = Predictor(self.gpu, model, play=self.playback.play)
         known = predictor.on_known_cores()
-        rivals = baselines(model.physics, self.playback.play)
+        rivals = baselines(model.of(self.gpu).physics, self.playback.play)
         return HeldOut(
             self._jobs_of(family, self.wanted, "raw", predictor, rivals),
             self._jobs_of(family, self.on_cores, "core-adjusted", known, {}),
@@ -108,7 +108,7 @@ class Folds:
         seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
         runs = [run for run in self.runs if family not in families_of([run])]
         everyone, replays = list(self.profiles.values()), self.playback
-        model = fit(seen, runs, self.gpu, replays)
+        model = fit([MeasuredGpu(self.gpu, seen, runs)], replays)
         return with_surrogate_without(family, model, everyone, self.gpu, replays.play)
 
 

@@ -21,6 +21,9 @@ Kind = Literal["profiles", "models", "calibrations"]
 # The scores of a GPU's model, in the folder of its profiles; see `research.figures`.
 EVALUATION = "evaluation.json"
 
+# What was learnt of sharing, on all GPUs.
+MODEL_FILE = "sharing.json"
+
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

@@ -19,6 +19,7 @@ from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.files import (
     EVALUATION,
+    MODEL_FILE,
     Kind,
     beside_package,
     parse_json,
@@ -255,9 +256,10 @@ def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibr
     return path, calibration
 
 
-def model_path(gpu: str, given: Path | None = None) -> Path:
-    """The fitted model of `gpu`: the user's refit if there is one, else the shipped one."""
-    name = f"{gpu}.json"
-    refit = user_folder("models") / name
+def model_path(given: Path | None = None) -> Path:
+    """The fitted model: the user's refit if there is one, else the shipped one."""
+    refit = user_folder("models") / MODEL_FILE
     explicit = given or os.environ.get("ADVISOR_MODELS")
-    return refit if refit.is_file() and not explicit else shipped_folder("models", given) / name
+    if refit.is_file() and not explicit:
+        return refit
+    return shipped_folder("models", given) / MODEL_FILE

@@ -10,6 +10,7 @@ from advisor.cli import main
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.model_file import model_text
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
@@ -59,7 +60,7 @@ def measured(tmp_path_factory):
     for run in runs:
         append_run(folder / "profiles" / GPU / "runs" / "made-up.jsonl", run)
     (folder / "models").mkdir()
-    (folder / "models" / f"{GPU}.json").write_text(model_text(fit(PROFILES, runs, gpu(GPU))))
+    (folder / "models" / MODEL_FILE).write_text(model_text(fit(PROFILES, runs, gpu(GPU))))
     return folder
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import GPU, PROFILES
@@ -192,8 +193,8 @@ def test_any_change_of_a_profile_is_answered_or_refused(advisor, tmp_path, data,
 @mutated()
 @given(data=st.data(), words=st.sampled_from([("predict",), ("recommend",), ("simulate",)]))
 def test_any_change_of_a_model_is_answered_or_refused(advisor, measured, tmp_path, data, words):
-    text = (measured / "models" / f"{GPU}.json").read_text()
-    (tmp_path / f"{GPU}.json").write_text(_mutated(text, data))
+    text = (measured / "models" / MODEL_FILE).read_text()
+    (tmp_path / MODEL_FILE).write_text(_mutated(text, data))
     _is_answer_or_refusal(advisor(*words, RESNET, BERT, "--models", tmp_path))
 
 

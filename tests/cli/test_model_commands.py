@@ -6,8 +6,9 @@ from io import StringIO
 import pytest
 
 from advisor.cli.output import progress
+from advisor.workload.files import MODEL_FILE
 from tests import synthetic
-from tests.cli.conftest import GPU, PROFILES
+from tests.cli.conftest import PROFILES
 
 PAIR = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
 
@@ -22,7 +23,7 @@ def test_fit_writes_a_model_that_recommend_then_uses(advisor, tmp_path):
 @pytest.mark.usefixtures("few_lessons")
 def test_fit_writes_to_the_users_own_folder_by_default(advisor, tmp_path):
     advisor("fit")
-    assert (tmp_path / "nobody" / "advisor" / "models" / f"{GPU}.json").is_file()
+    assert (tmp_path / "nobody" / "advisor" / "models" / MODEL_FILE).is_file()
 
 
 def test_evaluate_prints_a_scoreboard(advisor):

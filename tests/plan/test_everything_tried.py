@@ -24,6 +24,7 @@ from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Group, Mps, Phases, Serial
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.job import Job
 from tests import shelf, synthetic
 from tests.plan.search.brute_force import orders
@@ -59,8 +60,8 @@ def predictor(tmp_path_factory):
     """Of an A30, by a model of an H200 that stands in; whatever it says is to be found."""
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
-    model = load_model(folder / "models" / f"{shelf.GPU}.json")
-    model = with_surrogate(model, PROFILES, gpu(shelf.GPU), lessons=250)
+    model = load_model(folder / "models" / MODEL_FILE)
+    model = with_surrogate(model, {gpu(shelf.GPU): PROFILES}, lessons=250)
     return CachingPredictor(Predictor(A30, model, play=once_a_mix(replay_mix)))
 
 

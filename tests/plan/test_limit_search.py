@@ -13,6 +13,7 @@ from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps
+from advisor.workload.files import MODEL_FILE
 from advisor.workload.job import Job
 from tests import shelf, synthetic
 from tests.fitted import with_surrogate
@@ -26,7 +27,7 @@ JOBS = [Job(each) for each in list(shelf.PROFILES.values())[:3]]
 def predictor(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
-    model = load_model(folder / "models" / f"{shelf.GPU}.json")
+    model = load_model(folder / "models" / MODEL_FILE)
     return Predictor(H200, with_surrogate(model, [job.profile for job in JOBS], H200, lessons=250))
 
 

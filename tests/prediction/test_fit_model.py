@@ -8,7 +8,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import ReplayCache, shared_runs
+from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache, shared_runs
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
@@ -38,7 +38,7 @@ PROFILES = {
 
 @pytest.fixture(scope="module")
 def physics():
-    from advisor.prediction.fit.fit_model import _START
+    from advisor.prediction.fit.physics_fit import _START
 
     return _START
 
@@ -64,7 +64,7 @@ def runs(physics):
 
 @pytest.fixture(scope="module")
 def model(runs):
-    return fit(PROFILES, runs, H200)
+    return fit([MeasuredGpu(H200, PROFILES, runs)])
 
 
 def test_a_fit_finds_what_replay_misses(model, runs):
@@ -104,8 +104,8 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = ReplayCache(H200).telling_rows(naive, model.physics)
+    naive = [each for each in shared_runs(PROFILES, runs, H200) if each.mode == "naive"]
+    rows = ReplayCache().telling_rows(naive, model.of(H200).physics)
     ours = model.corrections["naive"]
     kernel = _as_scikit_learn_has_it(ours.kernel)
     theirs = make_pipeline(
@@ -119,8 +119,8 @@ def test_the_plain_arrays_answer_as_scikit_learn_does(model, runs):
 
 
 def test_what_is_unlike_anything_seen_gets_a_wider_answer_and_replay_as_it_is(model, runs):
-    naive = [each for each in shared_runs(PROFILES, runs) if each.mode == "naive"]
-    rows = ReplayCache(H200).telling_rows(naive, model.physics)
+    naive = [each for each in shared_runs(PROFILES, runs, H200) if each.mode == "naive"]
+    rows = ReplayCache().telling_rows(naive, model.of(H200).physics)
     ours = model.corrections["naive"]
     strange = rows.x[:1] + 100 * np.array(ours.scale)
     assert ours.spread(strange)[0] > ours.spread(rows.x).max()
@@ -133,7 +133,7 @@ def test_what_is_unlike_anything_seen_gets_a_wider_answer_and_replay_as_it_is(mo
         (lambda m: m["corrections"]["mps"].update(features=["speed"]), "other features"),
         (lambda m: m["corrections"]["mps"].update(mean=[1.0]), "not as long"),
         (lambda m: m.update(extra=1), "extra"),
-        (lambda m: m.pop("physics"), "physics"),
+        (lambda m: m.pop("constants"), "constants"),
     ],
 )
 def test_a_malformed_model_is_refused(model, tmp_path, change, said):
@@ -153,12 +153,12 @@ def test_a_gpu_without_a_model_is_told_how_to_get_one(tmp_path):
 def test_runs_of_another_gpu_never_teach_silently(runs):
     strange = [*runs, replace(runs[0], gpu="a100-40gb")]
     with pytest.raises(InvalidInput, match="a100-40gb cannot be used to fit h200-141gb"):
-        fit(PROFILES, strange, H200)
+        MeasuredGpu(H200, PROFILES, strange)
 
 
 def test_too_few_runs_are_refused(runs):
     with pytest.raises(InvalidInput, match="at least 5"):
-        fit(PROFILES, runs[:4], H200)
+        fit([MeasuredGpu(H200, PROFILES, runs[:4])])
 
 
 def test_profiles_without_a_trace_get_a_wider_answer(model):

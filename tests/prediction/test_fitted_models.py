@@ -3,11 +3,12 @@ from pathlib import Path
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.model_file import load_model
+from advisor.workload.files import MODEL_FILE
 from tests import fitted
 from tests.validate.campaign import PROFILES, campaign
 
 GPU, RUNS = gpu("h200-141gb"), tuple(campaign())
-MODEL = load_model(Path(__file__).parents[2] / "models" / "h200-141gb.json")
+MODEL = load_model(Path(__file__).parents[2] / "models" / MODEL_FILE)
 PACKAGE = Path(__file__).parents[2] / "advisor"
 
 

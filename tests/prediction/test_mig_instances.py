@@ -17,6 +17,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import named_jobs
+from advisor.workload.files import MODEL_FILE
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
@@ -27,7 +28,7 @@ PHYSICS = Physics(
     bandwidth=0.5,
 )
 MODELS = Path(__file__).parents[2] / "models"
-PREDICTOR = Predictor(H200, load_model(MODELS / "h200-141gb.json"))
+PREDICTOR = Predictor(H200, load_model(MODELS / MODEL_FILE))
 BUSY = synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.05, kernels=40)
 SMALL = synthetic.profile("bert-base-finetune-bs16", host_s=0.01, gpu_s=0.008, blocks=20)
 IDLE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.001, blocks=20)

@@ -11,6 +11,7 @@ from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.sharing import Mps
+from advisor.workload.files import MODEL_FILE
 from tests import shelf
 
 H200 = gpu("h200-141gb")
@@ -22,8 +23,8 @@ LIMITS = st.floats(2, 100)
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
-    fitted = load_model(folder / "models" / f"{shelf.GPU}.json")
-    return with_surrogate(fitted, PROFILES, H200, lessons=250)
+    fitted = load_model(folder / "models" / MODEL_FILE)
+    return with_surrogate(fitted, {H200: PROFILES}, lessons=250)
 
 
 @pytest.fixture(scope="module")

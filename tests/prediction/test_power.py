@@ -119,8 +119,8 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         paces = [min(1.0, profile.step_s / tenant.step_s) for profile, tenant in pairs]
         sharing = parse_sharing(run.sharing)
         apart = sharing.keeps_sms_apart
-        law = model.power.law(sharing.mode, len(chosen), apart)
-        watts = model.power.shares_w(chosen, paces, H200, law).sum()
+        law = model.of(H200).power.law(sharing.mode, len(chosen), apart)
+        watts = model.of(H200).power.shares_w(chosen, paces, H200, law).sum()
         misses.append((
             abs(watts / run.power_w - 1),
             abs(power.gract(chosen, paces, law) - run.counters.gract),
@@ -134,13 +134,17 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
 def test_the_awake_gpu_draws_more_than_a_sleeping_one_and_less_than_any_job(real):
     profiles, _, model = real
     asleep = min(profile.idle_power_w for profile in profiles.values())
-    assert asleep < model.power.awake_w <= min(profile.power_w for profile in profiles.values())
+    assert (
+        asleep
+        < model.of(H200).power.awake_w
+        <= min(profile.power_w for profile in profiles.values())
+    )
 
 
 def test_laws_read_back_equal_from_the_models_file(real, tmp_path):
     path = tmp_path / "model.json"
     path.write_text(model_text(real[2]))
-    assert load_model(path).power == real[2].power
+    assert load_model(path).of(H200).power == real[2].of(H200).power
 
 
 @pytest.mark.parametrize("sharing", [Serial(), Naive(), Mps(), Mps((50.0, 50.0))])

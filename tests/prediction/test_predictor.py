@@ -77,11 +77,12 @@ def test_driver_server_and_contexts_of_this_machine_replace_those_of_the_model(p
     whole_mib = gpu("h200-141gb").memory_mib
     assert there.predict(pair, Naive()).memory_capacity_mib == whole_mib - 700
     assert there.predict(pair, Mps()).memory_capacity_mib == whole_mib - 700 - 100
-    assert there.predictor.model.context.usual_mib == 742
-    assert there.predictor.model.context.per_sm_mib == pytest.approx(4.4, abs=0.01)
+    assert there.predictor.model.of(there.predictor.gpu).context.usual_mib == 742
+    assert there.predictor.model.of(there.predictor.gpu).context.per_sm_mib == pytest.approx(
+        4.4, abs=0.01
+    )
     silent = calibration(
         contexts=replace(calibration().contexts, plain_mib=None, mps_mib=None, mps_server_mib=None)
     )
     kept = calibrated_predictor(plain, silent).predictor
-    assert kept.model == plain.model.on_known_cores()
-    assert kept.mps_server_mib == plain.mps_server_mib
+    assert kept.model.of(kept.gpu) == plain.model.of(plain.gpu)

@@ -21,6 +21,7 @@ from advisor.prediction.surrogate import MixBatch, columns
 from advisor.prediction.surrogate_answers import surrogate_predictor
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.sharing import SHARED_MODES, Mps, Naive
+from advisor.workload.files import MODEL_FILE
 from tests import shelf
 
 H200 = gpu(shelf.GPU)
@@ -31,17 +32,17 @@ PROFILES = list(shelf.PROFILES.values())[:3]
 def plain(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
-    return load_model(folder / "models" / f"{shelf.GPU}.json")
+    return load_model(folder / "models" / MODEL_FILE)
 
 
 @pytest.fixture(scope="module")
 def model(plain):
-    return with_surrogate(plain, PROFILES, H200, lessons=250)
+    return with_surrogate(plain, {H200: PROFILES}, lessons=250)
 
 
 @pytest.fixture(scope="module")
 def jobs(model):
-    return summaries(PROFILES, H200, model.physics)
+    return summaries(PROFILES, H200, model.of(H200).physics)
 
 
 def crowds(rows, limits=None):
@@ -157,12 +158,14 @@ def test_a_model_that_was_not_distilled_gives_no_rough_answer(plain):
 
 def test_nothing_is_distilled_from_profiles_without_traces(plain):
     bare = [replace(each, trace=None) for each in PROFILES]
-    assert with_surrogate(plain, bare, H200) is plain
+    assert with_surrogate(plain, {H200: bare}) is plain
 
 
 def test_only_modes_that_runs_taught_are_with_surrogate(plain):
     taught = replace(plain, corrections={"naive": plain.corrections["naive"]})
-    assert set(with_surrogate(taught, PROFILES, H200, lessons=20).distilled.surrogates) == {"naive"}
+    assert set(with_surrogate(taught, {H200: PROFILES}, lessons=20).distilled.surrogates) == {
+        "naive"
+    }
 
 
 def test_the_same_mixes_are_drawn_each_time():

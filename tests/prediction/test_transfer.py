@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.transfer import on_host, on_like_core, profiles_on_host
 from tests import synthetic
@@ -68,7 +69,7 @@ def test_a_core_of_another_speed_tells_more_of_itself_than_of_mates(check_s, tel
     run = synthetic.run([job, job], "naive")
     there = replace(run, tenants=tuple(replace(t, host_check_s=check_s) for t in run.tenants))
     assert on_like_core(job, there.tenants[0]) is tells
-    (shared,) = shared_runs({job.name: job}, [there])
+    (shared,) = shared_runs({job.name: job}, [there], gpu("h200-141gb"))
     assert list(shared.telling) == [tells, tells]
 
 
@@ -76,5 +77,5 @@ def test_a_job_that_the_gpu_paces_teaches_on_any_core():
     job = replace(synthetic.profile(host_s=0.005, gpu_s=0.02), host_check_s=0.001)
     run = synthetic.run([job, job], "naive")
     there = replace(run, tenants=tuple(replace(t, host_check_s=0.003) for t in run.tenants))
-    (shared,) = shared_runs({job.name: job}, [there])
+    (shared,) = shared_runs({job.name: job}, [there], gpu("h200-141gb"))
     assert shared.telling.all()

@@ -128,9 +128,9 @@ def test_a_profile_that_says_nothing_of_the_gpu_may_be_of_any_job(model, sharing
 
 def test_the_interval_is_that_of_errors_on_families_left_out():
     random = np.random.default_rng(5)
-    noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))))
+    noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))), H200)
     naive = [each for each in noisy if each.mode == "naive"]
-    plain = fit_utilisation(naive, H200)
+    plain = fit_utilisation(naive)
     inside = []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
@@ -172,7 +172,7 @@ def test_raising_its_own_limit_never_slows_a_job(contrary, names, limits, raised
 
 def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
     silent = {name: replace(p, counters=None, gpu_s=None) for name, p in PROFILES.items()}
-    assert fit_utilisation(shared_runs(silent, _runs()[:6]), H200) is None
+    assert fit_utilisation(shared_runs(silent, _runs()[:6], H200)) is None
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def test_a_document_has_the_keys_that_others_script_against():
         }  # fmt: skip
     for plan in document["plans"]:
         assert plan.keys() == {
-            "sharing", "power_cap_w", "confirmed_on_hardware", "forbidden", "binding",
+            "sharing", "power_cap_w", "confirmed_on_hardware", "estimated_from", "forbidden",
+            "binding",
         }  # fmt: skip
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
 from advisor.validate.selection import select
 from research.ablation import HEADINGS, ablation_rows, ablations
 from tests.fitted import fit
@@ -17,7 +17,7 @@ H200 = gpu("h200-141gb")
 def found(model):
     profiles, runs = campaign.PROFILES, campaign.campaign()
     scored = select(profiles, runs, H200).scored
-    return ablations(profiles, runs, scored, model, ReplayCache(H200))
+    return ablations(MeasuredGpu(H200, profiles, runs), scored, model, ReplayCache())
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_part_that_must_be_measured_shows_the_median_of_the_seconds_it_took(mo
         name: replace(each, took=took(float(number), 2.0) if number < 3 else None)
         for number, (name, each) in enumerate(campaign.PROFILES.items())
     }
-    rows = ablation_rows(ablations(profiles, runs, scored, model, ReplayCache(H200)))
+    rows = ablation_rows(ablations(MeasuredGpu(H200, profiles, runs), scored, model, ReplayCache()))
     seconds = {row[0]: row[-1] for row in rows if row[-1] != "-"}
     assert seconds == {
         "GPM counters": "0.25", "MPS probe": "3.00", "what its kernels are like": "2.00",

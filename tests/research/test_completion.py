@@ -127,7 +127,7 @@ def test_a_run_in_which_a_tenant_died_is_recorded_and_not_compared():
 def test_whole_jobs_teach_no_pace_and_are_not_scored_by_it():
     assert parse_record(Run, run_line(NAIVE), "here") == NAIVE
     assert not NAIVE.shows_pace
-    assert shared_runs(PROFILES, [NAIVE]) == ()
+    assert shared_runs(PROFILES, [NAIVE], gpu("h200-141gb")) == ()
     assert of_pace([NAIVE]) == []
     assert compared_by_pace([NAIVE, PHASES], PROFILES, StandIn(), gpu("h200-141gb")) == ()
 

@@ -78,7 +78,7 @@ def test_a_rule_that_counts_on_no_cache_is_shown_beside():
 
 def test_of_real_trials_most_misfits_are_foreseen_and_few_alarms_are_false():
     profiles, runs = load_profiles("h200-141gb"), load_runs("h200-141gb")
-    shared = shared_runs(profiles, runs)
+    shared = shared_runs(profiles, runs, H200)
     context = fit_context(profiles, shared, H200)
     tried = trials(profiles, runs, context, H200)
     assert len(tried) >= 68

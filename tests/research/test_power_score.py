@@ -18,7 +18,7 @@ PHYSICS = Physics(
     ceded=0.05,
     bandwidth=0.5,
 )
-PLAYBACK = ReplayCache(H200)  # what replay says of a run is the same in every test
+PLAYBACK = ReplayCache()  # what replay says of a run is the same in every test
 
 
 def compared(run, profiles, off):

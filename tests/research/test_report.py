@@ -5,7 +5,7 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
 from advisor.prediction.predictor import Predictor
 from advisor.validate.predicted_and_measured import compare, profiles_of
 from advisor.validate.selection import families_of, of_pace, select
@@ -57,9 +57,10 @@ def test_figures_of_one_family_and_mode_still_follow_from_the_data(committed, da
     """A sample of what `make report` does with all of them: the whole way, from fit to error."""
     family, (profiles, runs) = "resnet", data
     shared = [run for run in runs if run.sharing == "mps"]
-    playback = ReplayCache(H200)
+    playback = ReplayCache()
     seen = {name: each for name, each in profiles.items() if each.workload.family != family}
-    model = fit(seen, [run for run in shared if family not in families_of([run])], H200, playback)
+    kept = [run for run in shared if family not in families_of([run])]
+    model = fit([MeasuredGpu(H200, seen, kept)], playback)
     predictor = Predictor(H200, model, play=playback.play)
     scored = [run for run in select(profiles, runs, H200).scored
               if run.sharing == "mps" and family in families_of([run])]  # fmt: skip

@@ -24,7 +24,7 @@ H200 = "h200-141gb"
 @pytest.fixture(scope="module")
 def known():
     """Every baseline, with constants of replay fitted to made-up runs."""
-    return baselines(fit(PROFILES, campaign(), gpu(H200)).physics)
+    return baselines(fit(PROFILES, campaign(), gpu(H200)).of(gpu(H200)).physics)
 
 
 def profile(busy_share, name="resnet50-imagenet64-bs128"):

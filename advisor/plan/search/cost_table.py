@@ -97,7 +97,7 @@ class SurrogateSource:
 
     @property
     def awake_w(self) -> float:
-        return self.surrogate.model.power.awake_w
+        return self.surrogate.model.of(self.surrogate.gpu).power.awake_w
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
         """All are looked at together, for sets may be few."""

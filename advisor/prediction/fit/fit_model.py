@@ -1,12 +1,11 @@
-"""Fits the whole model of one GPU to its runs."""
+"""Fits the whole model to the runs of all GPUs."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import product
 from math import log
-from typing import Any
-from zlib import crc32
+from statistics import NormalDist
 
 import numpy as np
 
@@ -16,20 +15,28 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt, ResidualBounds
 from advisor.prediction.fit.doubt_fit import doubt_of
 from advisor.prediction.fit.memory_fit import (
+    NO_CONTEXT,
+    Trial,
     fit_context,
     fit_edges,
     log_memory,
     memory_sigma,
     trials,
 )
-from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_runs
+from advisor.prediction.fit.observation import (
+    MeasuredGpu,
+    ObservedRun,
+    ReplayCache,
+    rows_by_gpu,
+)
+from advisor.prediction.fit.physics_fit import physics_by_gpu
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.regression import Elsewhere, fit_correction
 from advisor.prediction.fit.utilisation_fit import fit_utilisation
+from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.job_features import is_gpu_bound
-from advisor.prediction.model_file import Data, Model
+from advisor.prediction.model_file import FEWEST_RUNS, Data, Model, UnseenGpu
 from advisor.prediction.physics import Physics
-from advisor.prediction.replay import TimeSlicing
 from advisor.prediction.trace import Floats
 from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import SHARED_MODES, Mode
@@ -37,119 +44,118 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
 
-# Where the constants are looked for; the best lay inside for the first runs on an H200.
-_SLICES_S = (1e-3, 1.5e-3, 2e-3)
-_PATIENCES_S = (0.015e-3, 0.03e-3, 0.06e-3)
-_SWITCHES_S = (0.1e-3, 0.2e-3, 0.3e-3)
-_PACKINGS = (0.3, 0.45, 0.6)
-_CEDED = (0.0, 0.03, 0.05, 0.08)
-_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75)
-_START = Physics(
-    packing=0.45,
-    slicing=TimeSlicing(slice_s=1e-3, patience_s=0.03e-3, switch_s=0.2e-3),
-    ceded=0.05,
-    bandwidth=0.5,
-)
-_FEWEST_RUNS = 5
 # Where too few solo runs tell: how steps of host-bound jobs vary (see `Doubt.host_sigma`) on hosts
 # of unknown speed and on checked cores, and bounds three times as wide as steps repeat.
 _UNKNOWN_HOST, _KNOWN_HOST = 0.25, 0.1
 _WIDE = ResidualBounds(low=-3.0, high=3.0)
-# Constants are fitted to about this many runs of a mode: more take longer with the same result.
-_TELLING_RUNS = 120
+
+
+def widening(held: float) -> float:
+    """How much wider 90 % intervals must be that held a share `held`, if errors are normal."""
+    normal = NormalDist()
+    return max(1.0, normal.inv_cdf(0.95) / normal.inv_cdf((1 + held) / 2))
+
+
+# Of the modes of sharing, the one that held least.
+FROM_ANOTHER_GPU = UnseenGpu(
+    widening=widening(0.77),
+    source="a model of H200 runs held 77 to 87 % of the steps on an H100 in its 90 % intervals",
+)
 
 
 def fit(
-    profiles: Mapping[str, Profile],
-    runs: Sequence[Run],
-    gpu: Gpu,
+    measured: Sequence[MeasuredGpu],
     playback: ReplayCache | None = None,
+    unseen: UnseenGpu = FROM_ANOTHER_GPU,
 ) -> Model:
-    """The model that `runs` on `gpu` support.
+    """The model that all runs support.
 
     Args:
-        profiles: Solo profiles by name; runs of other workloads are skipped.
-        runs: Runs on `gpu`; those that failed or ran alone are not used for sharing.
-        gpu: The GPU on which all of them were measured.
+        measured: Of each GPU what was measured on it.
         playback: Cached replays, if several fits share runs.
+        unseen: What answers for further GPUs allow for.
 
     Raises:
-        InvalidInput: Too few usable runs, or runs or profiles of another GPU.
+        InvalidInput: Too few usable runs.
     """
-    measured_on = {run.gpu for run in runs} | {each.gpu for each in profiles.values()}
-    if strangers := measured_on - {gpu.key}:
-        raise InvalidInput(
-            f"runs and profiles of {', '.join(sorted(strangers))} cannot be used to fit {gpu.key}"
-        )
-    usable = shared_runs(profiles, runs)
-    modes = _modes(usable, gpu)
-    playback = playback or ReplayCache(gpu)
-    physics = _physics(modes, playback)
-    context = fit_context(profiles, usable, gpu)
-    solo = _Solo(_solo(profiles, runs))
-    held = [log_memory(shared, context, gpu) for shared in usable]
+    playback = playback or ReplayCache()
+    # Those with the most runs first: the others take from them what they were not asked.
+    seen = sorted(((each, each.shared) for each in measured), key=lambda pair: -len(pair[1]))
+    modes = _modes([shared for _, usable in seen for shared in usable])
+    physics = physics_by_gpu(modes, playback)
+    solo = _Solo([pair for each, _ in seen for pair in _solo(each)])
+    own = _constants(seen, physics, playback)
+    held = [log_memory(shared, _nearest(shared.gpu, own).context)
+            for _, usable in seen for shared in usable]  # fmt: skip
     return Model(
-        gpu=gpu.key,
-        data=_data(profiles, usable),
-        physics=physics,
+        data={each.gpu.key: _data(each, usable) for each, usable in seen if usable},
+        constants=own,
         corrections={mode: _correction(chosen, physics, playback, solo)
                      for mode, chosen in modes.items()},
         capacity={mode: found for mode, chosen in modes.items()
-                  if (found := fit_utilisation(chosen, gpu)) is not None},
+                  if (found := fit_utilisation(chosen)) is not None},
         alone=_alone(solo.raw, _UNKNOWN_HOST),
         alone_on_known_cores=_alone(solo.on_known_cores, _KNOWN_HOST),
-        context=context,
         memory_sigma=memory_sigma(np.concatenate(held)),
-        power=fit_power(usable, _solo(profiles, runs), gpu, physics, playback),
-        memory_edges=fit_edges(trials(profiles, runs, context, gpu)),
+        unseen=unseen,
     )  # fmt: skip
 
 
-def _modes(usable: Sequence[ObservedRun], gpu: Gpu) -> dict[Mode, list[ObservedRun]]:
-    """The runs of each mode that has enough of them."""
+_Seen = Sequence[tuple[MeasuredGpu, Sequence[ObservedRun]]]
+"""Each GPU with those of its runs that fitting can use."""
+
+
+def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
+    """The runs of each mode of which one GPU has enough."""
     modes = {mode: [each for each in usable if each.mode == mode]
              for mode in SHARED_MODES}  # fmt: skip
-    enough = {mode: chosen for mode, chosen in modes.items() if len(chosen) >= _FEWEST_RUNS}
+    enough = {
+        mode: chosen for mode, chosen in modes.items()
+        if max(Counter(each.gpu.key for each in chosen).values(), default=0) >= FEWEST_RUNS
+    }  # fmt: skip
     if not enough:
         raise InvalidInput(
-            f"{counted(len(usable), 'usable shared run')} on {gpu.key}; at least {_FEWEST_RUNS} "
-            f"of one mode are needed. Measure some: `advisor campaign PLAN`."
+            f"{counted(len(usable), 'usable shared run')}; at least {FEWEST_RUNS} of one mode on "
+            f"one GPU are needed. Measure some: `advisor campaign PLAN`."
         )
     return enough
 
 
-def _data(profiles: Mapping[str, Profile], usable: Sequence[ObservedRun]) -> Data:
+def _data(measured: MeasuredGpu, usable: Sequence[ObservedRun]) -> Data:
     used = {profile.name for shared in usable for profile in shared.profiles}
     lines = sorted(run_line(shared.run) for shared in usable)
     return Data(
-        profiles=len(used & profiles.keys()),
-        runs=len(usable),
+        profiles=len(used & measured.profiles.keys()),
+        runs=dict(Counter(shared.mode for shared in usable)),
         sha256=sha256("".join(lines).encode()).hexdigest(),
     )
 
 
-def _physics(modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache) -> Physics:
-    """The constants of replay with the least error of replay alone, mode by mode."""
-    physics = _START
-    slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
-                for a, b, c in product(_SLICES_S, _PATIENCES_S, _SWITCHES_S)]  # fmt: skip
-    choices: dict[Mode, list[dict[str, Any]]] = {
-        "naive": [{"slicing": slicing} for slicing in slicings],
-        "mps": [{"packing": a, "ceded": b} for a, b in product(_PACKINGS, _CEDED)],
-        "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],
+def _nearest(gpu: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
+    return known.get(gpu.key) or nearest_constants(gpu, known)
+
+
+def _constants(
+    seen: _Seen, physics: Mapping[str, Physics], playback: ReplayCache
+) -> dict[str, GpuConstants]:
+    """Of each GPU with runs enough what is its own; where it was not asked, as on those before."""
+    found: dict[str, GpuConstants] = {}
+    tried: dict[str, Sequence[Trial]] = {}
+    for each, usable in seen:
+        if len(usable) < FEWEST_RUNS or each.gpu.key not in physics:
+            continue
+        gpu, like = each.gpu, nearest_constants(each.gpu, found) if found else None
+        context = fit_context(each.profiles, usable, gpu, like.context if like else NO_CONTEXT)
+        power = fit_power(usable, _solo(each), gpu, physics[gpu.key], playback)
+        if like is not None:
+            power = replace(power, laws=like.power.laws | power.laws)
+        tried[gpu.key] = trials(each.profiles, each.runs, context, gpu)
+        found[gpu.key] = GpuConstants(physics=physics[gpu.key], context=context, power=power)
+    common = fit_edges([trial for some in tried.values() for trial in some])
+    return {
+        key: replace(each, memory_edges=fit_edges(tried[key]) or common)
+        for key, each in found.items()
     }
-    for mode, changes in choices.items():
-        if runs := _some(modes.get(mode, ())):
-            tried = [replace(physics, **change) for change in changes]
-            errors = [playback.error(runs, each) for each in tried]
-            physics = tried[errors.index(min(errors))]
-    return physics
-
-
-def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
-    """About `_TELLING_RUNS` of `runs`, mostly the same ones whatever family is left out."""
-    parts = max(1, len(runs) // _TELLING_RUNS)
-    return [shared for shared in runs if crc32(shared.run.id.encode()) % parts == 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,20 +172,24 @@ class _Solo:
 
 
 def _correction(
-    runs: Sequence[ObservedRun], physics: Physics, playback: ReplayCache, solo: _Solo
+    runs: Sequence[ObservedRun],
+    physics: Mapping[str, Physics],
+    playback: ReplayCache,
+    solo: _Solo,
 ) -> Correction:
     """The correction of one mode, with its doubts."""
     checked = [each for each in runs if each.cores_known]
     raw = [replace(each, profiles=each.as_measured) for each in runs]
     elsewhere = Elsewhere(
-        raw=playback.rows(raw, physics),
-        on_known_cores=playback.rows(checked, physics),
+        raw=rows_by_gpu(raw, lambda some, key: playback.rows(some, physics[key])),
+        on_known_cores=rows_by_gpu(checked, lambda some, key: playback.rows(some, physics[key])),
         host_sigma=(
             _host_sigma(solo.raw, _UNKNOWN_HOST),
             _host_sigma(solo.on_known_cores, _KNOWN_HOST),
         ),
     )
-    return fit_correction(playback.telling_rows(runs, physics), runs, elsewhere)
+    telling = rows_by_gpu(runs, lambda some, key: playback.telling_rows(some, physics[key]))
+    return fit_correction(telling, runs, elsewhere)
 
 
 def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:
@@ -190,7 +200,7 @@ def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:
 def _host_sigma(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> float:
     """How far steps of host-bound jobs are from their profiles', in the root of the mean square."""
     log_errors = _log_errors([each for each in pairs if not is_gpu_bound(each[0])])
-    if len(log_errors) < _FEWEST_RUNS:
+    if len(log_errors) < FEWEST_RUNS:
         return otherwise
     return float(np.sqrt((log_errors**2).mean()))
 
@@ -198,7 +208,7 @@ def _host_sigma(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> float
 def _alone(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> Doubt:
     """The doubt in steps alone, which the model takes from their profiles."""
     host_sigma = _host_sigma(pairs, otherwise)
-    if len(pairs) < _FEWEST_RUNS:
+    if len(pairs) < FEWEST_RUNS:
         return Doubt(host_sigma=host_sigma, gpu_bound=_WIDE, host_bound=_WIDE)
     profiles = [profile for profile, _ in pairs]
     steps_s = np.array([each.step_s for each in profiles])
@@ -206,8 +216,9 @@ def _alone(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> Doubt:
     return doubt_of(_log_errors(pairs), profiles, steps_s, spread, host_sigma)
 
 
-def _solo(profiles: Mapping[str, Profile], runs: Sequence[Run]) -> list[tuple[Profile, Run]]:
+def _solo(measured: MeasuredGpu) -> list[tuple[Profile, Run]]:
     """The runs of one tenant that ran to the end, each with its profile."""
-    alone = [run for run in runs if len(run.tenants) == 1 and run.shows_pace]
+    profiles = measured.profiles
+    alone = [run for run in measured.runs if len(run.tenants) == 1 and run.shows_pace]
     named = [(run.tenants[0].workload.name, run) for run in alone]
     return [(profiles[name], run) for name, run in named if name in profiles]

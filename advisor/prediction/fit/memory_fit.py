@@ -25,11 +25,24 @@ from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
+# Where nothing was measured on any GPU.
+NO_CONTEXT = Context(usual_mib=600.0, per_sm_mib=0.0)
+
 
 def fit_context(
-    profiles: Mapping[str, Profile], usable: Sequence[ObservedRun], gpu: Gpu
+    profiles: Mapping[str, Profile],
+    usable: Sequence[ObservedRun],
+    gpu: Gpu,
+    otherwise: Context = NO_CONTEXT,
 ) -> Context:
-    """The usual context size, and how much of it each SM that a limit takes away saves."""
+    """The usual context size, and how much of it each SM that a limit takes away saves.
+
+    Args:
+        profiles: By name.
+        usable: Runs of theirs.
+        gpu: Of all of these.
+        otherwise: Stands in for what none of them says.
+    """
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
         (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
@@ -39,17 +52,17 @@ def fit_context(
         and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
     ]  # fmt: skip
     return Context(
-        usual_mib=median([each for each in contexts if each is not None] or [600.0]),
-        per_sm_mib=max(0.0, median(saved or [0.0])),
+        usual_mib=median([each for each in contexts if each is not None] or [otherwise.usual_mib]),
+        per_sm_mib=max(0.0, median(saved or [otherwise.per_sm_mib])),
     )
 
 
-def log_memory(shared: ObservedRun, context: Context, gpu: Gpu) -> Floats:
+def log_memory(shared: ObservedRun, context: Context) -> Floats:
     """Log of measured over predicted memory of each tenant, where the driver said."""
     return np.array([
         np.log(tenant.memory.device_mib / need(
             profile, context, under_mps=shared.mode != "naive",
-            sms_taken=gpu.sms - (tenant.sms or gpu.sms),
+            sms_taken=shared.gpu.sms - (tenant.sms or shared.gpu.sms),
         ).held_mib)
         for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
         if tenant.memory and tenant.memory.device_mib

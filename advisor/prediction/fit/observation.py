@@ -1,11 +1,12 @@
 """Measured runs as rows that can be fitted: what replay said, what was measured."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES, features
@@ -27,6 +28,37 @@ from advisor.workload.run import Run, Tenant
 
 Bools = NDArray[np.bool_]
 
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGpu:
+    """What was measured on one GPU.
+
+    Attributes:
+        profiles: Solo profiles by name; runs of other workloads are skipped.
+        runs: Those that failed or ran alone are not used for sharing.
+
+    Raises:
+        InvalidInput: A run or a profile is of another GPU.
+    """
+
+    gpu: Gpu
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
+
+    def __post_init__(self) -> None:
+        measured_on = {run.gpu for run in self.runs} | {e.gpu for e in self.profiles.values()}
+        if strangers := measured_on - {self.gpu.key}:
+            raise InvalidInput(
+                f"runs and profiles of {', '.join(sorted(strangers))} cannot be used to fit "
+                f"{self.gpu.key}"
+            )
+
+    @property
+    def shared(self) -> "tuple[ObservedRun, ...]":
+        """The runs that fitting can use."""
+        return shared_runs(self.profiles, self.runs, self.gpu)
+
+
 # Constants that suit long replays suit these, too.
 _TO_COMPARE = Effort(events=20_000)
 
@@ -36,6 +68,7 @@ class ObservedRun:
     """A run that fitting can use: at least two tenants, all of which ran and have profiles.
 
     Attributes:
+        gpu: The one that it ran on.
         families: Of its tenants, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Of its tenants, each as on the core that the tenant had.
@@ -46,6 +79,7 @@ class ObservedRun:
         alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
+    gpu: Gpu
     run: Run
     sharing: Naive | Mps
     profiles: tuple[Profile, ...]
@@ -70,18 +104,21 @@ class ObservedRun:
         return np.array([profile.step_s for profile in self.profiles])
 
 
-def shared_runs(profiles: Mapping[str, Profile], runs: Iterable[Run]) -> tuple[ObservedRun, ...]:
-    """The runs among `runs` that fitting can use, in their order."""
-    return tuple(shared for run in runs if (shared := _shared(profiles, run)))
+def shared_runs(
+    profiles: Mapping[str, Profile], runs: Iterable[Run], gpu: Gpu
+) -> tuple[ObservedRun, ...]:
+    """The runs among `runs`, all on `gpu`, that fitting can use, in their order."""
+    return tuple(shared for run in runs if (shared := _shared(profiles, run, gpu)))
 
 
-def _shared(profiles: Mapping[str, Profile], run: Run) -> ObservedRun | None:
+def _shared(profiles: Mapping[str, Profile], run: Run, gpu: Gpu) -> ObservedRun | None:
     names = [tenant.workload.name for tenant in run.tenants]
     shared = together(parse_sharing(run.sharing))
     usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
     if not usable or shared is None:
         return None
     return ObservedRun(
+        gpu=gpu,
         run=run,
         sharing=shared,
         profiles=profiles_on_host(run, profiles),
@@ -131,6 +168,33 @@ class Rows:
         )
 
 
+_NO_ROWS = Rows(
+    of_run=np.empty(0, dtype=np.intp),
+    profiles=(),
+    x=np.empty((0, len(FEATURES))),
+    replayed_s=np.empty(0),
+    measured_s=np.empty(0),
+)
+
+
+def rows_by_gpu(
+    runs: Sequence[ObservedRun], rows_of: Callable[[Sequence[ObservedRun], str], Rows]
+) -> Rows:
+    """The rows that `rows_of` makes of the runs of each GPU, which it is told the key of."""
+    parts = [_NO_ROWS]
+    for key in dict.fromkeys(shared.gpu.key for shared in runs):
+        places = np.array([at for at, shared in enumerate(runs) if shared.gpu.key == key])
+        found = rows_of([runs[at] for at in places], key)
+        parts.append(replace(found, of_run=places[found.of_run]))
+    return Rows(
+        of_run=np.concatenate([each.of_run for each in parts]),
+        profiles=tuple(profile for each in parts for profile in each.profiles),
+        x=np.concatenate([each.x for each in parts]),
+        replayed_s=np.concatenate([each.replayed_s for each in parts]),
+        measured_s=np.concatenate([each.measured_s for each in parts]),
+    )
+
+
 def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
     """Whether each of `rows`, which are all jobs of some of `runs`, tells of sharing."""
     chosen = list(dict.fromkeys(map(int, rows.of_run)))
@@ -138,13 +202,12 @@ def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
 
 
 class ReplayCache:
-    """Replays runs, each under the constants that bear on it once, however often it is asked.
+    """Replays runs, each on its GPU under the constants that bear on it once, however often asked.
 
     Evaluation fits again and again on parts of the same runs; replaying is what takes time.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
+    def __init__(self) -> None:
         self._replayed: dict[tuple[object, ...], Floats | None] = {}
 
     def replayed_s(
@@ -154,7 +217,7 @@ class ReplayCache:
         effort: Effort = Effort(),  # noqa: B008 - frozen
     ) -> Floats | None:
         """Steps by replay alone, shape (jobs,); None without traces."""
-        return self.play(shared.profiles, shared.sharing, self._gpu, physics, effort)
+        return self.play(shared.profiles, shared.sharing, shared.gpu, physics, effort)
 
     def play(
         self,
@@ -164,12 +227,11 @@ class ReplayCache:
         physics: Physics,
         effort: Effort,
     ) -> Floats | None:
-        """As `physics.replay_mix`, on the GPU of all runs."""
-        assert gpu == self._gpu, "replays of one GPU are remembered"
+        """As `physics.replay_mix`."""
         jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
-        key = (jobs, sharing, effort, *physics.bearing_on(sharing))
+        key = (gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
-            self._replayed[key] = replay_mix(profiles, sharing, self._gpu, physics, effort)
+            self._replayed[key] = replay_mix(profiles, sharing, gpu, physics, effort)
         return self._replayed[key]
 
     def replayed(self, shared: ObservedRun, physics: Physics) -> Replayed | None:
@@ -207,7 +269,7 @@ class ReplayCache:
             ),
             profiles=tuple(each for _, shared, _ in played for each in shared.profiles),
             x=np.concatenate([np.empty((0, len(FEATURES))), *(
-                features(s.profiles, s.sharing, self._gpu, replayed) for _, s, replayed in played
+                features(s.profiles, s.sharing, s.gpu, replayed) for _, s, replayed in played
             )]),
             replayed_s=np.concatenate([[], *(replayed.steps_s for _, _, replayed in played)]),
             measured_s=np.concatenate([[], *(shared.measured_s for _, shared, _ in played)]),

@@ -1,6 +1,6 @@
 """Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -21,7 +21,13 @@ from advisor.prediction.surrogate import (
     columns,
     likeness,
 )
-from advisor.prediction.surrogate_features import LENGTHS, LIMIT_GRID, LIMITED, summaries
+from advisor.prediction.surrogate_features import (
+    LENGTHS,
+    LIMIT_GRID,
+    LIMITED,
+    joined,
+    summaries,
+)
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode, Mps, Naive
 from advisor.workload.profile import Profile
@@ -60,8 +66,7 @@ class DrawnMix:
 
 def with_surrogate(
     model: Model,
-    profiles: Sequence[Profile],
-    gpu: Gpu,
+    profiles: Mapping[Gpu, Sequence[Profile]],
     lessons: int = LESSONS,
     processes: int = 1,
 ) -> Model:
@@ -69,20 +74,29 @@ def with_surrogate(
 
     Args:
         model: Fitted; each mode with a correction gets a surrogate.
-        profiles: Those with a trace and counters are mixed.
-        gpu: The GPU of all of them.
-        lessons: Number of mixes to answer for.
+        profiles: By GPU; those with a trace and counters are mixed with others of theirs.
+        lessons: Number of mixes to answer for, as many on each GPU.
         processes: Number of processes to use; the result does not depend on it.
 
     Returns:
-        `model` unchanged if fewer than two profiles have traces and counters.
+        `model` unchanged if no GPU has two profiles with traces and counters.
     """
-    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
-    if len(usable) < 2 or not model.corrections:
+    usable = {gpu: _usable(model, some, gpu) for gpu, some in profiles.items()}
+    usable = {gpu: some for gpu, some in usable.items() if len(some) > 1}
+    if not usable or not model.corrections:
         return model
-    drawn = draw(lessons, len(usable), sorted(model.corrections))
-    answers = _asked(drawn, partial(_answers, usable, gpu, model, replay_mix), processes)
-    return _taught(model, usable, gpu, drawn, answers)
+    taught = []
+    for gpu, some in usable.items():
+        drawn = draw(lessons // len(usable), len(some), sorted(model.corrections))
+        ask = partial(_answers, some, gpu, model, replay_mix)
+        taught.append(_Lessons(some, gpu, drawn, _asked(drawn, ask, processes)))
+    return _taught(model, taught)
+
+
+def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile]:
+    """Those of `profiles` that have what the surrogate model sees of a job."""
+    physics = model.of(gpu).physics
+    return [each for each in profiles if summaries([each], gpu, physics) is not None]
 
 
 def with_surrogate_without(
@@ -97,7 +111,7 @@ def with_surrogate_without(
         gpu: The GPU of all of them.
         play: Replays mixes; best with a cache, since most mixes recur for the next family.
     """
-    usable = [each for each in profiles if summaries([each], gpu, model.physics) is not None]
+    usable = _usable(model, profiles, gpu)
     if len(usable) < 2 or _PREDICTED not in model.corrections:
         return model
     drawn = [
@@ -106,23 +120,33 @@ def with_surrogate_without(
         if lesson.sharing.mode == _PREDICTED
         and all(usable[job].workload.family != family for job in lesson.jobs)
     ]
-    return _taught(model, usable, gpu, drawn, _answers(usable, gpu, model, play, drawn))
+    answers = _answers(usable, gpu, model, play, drawn)
+    return _taught(model, [_Lessons(usable, gpu, drawn, answers)])
 
 
-def _taught(
-    model: Model,
-    usable: Sequence[Profile],
-    gpu: Gpu,
-    drawn: Sequence[DrawnMix],
-    answers: Sequence[Floats],
-) -> Model:
+@dataclass(frozen=True, slots=True)
+class _Lessons:
+    """Mixes of profiles of one GPU, and what the model answers for them."""
+
+    profiles: Sequence[Profile]
+    gpu: Gpu
+    drawn: Sequence[DrawnMix]
+    answers: Sequence[Floats]
+
+
+def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
     """`model` with a surrogate for each mode that it answered for."""
-    jobs = summaries(usable, gpu, model.physics)
-    assert jobs is not None, "each of them has a trace and counters"
+    seen = [summaries(each.profiles, each.gpu, model.of(each.gpu).physics) for each in lessons]
+    jobs = joined([each for each in seen if each is not None])
+    firsts = np.cumsum([0, *(len(each.profiles) for each in lessons)])
+    drawn = [
+        (replace(mix, jobs=tuple(int(first) + job for job in mix.jobs)), steps_s)
+        for first, each in zip(firsts, lessons, strict=False)
+        for mix, steps_s in zip(each.drawn, each.answers, strict=True)
+    ]
     surrogates = {}
-    for mode in sorted({lesson.sharing.mode for lesson in drawn}):
-        told = [(lesson, steps_s) for lesson, steps_s in zip(drawn, answers, strict=True)
-                if lesson.sharing.mode == mode]  # fmt: skip
+    for mode in sorted({mix.sharing.mode for mix, _ in drawn}):
+        told = [(mix, steps_s) for mix, steps_s in drawn if mix.sharing.mode == mode]
         crowds = batch_of([lesson for lesson, _ in told])
         there = crowds.jobs >= 0
         steps_s = np.concatenate([steps_s for _, steps_s in told])

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.doubt_fit import bounds_of
 from advisor.prediction.fit.observation import Bools, ObservedRun, Rows, telling_of
 from advisor.prediction.fit.regression import of_runs_with
@@ -26,24 +25,24 @@ _RIDGE = 3.0
 _OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
 
 
-def fit_utilisation(runs: Sequence[ObservedRun], gpu: Gpu) -> UtilisationModel | None:
+def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
     """What the capacity model misses in one mode; None if no job of `runs` shows sharing.
 
     Its interval is that of errors on families left out, by the rule of `doubt_fit.bounds_of`, on
     hosts of any speed.
     """
-    everyone = _rows(runs, gpu)
+    everyone = _rows(runs)
     if everyone is None:
         return None
     rows = everyone.chosen(telling_of(everyone, runs))
-    raw = _rows([replace(each, profiles=each.as_measured) for each in runs], gpu)
+    raw = _rows([replace(each, profiles=each.as_measured) for each in runs])
     assert raw is not None, "on any host the same jobs run"
     errors = _errors_on_unseen(rows, runs, raw)
     bounds = bounds_of(errors, raw.family, np.ones(len(errors), dtype=bool))
     return _ridge(rows, np.ones(len(rows.family), dtype=bool), bounds.low, bounds.high)
 
 
-def _rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
+def _rows(runs: Sequence[ObservedRun]) -> Rows | None:
     """All jobs of those `runs` that show sharing in one at least, as nvidia-smi sees them.
 
     The capacity model's steps take the place of replayed ones.
@@ -58,7 +57,7 @@ def _rows(runs: Sequence[ObservedRun], gpu: Gpu) -> Rows | None:
     return Rows(
         of_run=np.array([index for index, shared, _, _ in known for _ in shared.profiles]),
         profiles=tuple(each for _, shared, _, _ in known for each in shared.profiles),
-        x=np.concatenate([columns(each, s.sharing, gpu, by) for _, s, each, by in known]),
+        x=np.concatenate([columns(each, s.sharing, s.gpu, by) for _, s, each, by in known]),
         replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in known]),
         measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in known]),
     )

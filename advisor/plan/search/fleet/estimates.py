@@ -165,7 +165,7 @@ class EstimatedGroups:
         added_w[:, :-1] = answers.added_w(self._tenancy(mode), steps_s[:, :-1])
         own_w = np.take_along_axis(added_w, member_sets, axis=1).sum(axis=1)
         limit_w = self._gpu.power_limit_w or np.inf
-        return np.asarray(np.minimum(answers.model.power.awake_w + own_w, limit_w))
+        return np.asarray(np.minimum(answers.model.of(answers.gpu).power.awake_w + own_w, limit_w))
 
     def _tenancy(self, mode: Mode) -> Tenancy:
         return Tenancy(whole_gpu(self._gpu), WAYS[mode])

@@ -1,0 +1,84 @@
+"""Fits the constants of replay, common to all GPUs or a GPU's own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+from zlib import crc32
+
+from advisor.prediction.fit.observation import ObservedRun, ReplayCache
+from advisor.prediction.model_file import FEWEST_RUNS
+from advisor.prediction.physics import Physics
+from advisor.prediction.replay import TimeSlicing
+from advisor.sharing import Mode
+
+# Where the constants are looked for; the best lay inside for the first runs on an H200.
+_SLICES_S = (1e-3, 1.5e-3, 2e-3)
+_PATIENCES_S = (0.015e-3, 0.03e-3, 0.06e-3)
+_SWITCHES_S = (0.1e-3, 0.2e-3, 0.3e-3)
+_PACKINGS = (0.3, 0.45, 0.6)
+_CEDED = (0.0, 0.03, 0.05, 0.08)
+_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75)
+_START = Physics(
+    packing=0.45,
+    slicing=TimeSlicing(slice_s=1e-3, patience_s=0.03e-3, switch_s=0.2e-3),
+    ceded=0.05,
+    bandwidth=0.5,
+)
+
+# A GPU's own constants replace those common to all where their error is so much less.
+_GAIN = 0.03
+# Constants are fitted to about this many runs of a mode: more take longer with the same result.
+_TELLING_RUNS = 120
+
+
+def physics_by_gpu(
+    modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache
+) -> dict[str, Physics]:
+    """The constants of replay of each GPU: common to all, or its own where these do better.
+
+    Args:
+        modes: The runs of each mode, on any GPUs.
+        playback: Replays already made.
+    """
+    common, found = _best(_START, modes, playback, 0.0), {}
+    for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):
+        own = {mode: [shared for shared in runs if shared.gpu.key == key]
+               for mode, runs in modes.items()}  # fmt: skip
+        enough = {mode: runs for mode, runs in own.items() if len(runs) >= FEWEST_RUNS}
+        found[key] = _best(common, enough, playback, _GAIN)
+    return found
+
+
+def _best(
+    start: Physics,
+    modes: Mapping[Mode, Sequence[ObservedRun]],
+    playback: ReplayCache,
+    gain: float,
+) -> Physics:
+    """The constants of replay with the least error of replay alone, mode by mode.
+
+    Those of `start` stay where no others have an error that is less by the share `gain`.
+    """
+    physics = start
+    slicings = [TimeSlicing(slice_s=a, patience_s=b, switch_s=c)
+                for a, b, c in product(_SLICES_S, _PATIENCES_S, _SWITCHES_S)]  # fmt: skip
+    choices: dict[Mode, list[dict[str, Any]]] = {
+        "naive": [{"slicing": slicing} for slicing in slicings],
+        "mps": [{"packing": a, "ceded": b} for a, b in product(_PACKINGS, _CEDED)],
+        "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],
+    }
+    for mode, changes in choices.items():
+        if runs := _some(modes.get(mode, ())):
+            tried = [replace(physics, **change) for change in changes]
+            errors = [playback.error(runs, each) for each in tried]
+            best = errors.index(min(errors))
+            if errors[best] < (1 - gain) * playback.error(runs, physics):
+                physics = tried[best]
+    return physics
+
+
+def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
+    """About `_TELLING_RUNS` of `runs`, mostly the same ones whatever family is left out."""
+    parts = max(1, len(runs) // _TELLING_RUNS)
+    return [shared for shared in runs if crc32(shared.run.id.encode()) % parts == 0]
