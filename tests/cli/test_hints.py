@@ -10,6 +10,7 @@ import typer
 from advisor.cli import _app
 from advisor.errors import AdvisorError
 from advisor.measure.calibrate_command import _parser as calibrate_parser
+from advisor.measure.solo.from_numbers import _parser as numbers_parser
 from advisor.measure.solo.profile_command import _parser as profile_parser
 from advisor.workload.files import beside_package, shown
 from advisor.workload.named_workloads import how_to_measure
@@ -65,7 +66,12 @@ def test_hints_are_found():
 @pytest.mark.parametrize("hint", HINTS)
 def test_a_hint_names_a_command_and_options_that_there_are(hint):
     name, *words = hint.replace("PLACEHOLDER", "mps").split()
-    if name == "profile":
+    if "--help" in words:
+        words.remove("--help")  # it ends the program where it is met
+    if name == "profile" and "--from-numbers" in words:
+        assert words == ["--from-numbers"]
+        assert "--step-s" in numbers_parser().format_help()
+    elif name == "profile":
         profile_parser().parse_args(words)
     elif name == "calibrate":
         calibrate_parser().parse_args(words)

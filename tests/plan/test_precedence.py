@@ -24,8 +24,8 @@ from tests.plan.stand_in import H200, StandIn
 BERT = Job(synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05))
 RESNET = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
 FROM_SIMPLE = (
-    "serial", "naive", "mps", "mps=43,57", "naive[1];mps[2]", "mig=3g.71gb,3g.71gb",
-    "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+    "serial", "naive", "mps", "mps/priority=0,1", "mps=43,57", "naive[1];mps[2]",
+    "mig=3g.71gb,3g.71gb", "mig=7g.141gb@0/ci=3c[1]+4c[2]",
 )  # fmt: skip
 SHARINGS = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(text)) for text in FROM_SIMPLE]
 LEVELS = ("p50", "p95")
@@ -140,8 +140,8 @@ def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
 def test_of_plans_that_cost_the_same_the_simplest_comes_first():
     same = [plan(sharing, Interval(0.9, 1.0, 1.1)) for sharing in reversed(FROM_SIMPLE)]
     sure = [each for each in by_rule(same, asked()) if confirmed(each)]
-    assert [str(each.forecast.sharing) for each in sure] == list(FROM_SIMPLE[:5])
-    assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(7)]
+    assert [str(each.forecast.sharing) for each in sure] == list(FROM_SIMPLE[:6])
+    assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(8)]
     assert {each.precedes_by for each in by_rule(same, asked())} == {"simplicity", None}
 
 
