@@ -51,6 +51,8 @@ def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
     }
     known = {name: rate for name, rate in found.items() if rate is not None}
     if stated is not None:
+        if stated.tf32_tflops is None:  # then it computed in FP32 what was asked for in TF32
+            known.pop("tf32_tflops", None)
         return replace(stated, **known)
     if side.sm_clock_mhz is None or not known.keys() >= _NEEDED:
         return None

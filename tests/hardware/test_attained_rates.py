@@ -49,6 +49,12 @@ def test_what_was_measured_replaces_what_is_stated_and_nothing_else():
     assert found.clock_mhz == H200.rates.clock_mhz
 
 
+def test_a_gpu_without_tf32_has_no_rate_of_it_however_long_it_took():
+    v100 = gpu("v100-32gb")
+    asked = ("linear", "1x1000x1000x1000", "tf32", 0.15)
+    assert rates_of(v100, swept(asked, *TIMES, gpu=v100.key)).tf32_tflops is None
+
+
 @pytest.mark.parametrize("said", [None, calibration(), swept(*TIMES, gpu="a100-40gb")])
 def test_a_calibration_without_rates_or_of_another_gpu_changes_nothing(said):
     assert rates_of(H200, said) == rates_of(H200)
