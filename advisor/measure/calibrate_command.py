@@ -9,7 +9,7 @@ from statistics import mean, median
 from time import monotonic
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.catalogue import catalogue
 from advisor.measure.context_sizes import contexts
 from advisor.measure.gpu_side_sweep import lines_of, operators, sweep, sweep_verbs
 from advisor.measure.process.claimed_device import (
@@ -126,7 +126,8 @@ def _gpu_side(session: MpsSession, core: int) -> GpuSide:
     setups = session.setups(Naive(), [(core,)])
     with tenants_on(setups, session.folder, sweep_verbs) as (tenant,):
         side = sweep(tenant, Meter(session.device), operators())
-    for line in lines_of(side, gpu(session.device.key)):
+    known = catalogue().get(session.device.key)
+    for line in lines_of(side, None if known is None else known.rates):
         say(f"  {line}")
     return side
 

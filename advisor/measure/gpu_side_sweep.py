@@ -12,7 +12,7 @@ from statistics import median
 from time import monotonic, sleep
 from typing import Any
 
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.operator_calls import timed
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.tenant_verbs import training_verbs
@@ -160,26 +160,35 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def lines_of(side: GpuSide, gpu: Gpu) -> tuple[str, ...]:
-    """What the sweep found, for a person, beside what the catalogue says of `gpu`."""
-    by_side = [
-        f"{precision}, products by side, TFLOP/s: " + ", ".join(
-            f"{operator.dimensions[1]}: {rate:.1f}"
-            for operator, rate in side.product_tflops(precision)
-            if operator.op == "linear" and len(set(operator.dimensions[1:])) == 1
-        )
-        for precision in _PRECISIONS
-    ]  # fmt: skip
+def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
+    """What the sweep found, for a person, beside the rates that the GPU's maker states."""
+    maker: dict[str, float | None] = {}
+    if stated is not None:
+        half = {"fp16": stated.fp16_tflops, "bf16": stated.tf32_tflops and stated.fp16_tflops}
+        rates = {"fp32": stated.fp32_tflops, "tf32": stated.tf32_tflops, **half}
+        maker = rates | {"memory": stated.bandwidth_gb_s}
+    attained = [
+        f"{each} {_shown(side.tflops(each))} ({_shown(maker.get(each))})" for each in _PRECISIONS
+    ]
     moved = ", ".join(f"{mib:.3g}: {rate:.0f}" for mib, rate in side.traffic_gb_s)
     return (
-        "attained, TFLOP/s: "
-        + ", ".join(f"{each} {_shown(side.tflops(each))}" for each in _PRECISIONS),
-        f"attained, GB/s: memory {_shown(side.bandwidth_gb_s)} (catalogue: "
-        f"{_shown(gpu.bandwidth_gb_s)}), inside L2 {_shown(side.l2_bandwidth_gb_s)}",
+        f"attained, and stated by its maker, TFLOP/s: {', '.join(attained)}",
+        f"the same, GB/s: memory {_shown(side.bandwidth_gb_s)} "
+        f"({_shown(maker.get('memory'))}), inside L2 "
+        f"{_shown(side.l2_bandwidth_gb_s)}",
         f"an empty kernel: {_shown(side.launch_us)} us with its launch, "
         f"{_shown(side.empty_kernel_us)} us queued; SM clock {_shown(side.sm_clock_mhz)} MHz",
-        *by_side,
+        *(f"{each}, TFLOP/s by side of square products: {_by_side(side, each)}"
+          for each in _PRECISIONS),
         f"GB/s by MiB moved: {moved}",
+    )  # fmt: skip
+
+
+def _by_side(side: GpuSide, precision: OperatorPrecision) -> str:
+    return ", ".join(
+        f"{operator.dimensions[1]}: {rate:.1f}"
+        for operator, rate in side.product_tflops(precision)
+        if operator.op == "linear" and len(set(operator.dimensions[1:])) == 1
     )
 
 

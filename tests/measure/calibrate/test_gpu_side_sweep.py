@@ -63,7 +63,9 @@ def test_a_sweep_keeps_what_could_be_timed(workers_folder):
     assert IMPOSSIBLE not in [each.operator for each in side.times]
     assert side.tflops("fp32") > 0
     assert (side.l2_mib, side.sm_clock_mhz) == (None, None)
-    assert any("catalogue: 4800.0" in line for line in lines_of(side, gpu("h200-141gb")))
+    said = lines_of(side, gpu("h200-141gb").rates)
+    assert any("memory unknown (4800.0)" in line for line in said)
+    assert len(lines_of(side, None)) == len(said)
 
 
 def test_the_gpu_side_of_a_cpu_is_refused(tmp_path):
