@@ -12,7 +12,7 @@ import streamlit as st
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError
-from advisor.hardware.catalogue import catalogue
+from advisor.hardware.catalogue import known_gpus
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.process.provenance import present_machine
 from advisor.plan import ObjectiveName
@@ -82,7 +82,8 @@ def main() -> None:
 
 
 def _question() -> _Question:
-    measured = [key for key in profiled_gpus() if key in catalogue()]
+    known = known_gpus()
+    measured = [key for key in profiled_gpus() if key in known]
     if not measured:
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return _Question(DEFAULT_GPU, (), "makespan", None, Conditions(), "p50")

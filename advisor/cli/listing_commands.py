@@ -28,7 +28,7 @@ _Branch = Annotated[
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     """List the GPU models known, and the GPU at hand."""
-    from advisor.hardware.catalogue import catalogue
+    from advisor.hardware.catalogue import known_gpus
     from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
     from advisor.hardware.live_gpu import live_gpus
     from advisor.report.listing_text import gpus_document, gpus_table, live_lines
@@ -41,9 +41,9 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     except GpuUnavailable as error:
         problem = str(error)
     if as_json:
-        show_json(gpus_document(catalogue().values(), profiled_gpus(profiles), found, problem))
+        show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), found, problem))
         return
-    show(gpus_table(catalogue().values(), profiled_gpus(profiles)))
+    show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
     show_text(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
-from advisor.hardware.live_gpu import driver, handle_of, offered, offers_gpm
+from advisor.hardware.live_gpu import offers_gpm
+from advisor.hardware.nvml_driver import driver, handle_of, offered
 from advisor.workload.measured import Counters
 
 # NVML's GPM metrics: per cent of the GPU's peak, and MiB/s (nvml.h, nvmlGpmMetricId_t).

@@ -47,7 +47,8 @@ class LiveGpu:
     Attributes:
         index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
         product: NVML's name, e.g. ``"NVIDIA H200"``.
-        catalogue_key: For ``--gpu``; None if the catalogue does not list `product`.
+        catalogue_key: For ``--gpu``; None if the catalogue does not list `product`, and its driver
+            does not say what is needed of it.
         mig_enabled: Whether MIG mode is on now; None without MIG.
         mig_pending: Whether MIG mode will be on after the next reset; None without MIG.
         mps: The machine's MPS processes; empty if no daemon runs.

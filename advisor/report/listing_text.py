@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.catalogue import DESCRIBED, Gpu
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.report.documents import SCHEMA
 from advisor.report.units import NOT_MEASURED, number, share
@@ -22,11 +22,11 @@ _UNKNOWN = "unknown"
 
 
 def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
-    """The catalogue; `profiled` are the keys of GPUs of which there are profiles."""
+    """All known; `profiled` are the keys of GPUs of which there are profiles."""
     table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
-            gpu.key,
+            gpu.key + (", as its driver says" if DESCRIBED in gpu.sources else ""),
             f"{gpu.sms}",
             f"{gpu.memory_mib:,} MiB",
             _known(gpu.bandwidth_gb_s, "GB/s"),

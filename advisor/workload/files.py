@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
-Kind = Literal["profiles", "models", "calibrations"]
+Kind = Literal["profiles", "models", "calibrations", "gpus"]
 
 # The scores of a GPU's model, in the folder of its profiles; see `research.figures`.
 EVALUATION = "evaluation.json"

@@ -30,6 +30,9 @@ class FakeGpu:
     energy_mj: float = 1e9
     integrals: dict[int, float] = field(default_factory=dict)  # GPM metric -> value x seconds
     log: list[tuple[int, int]] = field(default_factory=list)  # (unix us, per cent)
+    capability: tuple[int, int] = (9, 0)
+    cores: int | None = 16896  # CUDA cores; None: the driver does not say
+    memory_mib: int = 143771
 
 
 def pointed(handle) -> int:
@@ -193,6 +196,22 @@ def clock(_library, _gpu, domain, reference):
     return fill(reference, value={1: 1980, 2: 3201}[domain.value])
 
 
+def capability(_library, gpu, major, minor):
+    fill(major, value=gpu.capability[0])
+    return fill(minor, value=gpu.capability[1])
+
+
+def cores(_library, gpu, reference):
+    return (
+        pynvml.NVML_ERROR_NOT_SUPPORTED if gpu.cores is None else fill(reference, value=gpu.cores)
+    )
+
+
+def limits(_library, _gpu, least, most):
+    fill(least, value=100_000)
+    return fill(most, value=400_000)
+
+
 def index_of(library, gpu, reference):
     return fill(reference, value=library.gpus.index(gpu))
 
@@ -213,7 +232,16 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "nvmlDeviceGetName": lambda _lib, gpu, buffer, _size: text(buffer, gpu.product),
     "nvmlDeviceGetUUID": lambda _lib, gpu, buffer, _size: text(buffer, gpu.uuid),
     "nvmlDeviceGetIndex": index_of,
-    "nvmlDeviceGetMemoryInfo": lambda _lib, _gpu, r: fill(r, total=143771 * MIB, used=612 * MIB),
+    "nvmlDeviceGetMemoryInfo": (
+        lambda _lib, gpu, r: fill(r, total=gpu.memory_mib * MIB, used=612 * MIB)
+    ),
+    "nvmlDeviceGetMemoryInfo_v2": lambda _lib, _gpu, r: fill(r, reserved=346 * MIB),
+    "nvmlDeviceGetCudaComputeCapability": capability,
+    "nvmlDeviceGetNumGpuCores": cores,
+    "nvmlDeviceGetMemoryBusWidth": lambda _lib, _gpu, r: fill(r, value=384),
+    "nvmlDeviceGetMaxClockInfo": lambda _lib, _gpu, _domain, r: fill(r, value=9751),
+    "nvmlDeviceGetPowerManagementDefaultLimit": lambda _lib, _gpu, r: fill(r, value=350_000),
+    "nvmlDeviceGetPowerManagementLimitConstraints": limits,
     "nvmlDeviceGetMigMode": mig_mode,
     "nvmlDeviceGetComputeMode": lambda _lib, _gpu, r: fill(r, value=3),
     "nvmlDeviceGetComputeRunningProcesses_v3": lambda _l, gpu, *a: process_list(gpu.processes, *a),

@@ -36,8 +36,8 @@ def test_a_gpu_without_mig_or_gpm_says_none_rather_than_off(install):
     assert (found.mig_enabled, found.mig_pending, found.counters) == (None, None, "nvml")
 
 
-def test_a_gpu_that_the_catalogue_lacks_has_no_key(install):
-    install(FakeLibrary(FakeGpu("NVIDIA Something New")))
+def test_a_gpu_that_neither_catalogue_nor_driver_describe_has_no_key(install):
+    install(FakeLibrary(FakeGpu("NVIDIA Something New", cores=None)))
     assert live_gpu.live_gpu(0).catalogue_key is None
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.catalogue import gpu_meant, gpu_of_product
+from advisor.hardware.catalogue import gpu_meant
 from advisor.hardware.gpu_state import NOT_METERED, Activity
 from advisor.hardware.mps_processes import CONTROL, mps_processes
 from advisor.measure.process.run_locks import gpu_lock, wait_until
@@ -45,7 +45,7 @@ def device_at_hand(asked: str) -> Device:
 
     Raises:
         GpuUnavailable: There is no such GPU, or it is cut into MIG instances.
-        InvalidInput: The catalogue does not list it.
+        InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
     if asked == "cpu":
         return Device("cpu", None, "cpu", host_cpu(), None)
@@ -57,13 +57,13 @@ def device_at_hand(asked: str) -> Device:
             f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
             f"MIG off (nvidia-smi -mig 0), or use another --device."
         )
-    known = gpu_of_product(found.product)
-    if known is None:
+    if found.catalogue_key is None:
         raise InvalidInput(
-            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks. "
-            f"`advisor gpus` lists all."
+            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks, and its "
+            f"driver does not say what is needed of it. Update the driver; GPUs older than Volta "
+            f"cannot be answered for."
         )
-    return Device("cuda", found.uuid, known.key, found.product, found.driver)
+    return Device("cuda", found.uuid, found.catalogue_key, found.product, found.driver)
 
 
 def devices_in(text: str) -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""Reads from its driver what a GPU is that the catalogue lacks, and keeps it for later commands."""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+from advisor.hardware.catalogue import DESCRIBED, Gpu, keep_gpu, name_parts
+from advisor.hardware.mig_table import mig_rows
+from advisor.hardware.nvml_driver import offered
+
+_MIB = 2**20
+
+# Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
+# C++ Programming Guide, arithmetic instructions and technical specifications by capability.
+_CAPABILITIES = {
+    (7, 0): ("Volta", 64, 2048),
+    (7, 5): ("Turing", 64, 1024),
+    (8, 0): ("Ampere", 64, 2048),
+    (8, 6): ("Ampere", 128, 1536),
+    (8, 7): ("Ampere", 128, 1536),
+    (8, 9): ("Ada", 128, 1536),
+    (9, 0): ("Hopper", 128, 2048),
+    (10, 0): ("Blackwell", 128, 2048),
+    (10, 3): ("Blackwell", 128, 2048),
+    (12, 0): ("Blackwell", 128, 1536),
+    (12, 1): ("Blackwell", 128, 1536),
+}
+
+_MAX_MPS_CLIENTS = 48  # from Volta on: CUDA MPS documentation, contexts up to CUDA 13.0
+
+# CUDA says the size of the L2, and NVML does not. In a process of its own, since a process that
+# has begun to use CUDA cannot fork workers that do. 38: CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
+_ASK_L2 = """
+from ctypes import CDLL, byref, c_int
+cuda, device, size = CDLL("libcuda.so.1"), c_int(), c_int()
+assert not cuda.cuInit(0) and not cuda.cuDeviceGet(byref(device), 0)
+assert not cuda.cuDeviceGetAttribute(byref(size), 38, device)
+print(size.value)
+"""
+_L2_TIMEOUT_S = 30.0
+
+
+def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
+    """The GPU `handle` by what its driver says, kept in the user's data folder.
+
+    Returns:
+        None if it is older than Volta, or the driver does not say what predictions need.
+    """
+    capability = offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
+    if not cores or tuple(capability or ()) not in _CAPABILITIES:
+        return None
+    architecture, cores_per_sm, threads = _CAPABILITIES[tuple(capability)]
+    memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
+    limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
+    default_mw = offered(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    rows = mig_rows(nvml, handle)
+    said = f"driver {nvml.nvmlSystemGetDriverVersion()} of the GPU at hand"
+    found = Gpu(
+        key=key_of(product, memory_mib),
+        products=(product,),
+        architecture=architecture,
+        compute_capability=".".join(map(str, capability)),
+        sms=cores // cores_per_sm,
+        memory_mib=memory_mib,
+        reserved_mib=_reserved_mib(nvml, handle),
+        bandwidth_gb_s=_bandwidth_gb_s(nvml, handle),
+        l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
+        power_limit_w=None if default_mw is None else default_mw / 1000,
+        power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
+        threads_per_sm=threads,
+        max_mps_clients=_MAX_MPS_CLIENTS,
+        memory_slices=max((row.memory_slices for row in rows), default=0),
+        mig=rows,
+        sources={DESCRIBED: said, "max_mps_clients": "CUDA MPS documentation"},
+    )
+    keep_gpu(found)
+    return found
+
+
+def key_of(product: str, memory_mib: float) -> str:
+    """The key of a GPU of that name, e.g. ``"rtx-3090-24gb"``."""
+    parts = (part for part in name_parts(product) if not re.fullmatch(r"\d+gb", part))
+    return "-".join((*parts, f"{round(memory_mib / 1024)}gb"))
+
+
+def _bandwidth_gb_s(nvml: Any, handle: Any) -> float | None:
+    """Peak of the memory: two transfers a clock on each line of the bus, 1e9 bytes a second."""
+    bus = offered(nvml, "nvmlDeviceGetMemoryBusWidth", handle)
+    clock_mhz = offered(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM)
+    return 2e6 * clock_mhz * bus / 8 / 1e9 if bus and clock_mhz else None
+
+
+def _reserved_mib(nvml: Any, handle: Any) -> int | None:
+    """Memory that the driver keeps for itself."""
+    found = offered(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
+    return None if found is None else int(found.reserved // _MIB)
+
+
+def _l2_mib(uuid: str) -> float | None:
+    """None where CUDA does not answer."""
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", _ASK_L2], capture_output=True, check=True,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": uuid}, timeout=_L2_TIMEOUT_S,
+        )  # fmt: skip
+        return int(asked.stdout) / _MIB
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
