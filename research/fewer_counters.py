@@ -1,20 +1,18 @@
-"""The error of predictions from what nvidia-smi shows alone, as on an A100.
+"""The error of predictions from less than a whole profile, as users of other GPUs have it.
 
-The scored runs are predicted again from profiles without kernel trace, GPM counters and probe. What
-such answers are fitted to, and their intervals, see no run with the family that is predicted.
+The scored runs are predicted again from profiles of which parts were taken away, by the models that
+saw no run with the family that is predicted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun, shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_utilisation
 from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.utilisation_model import UtilisationModel, seen_by_driver
+from advisor.prediction.residual import ReplayFunction
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.folds import Held, compared_by
 from advisor.validate.noise_and_coverage import coverage_of, mean_width
@@ -27,6 +25,8 @@ from advisor.validate.predicted_and_measured import (
 )
 from advisor.validate.score_tables import MODE_WORDS, percent
 from advisor.validate.selection import families_of
+from advisor.workload.measured import Counters
+from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
@@ -34,7 +34,8 @@ HEADINGS = (
     "sharing", "profile", "jobs", "MAPE", "P90", "in 90 % interval", "mean width of the interval"
 )  # fmt: skip
 
-WHOLE, BARE = "whole", "nvidia-smi alone"
+WHOLE, NO_GPM = "whole", "no GPM counters"
+NO_PROBE, BARE = "no counters, no MPS probe", "nvidia-smi alone"
 
 # Why an interval is as wide as it is without the rest of a profile.
 _WHY = {
@@ -47,38 +48,77 @@ _WHY = {
 }
 
 
-def seen_by_driver_alone(
-    profiles: Mapping[str, Profile], runs: Sequence[Run], scored: Sequence[Run], model: Model,
-    gpu: Gpu,
-) -> tuple[RunComparison, ...]:  # fmt: skip
-    """`scored`, predicted from what nvidia-smi shows of each job, its family left out.
+def without_gpm(profile: Profile) -> Profile:
+    """`profile` as of a GPU without GPM counters; GRACT stands for the driver's utilisation."""
+    counters = profile.counters
+    return replace(profile, counters=counters and Counters(source="nvml", gract=counters.gract))
+
+
+def without_probe(profile: Profile) -> Profile:
+    """`profile` without any counters, and not measured under MPS."""
+    return replace(profile, counters=None, mps=None)
+
+
+def watched(profile: Profile) -> Profile:
+    """What bare numbers say of the job, GRACT being nvidia-smi's utilisation."""
+    share = profile.counters.gract if profile.counters else profile.busy_share
+    return MinimalProfile(
+        schema=1, workload=profile.name, gpu=profile.gpu, batch_size=profile.workload.batch,
+        step_s=profile.step_s, memory_mib=profile.memory.device_mib or 1.0,
+        power_w=profile.power_w, gpu_utilization=share, memory_utilization=None,
+    ).whole()  # fmt: skip
+
+
+STRIPPED: Mapping[str, Callable[[Profile], Profile]] = {
+    NO_GPM: without_gpm,
+    NO_PROBE: without_probe,
+    BARE: watched,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class UnseenFamilies:
+    """What predicts each family's jobs.
+
+    Attributes:
+        gpu: The GPU that all runs are of.
+        models: By family: the model that saw no run with it.
+        play: Replays.
+    """
+
+    gpu: Gpu
+    models: Mapping[str, Model]
+    play: ReplayFunction
+
+
+def predicted_from_less(
+    profiles: Mapping[str, Profile], scored: Sequence[Run], by: UnseenFamilies
+) -> dict[str, tuple[RunComparison, ...]]:
+    """`scored`, predicted from what each of `STRIPPED` leaves of `profiles`.
 
     Args:
         profiles: Solo profiles by name, whole.
-        runs: All that may be fitted to.
         scored: Those that are predicted.
-        model: Of it nothing is used that was fitted to whole profiles.
-        gpu: The GPU that all of them ran on.
+        by: A model for each family of `scored`.
     """
-    bare = {name: seen_by_driver(profile) for name, profile in profiles.items()}
-    usable = shared_runs(profiles, runs, gpu)
+    return {
+        kind: _predicted({name: strip(each) for name, each in profiles.items()}, scored, by)
+        for kind, strip in STRIPPED.items()
+    }
+
+
+def _predicted(
+    less: Mapping[str, Profile], scored: Sequence[Run], by: UnseenFamilies
+) -> tuple[RunComparison, ...]:
     held: Held = {}
     for family in families_of(scored):
-        seen = [each for each in usable if family not in each.families]
-        predictor = Predictor(gpu, replace(model, capacity=_capacity(seen)))
+        predictor = Predictor(by.gpu, by.models[family], play=by.play)
         for run in scored:
             if family in families_of([run]):
-                jobs = compare(run, profiles_of(run, bare, "raw"), predictor, gpu, {}).jobs
+                jobs = compare(run, profiles_of(run, less, "raw"), predictor, by.gpu, {}).jobs
                 held |= {(run.id, place): job for place, job in enumerate(jobs)
                          if job.family == family}  # fmt: skip
     return compared_by(held, scored)
-
-
-def _capacity(seen: Sequence[ObservedRun]) -> dict[Mode, UtilisationModel]:
-    """By mode, fitted to those of `seen` that ran in it."""
-    modes = {mode: [each for each in seen if each.mode == mode] for mode in SHARED_MODES}
-    return {mode: found for mode, chosen in modes.items()
-            if (found := fit_utilisation(chosen)) is not None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +126,7 @@ class Seen:
     """How good answers are in one mode from what a profile shows; shares of the measured step.
 
     Attributes:
-        profile: What of it: `WHOLE` or `BARE`.
+        profile: What of it: `WHOLE`, or a name of `STRIPPED`.
         n: Jobs.
         mape: Mean absolute error.
         coverage90: Share of measured steps inside their 90 % interval.
@@ -102,12 +142,14 @@ class Seen:
     width: float
 
 
-def seen(whole: Sequence[RunComparison], bare: Sequence[RunComparison]) -> tuple[Seen, ...]:
-    """Of each mode two: from whole profiles, and from bare ones."""
+def seen(
+    whole: Sequence[RunComparison], less: Mapping[str, Sequence[RunComparison]]
+) -> tuple[Seen, ...]:
+    """Of each mode one from whole profiles, and one for each kind of `less`."""
     return tuple(
         _seen(mode, profile, jobs)
         for mode in SHARED_MODES
-        for profile, runs in ((WHOLE, whole), (BARE, bare))
+        for profile, runs in ((WHOLE, whole), *less.items())
         if (jobs := [job for run in runs_of_mode(runs, mode) for job in run.jobs])
     )
 
@@ -139,11 +181,18 @@ def fewer_rows(found: Iterable[Seen]) -> list[tuple[str, ...]]:
 
 
 def widening(found: Iterable[Seen]) -> list[str]:
-    """How much wider intervals are from bare profiles, and why; one line a mode."""
+    """How much wider intervals are from less than whole profiles, and why; one line a mode."""
     widths = {(each.mode, each.profile): each.width for each in found}
     return [
-        f"**{MODE_WORDS[mode]}**: intervals are {widths[mode, BARE] / widths[mode, WHOLE]:.1f} "
-        f"times as wide as from whole profiles. {_WHY[mode]}"
+        f"**{MODE_WORDS[mode]}**: intervals are {_times_as_wide(widths, mode)} times as wide as "
+        f"from whole profiles. {_WHY[mode]}"
         for mode in SHARED_MODES
         if {(mode, WHOLE), (mode, BARE)} <= widths.keys()
     ]
+
+
+def _times_as_wide(widths: Mapping[tuple[Mode, str], float], mode: Mode) -> str:
+    return ", ".join(
+        f"{widths[mode, kind] / widths[mode, WHOLE]:.1f} ({kind})"
+        for kind in STRIPPED if (mode, kind) in widths
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from advisor.workload.run import Run
 from advisor.workload.store import read_profile, read_runs
 from research.ablation import Ablated, ablations
 from research.completion import CompletionComparison, Unseen, compared_completions, panels
-from research.fewer_counters import seen_by_driver_alone
+from research.fewer_counters import UnseenFamilies, predicted_from_less
 from research.memory_score import MemoryScore, evaluate_memory
 from research.power_score import PowerData, PowerRow, power_scores
 from research.set_aside import SetAside, set_aside
@@ -37,7 +37,7 @@ class Findings:
         power: How far power and activity are off, each family predicted without it.
         memory: Errors of memory, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
-        bare: The scored runs, predicted from what nvidia-smi shows of each job.
+        less: The scored runs, predicted from less than whole profiles, by what these show.
         set_aside: What was measured again; None if nothing was.
         completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
         unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
@@ -52,7 +52,7 @@ class Findings:
     power: tuple[PowerRow, ...]
     memory: MemoryScore
     ablations: tuple[Ablated, ...]
-    bare: tuple[RunComparison, ...]
+    less: Mapping[str, tuple[RunComparison, ...]]
     set_aside: SetAside | None = None
     completions: tuple[CompletionComparison, ...] = ()
     unseen_completions: tuple[CompletionComparison, ...] = ()
@@ -88,7 +88,9 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         power=power_scores(power),
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(taught, [each.run for each in evaluation.adjusted], model, playback),
-        bare=seen_by_driver_alone(profiles, runs, selection.scored, model, gpu),
+        less=predicted_from_less(
+            profiles, selection.scored, UnseenFamilies(gpu, evaluation.models, playback.play)
+        ),
         set_aside=set_aside(folder, whole, profiles, known),
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),

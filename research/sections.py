@@ -111,14 +111,14 @@ def intervals(found: Figures) -> str:
 
 
 def fewer(found: Figures) -> str:
-    """How good answers are without traces, GPM counters and probe."""
+    """How good answers are without GPM counters, without probe, and without traces."""
     return _joined(
-        "## With what nvidia-smi shows and no more",
+        "## With less than a whole profile",
         markdown(fewer_counters.HEADINGS, fewer_counters.fewer_rows(found.seen)),
         *fewer_counters.widening(found.seen),
-        "The same runs, predicted from profiles of the H200 of which all but pace, utilisation, "
-        "power and memory was taken away; no GPU without GPM was measured. GRACT stands for the "
-        "driver's utilisation.",
+        "The same runs, predicted from profiles of the H200 of which parts were taken away, in the "
+        "end all but pace, utilisation, power and memory; no GPU without GPM was measured. GRACT "
+        "stands for the driver's utilisation.",
     )
 
 
