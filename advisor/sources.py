@@ -11,7 +11,7 @@ from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu, gpu_meant
 from advisor.plan.recommendation import Predicts
-from advisor.workload.job import Job, job_set, parse_jobs
+from advisor.workload.job import FindsProfiles, Job, job_set, parse_jobs
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Present
 from advisor.workload.store import model_path
@@ -86,6 +86,17 @@ class Sources:
         return machine(self.card.key, self.calibration, self.present, self.check_host)
 
     @cached_property
+    def find_profile(self) -> FindsProfiles:
+        """Finds profiles of this GPU by name; estimates, from another GPU, those nobody measured.
+
+        Raises:
+            InvalidInput: When called: there is none of that name, or its file is malformed.
+        """
+        from advisor.prediction.estimated_profile import profile_finder
+
+        return profile_finder(self.card, self.profiles)
+
+    @cached_property
     def uncalibrated(self) -> "Predictor":
         """What answers for mixes on a host as fast as those of the profiles, without a cap."""
         from advisor.prediction.cache import once_a_mix
@@ -126,13 +137,13 @@ class Sources:
         if names and file:
             raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
         if names:
-            return parse_jobs(names, self.card.key, self.profiles, gpus)
+            return parse_jobs(names, self.find_profile, gpus)
         from advisor.workload.job_file import read_jobs
 
         if file:
-            return read_jobs(file, self.card.key, self.profiles, gpus)
+            return read_jobs(file, self.find_profile, gpus)
         with as_file(files("advisor.plan").joinpath("example.toml")) as path:
-            return read_jobs(path, self.card.key, self.profiles)
+            return read_jobs(path, self.find_profile)
 
     def running(self, names: Sequence[str], sharing: str) -> "Running":
         """The jobs of these `names`, which run on the GPU and share it so.
@@ -176,7 +187,7 @@ class Sources:
         ), refused
 
     def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
-        return parse_jobs(names, self.card.key, self.profiles) if names else ()
+        return parse_jobs(names, self.find_profile) if names else ()
 
     def jobs(self, asked: Iterable[str | Profile | Job]) -> tuple[Job, ...]:
         """The jobs that `asked` names; a profile alone is one epoch of it.
@@ -192,7 +203,7 @@ class Sources:
                 case Profile():
                     found.append(Job(each))
                 case str():
-                    found += parse_jobs([each], self.card.key, self.profiles)
+                    found += parse_jobs([each], self.find_profile)
         key = self.card.key
         if strangers := {job.profile.gpu for job in found} - {key}:
             raise InvalidInput(

@@ -23,6 +23,7 @@ from advisor.cli.predict_command import predict
 from advisor.cli.program_commands import AS_GIVEN, app, calibrate, campaign, profile
 from advisor.cli.recommend_command import recommend
 from advisor.cli.simulate_command import simulate
+from advisor.cli.translate_command import translate
 from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
@@ -43,7 +44,7 @@ for _command in (recommend, predict, explain, simulate, export, estimate_memory)
     _app.command()(_command)
 for _command in (profile, campaign, calibrate):
     _app.command(context_settings=AS_GIVEN)(_command)
-for _command in (validate, fit, evaluate, gpus, layouts, workloads, profiles, app):
+for _command in (translate, validate, fit, evaluate, gpus, layouts, workloads, profiles, app):
     _app.command()(_command)
 
 

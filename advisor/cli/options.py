@@ -235,10 +235,11 @@ class MeasuredOptions:
 def _measured(
     gpu: str, folder: Path | None
 ) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
-    from advisor.workload.store import runs_by_owner, sound_profiles, tenants_of
+    from advisor.workload.estimates import measured_profiles
+    from advisor.workload.store import runs_by_owner, tenants_of
 
     shipped, own = runs_by_owner(gpu, folder)
-    found, refused = sound_profiles(gpu, folder, tenants_of(shipped + own))
+    found, refused = measured_profiles(gpu, folder, tenants_of(shipped + own))
     leave_out(*refused)
     return found, shipped, own
 

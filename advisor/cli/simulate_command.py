@@ -60,7 +60,7 @@ class Load:
         from advisor.workload.job_file import read_arrivals
 
         if self.trace_in:
-            return read_arrivals(self.trace_in, advisor.card.key, advisor.profiles)
+            return read_arrivals(self.trace_in, advisor.find_profile)
         return tuple(map(Arrival, advisor.chosen_jobs(self.jobs, self.job_file)))
 
 

@@ -7,12 +7,21 @@ from advisor.hardware.gpu_rates import GpuRates
 from advisor.workload.gpu_side import GpuSide
 from advisor.workload.machine_calibration import Calibration
 
-# The share of its maker's rate that a GPU attains. Best product and addition of an A100 PCIe (0.93
-# and 0.85) and a V100 PCIe (0.95 and 0.91) among the timings in FP32 of NeuSight's artifact
-# (ASPLOS'25, sitar-lab/NeuSight); tensor cores were not timed and are taken to attain as much. Two
-# GPUs of which neither was measured compare as their makers say; these shares matter beside one
-# that was.
-_OF_ARITHMETIC, _OF_BANDWIDTH = 0.94, 0.88
+# The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
+# V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
+# SMs have 64 lanes; and of the same on an H100 (benchmarks/operator-timings), whose SMs have 128,
+# as all others here. Tensor cores: best product in TF32 on that H100; those of GPUs for graphics,
+# with half of the rate or less to feed, are taken to attain what 64 lanes do.
+_OF_64_LANES, _OF_128_LANES = 0.94, 0.80
+_OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
+_WITH_64_LANES = ("7.0", "8.0")
+_FOR_GRAPHICS = ("8.6", "8.9", "12.0")
+# Best addition: 0.85 of the A100's and 0.91 of the V100's bandwidth, by the same timings.
+_OF_BANDWIDTH = 0.88
+
+# Watts that an SM takes for each GHz under arithmetic: with less, a GPU lowers its clock. An L4 has
+# 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
+_W_PER_SM_GHZ = 1.33
 
 _NEEDED = {"fp32_tflops", "fp16_tflops", "bandwidth_gb_s"}
 
@@ -24,20 +33,34 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
         gpu: Of the catalogue or at hand.
         calibration: One of another GPU, or one without a GPU side, says nothing here.
     """
-    stated = None if gpu.rates is None else _attained(gpu.rates)
+    stated = None if gpu.rates is None else _attained(gpu, gpu.rates)
     side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
     return stated if side is None else _measured(side, stated)
 
 
-def _attained(rates: GpuRates) -> GpuRates:
-    tf32_tflops = rates.tf32_tflops
+def _kept_clock(gpu: Gpu, rates: GpuRates) -> float:
+    """Share of its highest clock at which the GPU's power limit lets it compute, 0..1."""
+    if gpu.power_limit_w is None:
+        return 1.0
+    return min(1.0, gpu.power_limit_w / (gpu.sms * rates.clock_mhz * 1e-3) / _W_PER_SM_GHZ)
+
+
+def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
+    clock, tf32_tflops = _kept_clock(gpu, rates), rates.tf32_tflops
+    lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
+    tensor = clock * tensor_share(gpu)
     return replace(
         rates,
-        fp32_tflops=_OF_ARITHMETIC * rates.fp32_tflops,
-        tf32_tflops=None if tf32_tflops is None else _OF_ARITHMETIC * tf32_tflops,
-        fp16_tflops=_OF_ARITHMETIC * rates.fp16_tflops,
+        fp32_tflops=clock * lanes * rates.fp32_tflops,
+        tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
+        fp16_tflops=tensor * rates.fp16_tflops,
         bandwidth_gb_s=_OF_BANDWIDTH * rates.bandwidth_gb_s,
     )
+
+
+def tensor_share(gpu: Gpu) -> float:
+    """Share of its peak that products on tensor cores attain at most, 0..1."""
+    return _OF_SMALL_TENSOR if gpu.compute_capability in _FOR_GRAPHICS else _OF_TENSOR
 
 
 def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
+from advisor.prediction.estimated_profile import profile_finder
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
-from advisor.workload.job import Job, loader
+from advisor.workload.job import Job
 from advisor.workload.spec import STRICT, Workload
 from advisor.workload.store import parse_record
 
@@ -106,7 +108,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     """
     document = parse_record(_PlanFile, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
-    load = loader(document.gpu, profiles)
+    load = profile_finder(gpu(document.gpu), profiles)
     try:
         jobs = tuple(
             _job(Job(load(each.job)), each, document.workloads[each.job]) for each in plan.jobs

@@ -17,10 +17,16 @@ from advisor.prediction.predictor import (
 )
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import check_count
+from advisor.workload.estimates import estimated_profiles
 from advisor.workload.job import Job
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
-from advisor.workload.staleness import Present, present_of, stale_profiles, unsteady_profiles
+from advisor.workload.staleness import (
+    Present,
+    present_of,
+    stale_profiles,
+    unsteady_profiles,
+)
 from advisor.workload.store import load_calibration
 
 _NONE = Path("none")
@@ -59,11 +65,12 @@ class Machine:
             slowdowns = [each for each in known if each is not None]
             file = None if self.file is None else str(self.file)
             calibrated = Calibrated(file, median(slowdowns) if slowdowns else None)
-        unsteady = unsteady_profiles(profiles)
+        unsteady, estimated = unsteady_profiles(profiles), estimated_profiles(profiles)
         if self.present is None:
-            return Standing(calibrated, unsteady=unsteady)
-        stale = stale_profiles(profiles, self.present, host_known=self._host_known)
-        return Standing(calibrated, stale, self.unchecked, unsteady)
+            return Standing(calibrated, unsteady=unsteady, estimated=estimated)
+        measured = [each for each in profiles if each.estimated_from is None]
+        stale = stale_profiles(measured, self.present, host_known=self._host_known)
+        return Standing(calibrated, stale, self.unchecked, unsteady, estimated)
 
     def profiles_here(self, profiles: Sequence[Profile], busy: int) -> tuple[Profile, ...]:
         """`profiles` as on this machine's host with `busy` cores at work, as far as it is known."""

@@ -65,12 +65,15 @@ class Standing:
         stale: Profiles made with something else than is there now, by kind.
         unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
         unsteady: A line on each profile whose own windows disagreed.
+        estimated: Profiles that nobody measured on this GPU; each is what one that was measured on
+            another lets expect.
     """
 
     calibrated: Calibrated | None = None
     stale: tuple[Stale, ...] = ()
     unchecked: str | None = None
     unsteady: tuple[str, ...] = ()
+    estimated: tuple[Profile, ...] = ()
 
     @property
     def doubts(self) -> "tuple[Stale | str, ...]":

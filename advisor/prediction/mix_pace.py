@@ -9,6 +9,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.correction import SOLO_SPREAD
 from advisor.prediction.fewer_sms import slowdown_on_fewer_sms
+from advisor.prediction.gpu_transfer import estimate_spread
+from advisor.prediction.memory import Z95
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval, interval_around, spanning
 from advisor.prediction.model_file import Model
@@ -38,12 +40,23 @@ def step_intervals(
     Raises:
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
-    found = _intervals(profiles, sharing, gpu, model, play)
+    found = [
+        each.times(_estimated(profile)) if profile.estimated_from else each
+        for each, profile in zip(
+            _intervals(profiles, sharing, gpu, model, play), profiles, strict=True
+        )
+    ]
     if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
         raise InvalidInput(
             f"by the model, a step on {gpu.key} takes no time or years. Fit it anew: `advisor fit`."
         )
     return found
+
+
+def _estimated(profile: Profile) -> Interval:
+    """What the step of a profile that nobody measured on its GPU may be, over what it says."""
+    end = Z95 * estimate_spread(profile)
+    return interval_around(1.0, -end, end)
 
 
 def _intervals(

@@ -84,6 +84,7 @@ class Predictor:
         law = self._law(profiles, sharing)
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
         others = self._others(asked)
+        measured_on = {each.estimated_from for each in profiles if each.estimated_from}
         mix = MixPrediction(
             gpu=self.gpu.key,
             sharing=asked,
@@ -95,8 +96,8 @@ class Predictor:
             power_w=drawn.power_w,
             gract=power.gract(profiles, speeds, law),
             smact=power.smact(profiles, speeds, law),
-            confirmed_on_hardware=self._confirmed(asked),
-            estimated_from=", ".join(others) or None,
+            confirmed_on_hardware=not measured_on and self._confirmed(asked),
+            estimated_from=", ".join(sorted(measured_on.union(others))) or None,
             wide_because=why_wide(profiles, sharing),
         )
         return widened(mix, self.model.unseen.widening) if others else mix

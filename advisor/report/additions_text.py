@@ -9,7 +9,7 @@ from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
-from advisor.report.headline import estimated, host_note
+from advisor.report.headline import estimated, host_note, led
 from advisor.report.listing_text import answer_above_table, plain_table
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
@@ -37,7 +37,7 @@ def additions_report(found: Additions, top: int) -> "RenderableType":
         f"Add {_named(best.jobs)} to {_named(found.running.jobs)}, under "
         f"{best.prediction.sharing}: nothing that runs slows by more than {_hurt(best)}."
     )
-    return answer_above_table(answer, table, _notes_on_additions(found, top))
+    return answer_above_table(led(found.standing, answer), table, _notes_on_additions(found, top))
 
 
 def additions_document(found: Additions, top: int) -> dict[str, Any]:
@@ -66,7 +66,9 @@ def copies_report(found: Copies) -> "RenderableType":
             str(row.copies), _way(mix.sharing), f"{row.throughput:.2f}{more}",
             units.seconds(mix.jobs[0].step_s), units.held(mix),
         )  # fmt: skip
-    return answer_above_table(_advised_copies(found), table, _notes_on_copies(found))
+    return answer_above_table(
+        led(found.standing, _advised_copies(found)), table, _notes_on_copies(found)
+    )
 
 
 def copies_document(found: Copies) -> dict[str, Any]:

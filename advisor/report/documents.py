@@ -90,6 +90,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
         "host": host_note(standing),
         "stale": [asdict(each) for each in standing.stale],
         "unsteady": list(standing.unsteady),
+        "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
     }
 
 

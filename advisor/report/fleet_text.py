@@ -17,7 +17,7 @@ from advisor.report.documents import (
     interval_document,
     standing_document,
 )
-from advisor.report.headline import cap_note, host_note
+from advisor.report.headline import cap_note, host_note, led
 from advisor.report.listing_text import plain_table
 from advisor.sharing.traversal import relabelled
 from advisor.workload.job import Job
@@ -38,8 +38,9 @@ def fleet_report(found: FleetPlan) -> "RenderableType":
     table.columns[1].overflow = "fold"
     for each in found.on:
         table.add_row(*_cells(each))
+    answer = led(found.standing, _answer(found))
     return Group(
-        Text(_answer(found), style="bold"), Text(), *map(Text, _numbered(found.jobs)),
+        Text(answer, style="bold"), Text(), *map(Text, _numbered(found.jobs)),
         Text(), table, Text(), *map(Text, _notes(found)),
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from advisor.report import units
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups
 from advisor.timeline.outcome import Simulation
+from advisor.workload.named_workloads import how_to_measure
 
 ORIGINS = """\
 **Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
@@ -54,7 +55,7 @@ def answer(advised: Recommendation) -> str:
         parts.append(cap_note(best.prediction.power_cap_w))
     if advised.note:
         parts.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
-    return " ".join(parts)
+    return led(advised.standing, " ".join(parts))
 
 
 def _advice(advised: Recommendation) -> str:
@@ -128,6 +129,19 @@ def host_note(standing: Standing) -> str:
     )
 
 
+def led(standing: Standing, sentence: str) -> str:
+    """`sentence`, after what profiles that nobody measured on this GPU are estimated from."""
+    if not standing.estimated:
+        return sentence
+    names = [each.name for each in standing.estimated]
+    sources = sorted({f"{each.estimated_from}" for each in standing.estimated})
+    return (
+        f"Estimated from {', '.join(sources)}: {', '.join(names)}, kernel "
+        f"by kernel, with the host's part as measured there; to measure on "
+        f"{with_article(standing.estimated[0].gpu)}: {how_to_measure(names)}. {sentence}"
+    )
+
+
 def bounds_note(advised: Recommendation) -> str:
     """What the ranges in parentheses mean."""
     note = "In parentheses: between these, nine of ten measurements should fall."
@@ -191,7 +205,7 @@ def estimated(mix: MixPrediction | Simulation) -> str:
     if mix.estimated_from is None:
         return NOT_CONFIRMED
     on = with_article(mix.gpu)
-    return f"estimated: sharing learnt on {mix.estimated_from}, never measured on {on}"
+    return f"estimated from {mix.estimated_from}, never measured on {on}"
 
 
 def caution(mix: MixPrediction) -> str | None:

@@ -83,9 +83,15 @@ def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
             f"{number(1000 * each.fastest_step_s)} ms",
             share(each.busy_share),
             NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            clean(each.provenance.date[:10]) if each.provenance else NOT_MEASURED,
+            _origin(each),
         )
     return table
+
+
+def _origin(profile: Profile) -> str:
+    if profile.estimated_from is not None:
+        return f"estimated from {profile.estimated_from}"
+    return clean(profile.provenance.date[:10]) if profile.provenance else NOT_MEASURED
 
 
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
@@ -103,6 +109,7 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
                 "gpu_busy": each.busy_share,
                 "memory": asdict(each.memory),
                 "provenance": each.provenance and asdict(each.provenance),
+                "estimated_from": each.estimated_from,
             }
             for name, each in profiles.items()
         ],

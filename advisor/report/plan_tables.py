@@ -17,6 +17,7 @@ from advisor.report.headline import (
     estimated,
     gain,
     host_note,
+    led,
 )
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import running_together
@@ -78,7 +79,10 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
     )
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     lines = (
-        f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
+        led(
+            forecast.standing,
+            f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
+        ),
         f"until all are done  {units.seconds(forecast.makespan_interval_s)}; {gained}",
         f"memory              {_memory(forecast)}; "
         f"risk to run out {units.share(mix.oom_probability)}",

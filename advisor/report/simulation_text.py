@@ -11,7 +11,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.replayed_kernels import ReplayedKernel
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import estimated, host_note
+from advisor.report.headline import estimated, host_note, led
 from advisor.report.simulation_drawing import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage, parts
 
@@ -35,7 +35,12 @@ def simulation_report(found: OverTime) -> "RenderableType":
     facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
     lines = [*facts, host_note(found.standing)]
     chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
-    return Group(Text(_heading(found.simulation), style="bold"), *map(Text, lines), Text(), *chart)
+    return Group(
+        Text(led(found.standing, _heading(found.simulation)), style="bold"),
+        *map(Text, lines),
+        Text(),
+        *chart,
+    )
 
 
 def _heading(simulation: Simulation) -> str:

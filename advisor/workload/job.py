@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
-from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import (
@@ -19,7 +18,9 @@ from advisor.workload.plausible import (
     check_number,
 )
 from advisor.workload.profile import Profile
-from advisor.workload.store import load_profile
+
+FindsProfiles = Callable[[str], Profile]
+"""Gives the profile of a name or a file's path; raises `InvalidInput` where there is none."""
 
 # MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
 MAX_JOBS = 48
@@ -142,28 +143,20 @@ def most_jobs(gpus: int) -> int:
     return min(MAX_JOBS * gpus, _MAX_SPREAD)
 
 
-def parse_jobs(
-    words: Iterable[str], gpu: str, profiles: Path | None = None, gpus: int = 1
-) -> tuple[Job, ...]:
+def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
     """The jobs that `words` of the form ``NAME[:COPIES]`` name, copies next to each other.
 
     Args:
         words: As given on the command line.
-        gpu: Catalogue key; the profiles must have been measured on it.
-        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+        load: Finds a profile by its name, or the path of its file.
         gpus: Equal GPUs that there are.
 
     Raises:
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
-    load = loader(gpu, profiles)
+    load = cache(load)
     named = [_split(word, gpus) for word in words]
     return job_set([job for name, copies in named for job in [Job(load(name))] * copies], gpus)
-
-
-def loader(gpu: str, profiles: Path | None) -> Callable[[str], Profile]:
-    """A function that finds profiles of `gpu` by name, each read once."""
-    return cache(lambda name: load_profile(name, gpu, profiles))
 
 
 def _split(word: str, gpus: int) -> tuple[str, int]:

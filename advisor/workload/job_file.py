@@ -31,7 +31,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_bytes, read_toml, shown
-from advisor.workload.job import Arrival, Job, checked_copies, job_set, loader
+from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, job_set
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 from advisor.workload.store import parse_record
@@ -63,7 +63,7 @@ class _JobFile:
     job: tuple[_Entry, ...]
 
 
-def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1) -> tuple[Job, ...]:
+def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
     """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
 
     A profile's path is relative to the file's folder.
@@ -71,7 +71,7 @@ def read_jobs(path: Path, gpu: str, profiles: Path | None = None, gpus: int = 1)
     remedy = "Correct the file."
     text = json.dumps(read_toml(path), default=str)
     entries = parse_record(_JobFile, text, shown(path), remedy).job
-    load = loader(gpu, profiles)
+    load = cache(load)
     try:
         found = [
             job
@@ -125,19 +125,17 @@ _NEEDED = ("arrival_s", "job")
 _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
 
 
-def read_arrivals(path: Path, gpu: str, profiles: Path | None = None) -> tuple[Arrival, ...]:
+def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     Args:
         path: In the format shown in this module's docstring.
-        gpu: Catalogue key; the profiles must have been measured on it.
-        profiles: Folder of profiles; None: where `advisor.workload.store` finds them.
+        load: Finds a profile by its name, or the path of its file.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
     rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
-    load = loader(gpu, profiles)
     job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
     try:
         columns = [each.strip() for each in next(rows, [])]

@@ -194,6 +194,8 @@ class Profile:
         host_check_s: Seconds of `advisor.measure.process.tenant_verbs` on its core, mean of before
             and after the windows; None in profiles older than that check.
         took: None in profiles from before it was recorded.
+        estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
+            expect of `gpu`; None: measured on `gpu`.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -218,6 +220,7 @@ class Profile:
     provenance: Provenance | None
     host_check_s: float | None = None
     took: PartSeconds | None = None
+    estimated_from: str | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from advisor.hardware.catalogue import gpu
 from advisor.launch.plan_file import read_plan
 from advisor.measure.shared.run_list_file import read_plans
+from advisor.prediction.estimated_profile import profile_finder
 from advisor.workload.job_file import read_jobs
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
@@ -56,7 +58,9 @@ def test_plans_on_mig_say_that_no_hardware_ran_them_even_where_a_file_cannot(adv
 )
 def test_a_plan_file_gives_back_jobs_and_sharing(exported, measured, tmp_path, sharing):
     planned = read_plan(exported(sharing), measured / "profiles")
-    jobs = read_jobs(tmp_path / "jobs.toml", "h200-141gb", measured / "profiles")
+    jobs = read_jobs(
+        tmp_path / "jobs.toml", profile_finder(gpu("h200-141gb"), measured / "profiles")
+    )
     assert (planned.gpu, str(planned.sharing), planned.jobs) == ("h200-141gb", sharing, jobs)
 
 
@@ -79,7 +83,7 @@ def test_the_command_that_runs_mixes_reads_a_plan_file(exported):
         ({"schema": 2}, "schema"),
         ({"plans": []}, "plans"),
         ({"extra": 1}, "extra"),
-        ({"gpu": "a100-40gb"}, RESNET),
+        ({"gpu": "voodoo-2"}, "voodoo-2"),
         ({"workloads": {}}, "workloads lacks"),
     ],
 )

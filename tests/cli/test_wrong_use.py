@@ -21,7 +21,11 @@ def changed(**changes):
     [
         (["recommend", BERT, "--gpu", "h2000"], 2, "no GPU is called 'h2000'. Near: h200-141gb"),
         (["recommend", "bert-base-finetune-bs61"], 2, "Near: bert-base-finetune-bs16"),
-        (["recommend", "--gpu", "a100-80gb"], 2, "there are profiles of h200-141gb"),
+        (
+            ["recommend", "bert-base-finetune-bs61", "--gpu", "a100-80gb"],
+            2,
+            "there are profiles of h200-141gb",
+        ),
         (["recommend", f"{BERT}:0"], 2, "with 0 copies there is no job"),
         (["recommend", f"{BERT}:-2"], 2, "there cannot be -2 copies"),
         (["recommend", f"{BERT}:1000000"], 2, "1,000,000 copies are more than MPS has clients"),

@@ -24,12 +24,24 @@ def swept(*times, **changes):
     return calibration(gpu_side=side, **changes)
 
 
-def test_gpus_that_nobody_measured_compare_as_their_makers_say():
-    here, there = gpu("a100-40gb"), H200
+def test_two_gpus_of_one_kind_compare_as_their_makers_say():
+    here, there = gpu("a100-40gb"), gpu("a30-24gb")
     for field in ("fp32_tflops", "tf32_tflops", "fp16_tflops", "bandwidth_gb_s"):
         expected = getattr(there.rates, field) / getattr(here.rates, field)
         found = getattr(rates_of(there), field) / getattr(rates_of(here), field)
         assert found == pytest.approx(expected)
+
+
+def test_an_sm_with_twice_the_lanes_attains_less_of_them():
+    here, there = gpu("a100-40gb"), H200
+    stated = there.rates.fp32_tflops / here.rates.fp32_tflops
+    assert rates_of(there).fp32_tflops / rates_of(here).fp32_tflops < stated
+
+
+def test_a_gpu_that_may_draw_little_does_not_keep_its_clock():
+    freely = replace(gpu("l4-24gb"), power_limit_w=300)
+    assert rates_of(gpu("l4-24gb")).fp32_tflops < 0.6 * rates_of(freely).fp32_tflops
+    assert rates_of(gpu("l4-24gb")).bandwidth_gb_s == rates_of(freely).bandwidth_gb_s
 
 
 def test_no_gpu_is_expected_to_attain_more_than_its_maker_says():

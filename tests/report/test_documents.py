@@ -37,7 +37,8 @@ def advice():
 
 def test_a_prediction_has_the_keys_that_others_script_against():
     document = as_read(forecast_document(forecast(Mixes(JOBS, StandIn()), Mps((43, 57)))))
-    assert document.keys() == {"schema", "calibrated", "host", "stale", "unsteady"} | PREDICTION
+    standing = {"calibrated", "host", "stale", "unsteady", "estimated_profiles"}
+    assert document.keys() == {"schema"} | standing | PREDICTION
     assert (document["schema"], document["sharing"]) == (1, "mps=43,57")
     assert [job.keys() for job in document["jobs"]] == [JOB, JOB]
     for interval in (document["power_w"], document["energy_j"], document["jobs"][0]["step_s"]):
@@ -55,7 +56,8 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "stale",
-        "unsteady", "verdict", "workloads", "serial", "plans", "left_out", "searched",
+        "unsteady", "estimated_profiles", "verdict", "workloads", "serial", "plans", "left_out",
+        "searched",
     }  # fmt: skip
     verdict = document["verdict"]
     assert verdict.keys() == {"answers", "text", "binding", "runner_up", "host_bound"}

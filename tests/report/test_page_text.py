@@ -22,7 +22,7 @@ def test_a_plan_with_real_runs_behind_it_needs_no_caution():
     ("change", "said"),
     [
         ({"confirmed_on_hardware": False}, "Estimated, not confirmed on hardware"),
-        ({"estimated_from": "h200-141gb"}, "sharing learnt on h200-141gb, never measured"),
+        ({"estimated_from": "h200-141gb"}, "Estimated from h200-141gb, never measured"),
         ({"power_cap_w": 300.0}, "power cap of 300 W: not measured on this GPU: translated from"),
     ],
 )
@@ -32,7 +32,7 @@ def test_a_plan_without_real_runs_says_so(change, said):
 
 def test_another_gpus_figures_are_labelled_with_its_name():
     plan = replace(mix("naive", 1024), estimated_from="a100-40gb")
-    said = "estimated: sharing learnt on a100-40gb, never measured on an h200-141gb"
+    said = "estimated from a100-40gb, never measured on an h200-141gb"
     assert basis(plan) == said
     assert basis(mix("naive", 1024)) == "predicted, from real runs of this kind"
 

@@ -1,14 +1,21 @@
 """Jobs that come over time, read from a CSV."""
 
+from functools import partial
+
 import pytest
 
 from advisor.errors import InvalidInput
 from advisor.workload.job_file import read_arrivals
+from advisor.workload.store import load_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
 GPU = "h200-141gb"
 BERT, RESNET = "bert-base-finetune-bs16", "resnet50-imagenet64-bs128"
+
+
+def measured(folder, gpu=GPU):
+    return partial(load_profile, gpu=gpu, given=folder)
 
 
 @pytest.fixture
@@ -22,7 +29,7 @@ def read(tmp_path, monkeypatch):
 
     def run(text):
         (tmp_path / "arrivals.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-        return read_arrivals(tmp_path / "arrivals.csv", GPU, tmp_path / "profiles")
+        return read_arrivals(tmp_path / "arrivals.csv", measured(tmp_path / "profiles"))
 
     return run
 
@@ -87,4 +94,4 @@ def test_a_job_that_nobody_measured_is_refused_with_the_near_names(read):
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="No such file"):
-        read_arrivals(tmp_path / "none.csv", GPU)
+        read_arrivals(tmp_path / "none.csv", measured(tmp_path))

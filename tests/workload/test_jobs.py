@@ -1,15 +1,21 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.job import MAX_JOBS, Job, parse_jobs
 from advisor.workload.job_file import read_jobs
+from advisor.workload.store import load_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
 GPU = "h200-141gb"
 BERT, RESNET = "bert-base-finetune-bs16", "resnet50-imagenet64-bs128"
+
+
+def measured(folder, gpu=GPU):
+    return partial(load_profile, gpu=gpu, given=folder)
 
 
 @pytest.fixture
@@ -28,12 +34,12 @@ def names(jobs):
 
 
 def test_copies_expand_in_the_order_asked(folder):
-    assert names(parse_jobs([f"{RESNET}:2", BERT], GPU, folder)) == [RESNET, RESNET, BERT]
+    assert names(parse_jobs([f"{RESNET}:2", BERT], measured(folder))) == [RESNET, RESNET, BERT]
 
 
 def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
     path = folder / GPU / f"{BERT}.json"
-    assert names(parse_jobs([f"{path}:2", str(path)], GPU, folder)) == [BERT] * 3
+    assert names(parse_jobs([f"{path}:2", str(path)], measured(folder))) == [BERT] * 3
 
 
 @pytest.mark.parametrize(
@@ -50,41 +56,41 @@ def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
 )
 def test_a_count_that_makes_no_sense_is_refused_with_the_range(folder, count, said):
     with pytest.raises(InvalidInput, match=said) as refusal:
-        parse_jobs([f"{RESNET}:{count}"], GPU, folder)
+        parse_jobs([f"{RESNET}:{count}"], measured(folder))
     assert f"1 to {MAX_JOBS}" in str(refusal.value)
 
 
 def test_more_gpus_take_more_jobs_up_to_what_a_search_holds(folder):
-    assert len(parse_jobs([f"{RESNET}:90", f"{BERT}:90"], GPU, folder, gpus=4)) == 180
+    assert len(parse_jobs([f"{RESNET}:90", f"{BERT}:90"], measured(folder), gpus=4)) == 180
     with pytest.raises(InvalidInput, match="clients on 4 GPUs"):
-        parse_jobs([f"{RESNET}:100", f"{BERT}:100"], GPU, folder, gpus=4)
+        parse_jobs([f"{RESNET}:100", f"{BERT}:100"], measured(folder), gpus=4)
     with pytest.raises(InvalidInput, match="more than a search can hold"):
-        parse_jobs([f"{RESNET}:769"], GPU, folder, gpus=64)
+        parse_jobs([f"{RESNET}:769"], measured(folder), gpus=64)
 
 
 def test_many_small_counts_cannot_exceed_the_limit_together(folder):
     with pytest.raises(InvalidInput, match="Use 48 at most in all"):
-        parse_jobs([f"{RESNET}:30", f"{BERT}:30"], GPU, folder)
+        parse_jobs([f"{RESNET}:30", f"{BERT}:30"], measured(folder))
 
 
 def test_no_job_at_all_is_refused(folder):
     with pytest.raises(InvalidInput, match="no job is given"):
-        parse_jobs([], GPU, folder)
+        parse_jobs([], measured(folder))
 
 
 def test_a_misspelt_name_lists_the_near_ones(folder):
     with pytest.raises(UnknownName, match=BERT):
-        parse_jobs(["bert-base-finetune-bs61"], GPU, folder)
+        parse_jobs(["bert-base-finetune-bs61"], measured(folder))
 
 
 def test_a_gpu_without_profiles_says_which_gpus_have_some(folder):
     with pytest.raises(InvalidInput, match=f"on a30-24gb; there are profiles of {GPU}"):
-        parse_jobs([BERT], "a30-24gb", folder)
+        parse_jobs([BERT], measured(folder, "a30-24gb"))
 
 
 def test_a_profile_of_another_gpu_than_asked_for_is_refused(folder):
     with pytest.raises(InvalidInput, match=f"measured on {GPU}, but a30-24gb was asked for"):
-        parse_jobs([str(folder / GPU / f"{BERT}.json")], "a30-24gb", folder)
+        parse_jobs([str(folder / GPU / f"{BERT}.json")], measured(folder, "a30-24gb"))
 
 
 def test_a_job_file_says_what_is_to_run(folder, tmp_path):
@@ -94,7 +100,7 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         f"checkpoint_s = 2\nexamples_per_epoch = 1280\n\n"
         f'[[job]]\nprofile = "profiles/{GPU}/{BERT}.json"\n'
     )
-    first, second, third = read_jobs(file, GPU, folder)
+    first, second, third = read_jobs(file, measured(folder))
     assert first == second
     assert (first.epochs, first.validation_s, first.checkpoint_s) == (1.5, 40, 2)
     assert first.profile.workload.steps_per_epoch == 10
@@ -136,7 +142,7 @@ def test_a_job_file_that_is_wrong_is_refused_with_file_and_field(folder, tmp_pat
     file = tmp_path / "jobs.toml"
     file.write_text(text.replace("'P'", f"'{BERT}'"))
     with pytest.raises(InvalidInput, match=said) as refusal:
-        read_jobs(file, GPU, folder)
+        read_jobs(file, measured(folder))
     assert str(file) in str(refusal.value)
 
 
@@ -164,7 +170,7 @@ def test_a_job_file_names_other_batch_sizes_that_would_do(folder, tmp_path):
         f'user = "ada"\nisolated = true\n\n[[job]]\nprofile = "{RESNET}"\ndata_parallel = true\n'
         f"deadline_s = 90\n"
     )
-    first, second = read_jobs(file, GPU, folder)
+    first, second = read_jobs(file, measured(folder))
     assert (first.user, first.isolated, first.data_parallel) == ("ada", True, False)
     assert (second.user, second.isolated, second.data_parallel) == (None, False, True)
     assert [(each.batch, each.work_steps) for each in first.variants] == [(16, 40), (32, 20)]
@@ -186,4 +192,4 @@ def test_batches_are_found_by_names_that_say_them(folder, tmp_path):
     file = tmp_path / "jobs.toml"
     file.write_text('[[job]]\nprofile = "mine"\nbatches = [32]\n')
     with pytest.raises(InvalidInput, match="names that end in -bs16"):
-        read_jobs(file, GPU, folder)
+        read_jobs(file, measured(folder))

@@ -1,0 +1,43 @@
+"""``advisor translate``: profiles as they may be on a GPU that nobody has."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor.cli.options import AsJson, Profiles
+from advisor.cli.output import show_json, show_text
+
+
+def translate(
+    names: Annotated[
+        list[str], typer.Argument(metavar="PROFILE...", help="A profile's name, or its file.")
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="GPU", help="The GPU to estimate for.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where to; default: your own profiles of that GPU."),
+    ] = None,
+    profiles: Profiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate PROFILEs for a GPU on which nobody measured them, kernel by kernel.
+
+    Estimates are labelled, and every command takes them; `recommend` and the others also make them
+    by themselves for a workload that was measured on another GPU only. The host's part stays as it
+    was measured.
+    """
+    from advisor.hardware.catalogue import gpu_meant
+    from advisor.prediction.estimated_profile import translated
+    from advisor.report.translation_text import translations_document, translations_text
+    from advisor.workload.estimates import write_estimates
+    from advisor.workload.files import user_folder
+
+    gpu = gpu_meant(to)
+    found = translated(names, gpu, profiles)
+    folder = out or user_folder("profiles") / gpu.key
+    paths = write_estimates(folder, [after for _, after in found])
+    if as_json:
+        show_json(translations_document(found, paths))
+    else:
+        show_text(translations_text(found, paths))

@@ -1,0 +1,129 @@
+"""Finds profiles of a GPU; where nobody measured a workload there, estimates it from another GPU.
+
+What was measured on the GPU, or written for it by its user, goes before an estimate.
+"""
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from math import log
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu, catalogue
+from advisor.prediction.gpu_transfer import on_gpu
+from advisor.workload.job import FindsProfiles
+from advisor.workload.machine_calibration import Calibration
+from advisor.workload.profile import Profile
+from advisor.workload.store import (
+    load_calibration,
+    load_profile,
+    profile_paths,
+    profiled_gpus,
+    read_profile,
+)
+
+
+def profile_finder(gpu: Gpu, folder: Path | None = None) -> FindsProfiles:
+    """A function that finds profiles of `gpu` by name, or in files, each once.
+
+    Args:
+        gpu: Where the jobs are to run.
+        folder: Of profiles; None: the shipped ones and the user's own.
+    """
+    return cache(lambda name: found_profile(name, gpu, folder))
+
+
+def found_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
+    """The profile called `name` as measured on `gpu`, else estimated from the GPU most like it.
+
+    Args:
+        name: Of a profile; or the path of its file, which is of `gpu`.
+        gpu: Where the jobs are to run.
+        folder: As of `profile_finder`.
+
+    Raises:
+        UnknownName: It was measured on no GPU.
+        InvalidInput: The file is malformed or of another GPU, or nothing can be estimated.
+    """
+    if "/" in name or name.endswith(".json") or name in profile_paths(gpu.key, folder):
+        return load_profile(name, gpu.key, folder)
+    elsewhere = measured_on(name, gpu, folder)
+    if elsewhere is None:
+        return load_profile(name, gpu.key, folder)  # which says what is missing
+    return _estimated(elsewhere, gpu, rates_at_hand(gpu))
+
+
+@lru_cache(1024)
+def _estimated(profile: Profile, gpu: Gpu, calibration: Calibration | None) -> Profile:
+    """One and the same object each time: what is computed of a profile is remembered by it."""
+    return on_gpu(profile, gpu, calibration)
+
+
+def translated(
+    names: Iterable[str], gpu: Gpu, folder: Path | None = None
+) -> tuple[tuple[Profile, Profile], ...]:
+    """Each profile that `names` name, as measured and as estimated for `gpu`.
+
+    Args:
+        names: Of profiles, or their files; a name means the one measured on the GPU most like it.
+        gpu: Another than those on which they were measured.
+        folder: As of `profile_finder`.
+
+    Raises:
+        UnknownName: A workload was measured on no GPU.
+        InvalidInput: It was measured on `gpu`, a file is no profile, or nothing can be estimated.
+    """
+    calibration = rates_at_hand(gpu)
+    measured = [_measured(name, gpu, folder) for name in names]
+    return tuple((each, on_gpu(each, gpu, calibration)) for each in measured)
+
+
+def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
+    if "/" in name or name.endswith(".json"):
+        found = read_profile(Path(name))
+        there = found.gpu == gpu.key
+    else:
+        own = profile_paths(gpu.key, folder).get(name)
+        there = own is not None and read_profile(own).estimated_from is None
+        elsewhere = measured_on(name, gpu, folder)
+        found = elsewhere or load_profile(name, gpu.key, folder)
+    if there:
+        raise InvalidInput(f"{name}: it was measured on {gpu.key}, so there is nothing to estimate")
+    return found
+
+
+def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
+    """The profile called `name` measured on another GPU than `gpu`, the one most like it.
+
+    Raises:
+        InvalidInput: Its file is malformed.
+    """
+    for key in sorted(_others(gpu, folder), key=lambda key: _unlike(catalogue()[key], gpu)):
+        path = profile_paths(key, folder).get(name)
+        if path is not None and (found := read_profile(path)).estimated_from is None:
+            return found
+    return None
+
+
+def rates_at_hand(gpu: Gpu) -> Calibration | None:
+    """The user's own calibration of `gpu`, which may have measured its rates."""
+    found = load_calibration(gpu.key)
+    return None if found is None else found[1]
+
+
+def _others(gpu: Gpu, folder: Path | None) -> set[str]:
+    return (set(profiled_gpus(folder)) & set(catalogue())) - {gpu.key}
+
+
+def _unlike(one: Gpu, other: Gpu) -> float:
+    """How far the rates of two GPUs are apart, in logs; those of one architecture are nearest."""
+    here, there = one.rates, other.rates
+    if here is None or there is None:
+        return float("inf")
+    pairs = (
+        (here.fp32_tflops, there.fp32_tflops),
+        (here.fp16_tflops, there.fp16_tflops),
+        (here.bandwidth_gb_s, there.bandwidth_gb_s),
+    )
+    apart = sum(abs(log(mine / yours)) for mine, yours in pairs)
+    return apart + 10 * (one.architecture != other.architecture)

@@ -1,0 +1,210 @@
+"""What a profile becomes on a GPU on which nobody measured it.
+
+Kernels are scaled one by one (`advisor.prediction.kernel_transfer`); memory, counters, power and
+what MPS limits cost follow from them and the two GPUs. The host's part stays as it was measured:
+it is of the host and not of the GPU.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from advisor.english import with_article
+from advisor.errors import InvalidInput
+from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.catalogue import Gpu, catalogue
+from advisor.hardware.gpu_partition import limited_sms
+from advisor.measure.solo.traced_step import sm_limits
+from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
+from advisor.prediction.trace import Floats
+from advisor.workload.machine_calibration import Calibration
+from advisor.workload.measured import Counters, Memory, Window
+from advisor.workload.named_workloads import how_to_measure
+from advisor.workload.plausible import LEAST_STEP_S
+from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
+
+
+def on_gpu(profile: Profile, target: Gpu, calibration: Calibration | None = None) -> Profile:
+    """An estimate of what would be measured of the profile's workload on `target`.
+
+    On the GPU on which it was measured it is the profile itself.
+
+    Args:
+        profile: Measured, on a GPU of the catalogue.
+        target: Another GPU.
+        calibration: Of `target`, whose measured rates count instead of its maker's.
+
+    Raises:
+        InvalidInput: The profile is of no GPU that the catalogue has, or an estimate already, or
+            the rates of `target` are not known.
+    """
+    source = _source(profile)
+    if target.key == source.gpu.key:
+        return profile
+    rates = rates_of(target, calibration)
+    if rates is None:
+        raise InvalidInput(
+            f"how fast {target.key} computes is not known, so nothing can be estimated for it. "
+            f"Measure there: {how_to_measure([profile.name])}."
+        )
+    return _moved(profile, source, RatedGpu(target, rates))
+
+
+# Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
+# H200 to an H100 and back, and of those that others timed on GPUs of four other architectures; see
+# `research.translation_score`.
+_SPREAD_WITHIN, _SPREAD_ACROSS = 0.03, 0.14
+
+
+def estimate_spread(profile: Profile) -> float:
+    """Standard deviation of the log of the profile's step if it is an estimate; 0 if measured."""
+    if profile.estimated_from is None:
+        return 0.0
+    here, there = (catalogue().get(key) for key in (profile.gpu, profile.estimated_from))
+    alike = here is not None and there is not None and here.architecture == there.architecture
+    return _SPREAD_WITHIN if alike else _SPREAD_ACROSS
+
+
+def _source(profile: Profile) -> RatedGpu:
+    if profile.estimated_from is not None:
+        raise InvalidInput(
+            f"{profile.name}: it is an estimate itself. Translate the profile that was measured "
+            f"on {with_article(profile.estimated_from)}."
+        )
+    source = catalogue().get(profile.gpu)
+    rates = None if source is None else rates_of(source)
+    if source is None or rates is None:
+        raise InvalidInput(
+            f"{profile.name}: measured on {profile.gpu}, of which no rates are known: only what "
+            f"was measured on a GPU that `advisor gpus` lists can be translated."
+        )
+    return RatedGpu(source, rates)
+
+
+def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
+    before_us, us = scaled_us(profile, source, source), scaled_us(profile, source, target)
+    slower = float(us.sum() / before_us.sum())
+    gpu_s = None if profile.gpu_s is None else profile.gpu_s * slower
+    step_s = max(LEAST_STEP_S, profile.step_s * _stretch(profile, slower))
+    stretch = step_s / profile.step_s
+    moved = replace(
+        profile,
+        gpu=target.gpu.key,
+        estimated_from=source.gpu.key,
+        windows=_stretched(profile.windows, stretch),
+        gpu_s=gpu_s,
+        host_cpu_share=profile.host_cpu_share and profile.host_cpu_share / max(1.0, stretch),
+        memory=_memory(profile.memory, source.gpu, target.gpu),
+        mps=profile.mps and _probe(profile.mps, stretch, source.gpu, target.gpu),
+        trace=profile.trace and _trace(profile.trace, us, target.gpu),
+        took=None,
+    )
+    power_w, idle_power_w = _power(profile, moved, source.gpu, target.gpu)
+    return replace(
+        moved,
+        counters=_counters(profile, moved, source, target),
+        power_w=power_w,
+        energy_j=power_w and power_w * step_s,
+        idle_power_w=idle_power_w,
+    )
+
+
+def _stretch(profile: Profile, slower: float) -> float:
+    """How much longer a step takes: the slower of host and GPU sets the pace, before and after.
+
+    What of a step is neither, as the gaps between kernels, grows with it.
+    """
+    gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
+    return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
+
+
+def _stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
+
+
+def _trace(trace: KernelTrace, us: Floats, target: Gpu) -> KernelTrace:
+    """As many blocks of a kernel share an SM as on the source, if its threads allow."""
+    most = sm_limits(target.compute_capability).blocks
+    resident = tuple(
+        max(1, min(fit, most, target.threads_per_sm // max(1, threads))) if fit else 0
+        for fit, threads in zip(trace.resident_blocks, trace.threads, strict=True)
+    )
+    return replace(trace, duration_us=tuple(map(float, us.round(2))), resident_blocks=resident)
+
+
+def _memory(memory: Memory, source: Gpu, target: Gpu) -> Memory:
+    """Tensors stay; a context keeps local memory for every thread that the SMs can hold.
+
+    So it grows with these: bare contexts hold 520 MiB on an H100, 420 on an A100, 310 on a V100 and
+    260 on an RTX 3090.
+    """
+    if memory.device_mib is None or memory.context_mib is None:
+        return memory
+    threads = target.sms * target.threads_per_sm / (source.sms * source.threads_per_sm)
+    return replace(memory, device_mib=memory.device_mib + memory.context_mib * (threads - 1))
+
+
+def _probe(probe: MpsProbe, stretch: float, source: Gpu, target: Gpu) -> MpsProbe:
+    """At one stretch, so that what a limit costs stays what it was."""
+
+    def moved(run: LimitedRun) -> LimitedRun:
+        sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
+        return replace(run, sms=sms, windows=_stretched(run.windows, stretch))
+
+    return MpsProbe(
+        unlimited=moved(probe.unlimited),
+        limited=tuple(map(moved, probe.limited)),
+        memory=_memory(probe.memory, source, target),
+    )
+
+
+def _counters(
+    before: Profile, after: Profile, source: RatedGpu, target: RatedGpu
+) -> Counters | None:
+    """The same bytes and operations, in another time and at other peaks."""
+    counters = before.counters
+    if counters is None:
+        return None
+    stretch = after.step_s / before.step_s
+    busier = (after.busy_share or 1.0) / (before.busy_share or 1.0)
+    what = arithmetic("conv", before.workload.precision)
+    threads = source.gpu.threads_per_sm / target.gpu.threads_per_sm
+    bandwidth = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
+    products = tflops(source.rates, what) / tflops(target.rates, what)
+    fuller = _fullness(after, target.gpu) / _fullness(before, source.gpu)
+    return replace(
+        counters,
+        gract=min(1.0, counters.gract * busier),
+        sm_active=_share(counters.sm_active, busier * fuller),
+        sm_occupancy=_share(counters.sm_occupancy, busier * threads),
+        tensor_active=_share(counters.tensor_active, products / stretch),
+        dram_active=_share(counters.dram_active, bandwidth / stretch),
+        pcie_rx_mib_s=counters.pcie_rx_mib_s and counters.pcie_rx_mib_s / stretch,
+        pcie_tx_mib_s=counters.pcie_tx_mib_s and counters.pcie_tx_mib_s / stretch,
+    )
+
+
+def _share(share: float | None, ratio: float) -> float | None:
+    return None if share is None else min(1.0, share * ratio)
+
+
+def _fullness(profile: Profile, gpu: Gpu) -> float:
+    """Mean share of the GPU's SMs that the kernels of the profile can use, 0..1."""
+    trace = profile.trace
+    if trace is None:
+        return 1.0
+    filled = np.minimum(1.0, np.asarray(trace.blocks) / gpu.sms)
+    return max(1e-3, float(np.average(filled, weights=np.asarray(trace.duration_us) + 1e-9)))
+
+
+def _power(
+    before: Profile, after: Profile, source: Gpu, target: Gpu
+) -> tuple[float | None, float | None]:
+    """Power and idle power: the same shares of the limit, as far as the GPU works."""
+    limit_w, there_w = source.power_limit_w, target.power_limit_w
+    if before.power_w is None or limit_w is None or there_w is None:
+        return None, None
+    ratio, idle_w = there_w / limit_w, before.idle_power_w or 0.0
+    busier = (after.busy_share or 1.0) / (before.busy_share or 1.0)
+    power_w = min(there_w, ratio * (idle_w + (before.power_w - idle_w) * busier))
+    return power_w, before.idle_power_w and before.idle_power_w * ratio

@@ -1,0 +1,61 @@
+"""``advisor translate``, and answers for GPUs on which nobody measured the jobs."""
+
+import json
+
+import pytest
+
+from advisor.workload.store import read_profile
+
+RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
+
+
+def test_estimates_are_written_and_every_command_takes_them(advisor, tmp_path):
+    said = advisor("translate", RESNET, BERT, "--to", "a100-40gb", "--out", tmp_path, "--json")
+    listed = json.loads(said.out)["profiles"]
+    assert [each["estimated_from"] for each in listed] == ["h200-141gb"] * 2
+    path = tmp_path / f"{RESNET}.json"
+    assert read_profile(path).gpu == "a100-40gb"
+    answer = advisor("predict", path, path, "--gpu", "a100-40gb", "--sharing", "naive", "--json")
+    document = json.loads(answer.out)
+    assert document["estimated_from"] == "h200-141gb"
+    assert not document["confirmed_on_hardware"]
+    assert document["estimated_profiles"] == {RESNET: "h200-141gb"}
+
+
+@pytest.mark.parametrize("gpu", ["a100-40gb", "l4-24gb", "b200-180gb"])
+def test_a_job_that_was_measured_elsewhere_is_answered_for_and_the_first_line_says_so(advisor, gpu):
+    first = advisor("predict", RESNET, BERT, "--gpu", gpu).out
+    assert first.startswith(f"Estimated from h200-141gb: {RESNET}, {BERT}")
+    assert f"advisor profile {RESNET} {BERT}" in " ".join(first.split())
+
+
+def test_an_estimate_has_a_wider_interval_than_what_was_measured(advisor, tmp_path):
+    advisor("translate", RESNET, "--to", "a100-40gb", "--out", tmp_path)
+    estimate = tmp_path / f"{RESNET}.json"
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps(json.loads(estimate.read_text()) | {"estimated_from": None}))
+
+    def width(path):
+        words = ("--gpu", "a100-40gb", "--sharing", "serial", "--json")
+        step = json.loads(advisor("predict", path, *words).out)["jobs"][0]["step_s"]
+        return step["p95"] / step["p05"]
+
+    assert width(estimate) > 1.2 * width(measured)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([RESNET, "--to", "voodoo-2"], "no GPU is called 'voodoo-2'"),
+        ([RESNET, "--to", "h200-141gb"], "it was measured on h200-141gb"),
+        (["resnet50-imagenet64-bs129", "--to", "a100-40gb"], "no workload was measured on a100"),
+        (["nowhere/such.json", "--to", "a100-40gb"], "No such file"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_and_nothing_is_written(
+    advisor, tmp_path, words, said
+):
+    answer = advisor("translate", *words, "--out", tmp_path / "out")
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert not (tmp_path / "out").exists()
