@@ -1,29 +1,29 @@
 """The compiled part of replay: loops over kernels, in numba's subset of Python.
 
 Times are in seconds. Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``; ``kernels``
-has the rows `LAUNCH`, `DURATION`, `DEMAND`, `HELD`, `DRAIN`, shape (5, kernels), and ``paces`` the
-rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the last one
-that was done, after a warm-up, so that a short replay is not biased by its ends. Rows of `log` are
-filled with tenant, kernel, start and end of what runs, in the order of the ends, up to its length;
-shape (rows, 4).
+has the rows `LAUNCH`, `DURATION`, `DEMAND`, `HELD`, `DRAIN`, `WAVE`, shape (6, kernels), and
+``paces`` the rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the
+last one that was done, after a warm-up, so that a short replay is not biased by its ends. Rows of
+`log` are filled with tenant, kernel, start and end of what runs, in the order of the ends, up to
+its length; shape (rows, 4).
 """
 
 import numpy as np
 from numba import njit
 
-LAUNCH, DURATION, DEMAND, HELD, DRAIN = 0, 1, 2, 3, 4
+LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAVE = 0, 1, 2, 3, 4, 5
 HOST, GAP, LEAD = 0, 1, 2
-_LEFT, _READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
+LEFT, READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
 
-_WARM_UP = 0.25  # share of the replay after which counting begins
-_NEVER = 1e30
-_DUST = 1e-12
+WARM_UP = 0.25  # share of the replay after which counting begins
+NEVER = 1e30
+DUST = 1e-12
 # Share of its block slots that a kernel has, in the mean, while its last wave drains: of 0.5, 0.7,
 # 0.8, 0.9 and 1 what fits the pairs of `benchmarks/interference_table.py` best.
-_STILL_HELD = 0.9
+STILL_HELD = 0.9
 
 
-def _compiled(function, **options):
+def compiled(function, **options):
     """`function` in machine code, kept on disk where numba finds a folder to write to."""
     try:
         return njit(cache=True, nogil=True, **options)(function)
@@ -31,26 +31,26 @@ def _compiled(function, **options):
         return njit(nogil=True, **options)(function)
 
 
-def _lean(function):
-    """As `_compiled`, of what makes no array: counting references to arrays doubles its time."""
-    return _compiled(function, _nrt=False)
+def lean(function):
+    """As `compiled`, of what makes no array: counting references to arrays doubles its time."""
+    return compiled(function, _nrt=False)
 
 
-@_compiled
-def _begin(starts, kernels):
+@compiled
+def begin(starts, kernels):
     """Let tenants start at different points of their steps, as real ones do."""
     tenants = len(starts) - 1
     at = np.empty(tenants, dtype=np.int64)
     state = np.zeros((4, tenants))
     for i in range(tenants):
         at[i] = starts[i] + ((starts[i + 1] - starts[i]) * i) // tenants
-        state[_LEFT, i] = kernels[DURATION, at[i]]
+        state[LEFT, i] = kernels[DURATION, at[i]]
         state[_HOST_START, i] = -kernels[LAUNCH, at[i]]
     return at, state
 
 
-@_lean
-def _advance(i, now, starts, kernels, paces, at, state):
+@lean
+def advance(i, now, starts, kernels, paces, at, state):
     """Tenant `i` has finished its kernel: point it at the next one."""
     at[i] += 1
     if at[i] == starts[i + 1]:
@@ -59,13 +59,13 @@ def _advance(i, now, starts, kernels, paces, at, state):
         # The host went on meanwhile, as far ahead as the launch queue allows.
         next_start = state[_HOST_START, i] + paces[HOST, i]
         state[_HOST_START, i] = max(next_start, now - paces[LEAD, i])
-    state[_LEFT, i] = kernels[DURATION, at[i]]
+    state[LEFT, i] = kernels[DURATION, at[i]]
     launched = state[_HOST_START, i] + kernels[LAUNCH, at[i]]
-    state[_READY, i] = max(now + paces[GAP, i], launched)
+    state[READY, i] = max(now + paces[GAP, i], launched)
 
 
-@_lean
-def _count(starts, kernels, at, state, done):
+@lean
+def count(starts, kernels, at, state, done):
     """Fill `done` with steps until now; an unfinished step counts by its share of kernel time."""
     for i in range(len(done)):
         before, whole = 0.0, 0.0
@@ -73,11 +73,11 @@ def _count(starts, kernels, at, state, done):
             whole += kernels[DURATION, kernel]
             if kernel <= at[i]:
                 before += kernels[DURATION, kernel]
-        done[i] = state[_STEPS, i] + (before - state[_LEFT, i]) / whole
+        done[i] = state[_STEPS, i] + (before - state[LEFT, i]) / whole
 
 
-@_lean
-def _note(log, row, i, kernel, start, end):
+@lean
+def note(log, row, i, kernel, start, end):
     """Log that a kernel ran; returns the next free row."""
     if row == len(log):
         return row
@@ -85,7 +85,7 @@ def _note(log, row, i, kernel, start, end):
     return row + 1
 
 
-@_lean
+@lean
 def _share_out(left, demand, held, drain, ceded, queue, active, rate):
     """Start blocks along the queue: fills `rate`, returns seconds until that changes, and load.
 
@@ -94,7 +94,7 @@ def _share_out(left, demand, held, drain, ceded, queue, active, rate):
     waiting = 0.0
     for place in range(active):
         waiting += held[queue[place]]
-    free, used, pause = 1.0, 0.0, _NEVER
+    free, used, pause = 1.0, 0.0, NEVER
     for place in range(active):
         i = queue[place]
         most = held[i]
@@ -102,8 +102,8 @@ def _share_out(left, demand, held, drain, ceded, queue, active, rate):
         running = max(0.0, min(most, free - ceded * min(1.0, waiting)))
         pace = 1.0 if running == most else running / most
         until, still = left[i] - drain[i], 1.0
-        if until <= _DUST:
-            until, still = left[i], _STILL_HELD
+        if until <= DUST:
+            until, still = left[i], STILL_HELD
         elif place == active - 1:  # nobody waits for its last blocks to start
             until = left[i]
         free -= still * running
@@ -115,10 +115,10 @@ def _share_out(left, demand, held, drain, ceded, queue, active, rate):
     return pause * load, load
 
 
-@_lean
+@lean
 def _wake(now, ready, queue, active, asleep, sleeping):
     """Append the ready tenants to the queue; returns both lengths and when the next is ready."""
-    next_ready, still = _NEVER, 0
+    next_ready, still = NEVER, 0
     for place in range(sleeping):
         i = asleep[place]
         if ready[i] <= now:
@@ -131,7 +131,7 @@ def _wake(now, ready, queue, active, asleep, sleeping):
     return active, still, next_ready
 
 
-@_compiled
+@compiled
 def mps(starts, kernels, paces, ceded, horizon_s, max_events, log):
     """Seconds a step of each tenant when kernels run side by side, shape (tenants,).
 
@@ -139,20 +139,20 @@ def mps(starts, kernels, paces, ceded, horizon_s, max_events, log):
     of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
     kernel all its blocks have started. Kernels that are on the SMs together share what these do.
     """
-    at, state = _begin(starts, kernels)
+    at, state = begin(starts, kernels)
     tenants = len(at)
     queues = np.zeros((2, tenants), dtype=np.uint64)
     queues[1] = np.arange(tenants)
     current = np.zeros((5, tenants))
-    current[:3], current[4] = kernels[DEMAND:, at], _NEVER
+    current[:3], current[4] = kernels[DEMAND:WAVE, at], NEVER
     done = np.zeros((2, tenants))
     elapsed = _side_by_side(
         starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
     )
-    return elapsed / np.maximum(done[1] - done[0], _DUST)  # infinite without progress
+    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
 
 
-@_lean
+@lean
 def _side_by_side(
     starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
 ):
@@ -161,14 +161,14 @@ def _side_by_side(
     `queues` holds the running tenants, in order, and the sleeping ones; `current` what each
     tenant's kernel needs (the rows from `DEMAND` on), its rate, and since when it runs.
     """
-    left, ready = state[_LEFT], state[_READY]
+    left, ready = state[LEFT], state[READY]
     queue, asleep = queues[0], queues[1]
     demand, held, drain, rate, since = current[0], current[1], current[2], current[3], current[4]
     now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
     while now < horizon_s and events < max_events:
-        if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
+        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
             began = now
-            _count(starts, kernels, at, state, done[0])
+            count(starts, kernels, at, state, done[0])
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
         pause, load = _share_out(left, demand, held, drain, ceded, queue, active, rate)
         pause = min(pause, next_ready - now)
@@ -176,16 +176,16 @@ def _side_by_side(
         running = 0
         for place in range(active):
             i = queue[place]
-            if rate[i] > _DUST and since[i] > now:
+            if rate[i] > DUST and since[i] > now:
                 since[i] = now
             left[i] -= rate[i] * done_s
-            if left[i] > _DUST:
+            if left[i] > DUST:
                 queue[running] = i
                 running += 1
             else:
-                row = _note(log, row, i, at[i] - starts[i], since[i], now + pause)
-                since[i] = _NEVER
-                _advance(i, now + pause, starts, kernels, paces, at, state)
+                row = note(log, row, i, at[i] - starts[i], since[i], now + pause)
+                since[i] = NEVER
+                advance(i, now + pause, starts, kernels, paces, at, state)
                 demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
                 drain[i] = kernels[DRAIN, at[i]]
                 asleep[sleeping] = i
@@ -193,64 +193,64 @@ def _side_by_side(
         now += pause
         events += active - running
         active = running
-    _count(starts, kernels, at, state, done[1])
+    count(starts, kernels, at, state, done[1])
     return now - began
 
 
-@_lean
+@lean
 def _next_owner(owner, now, state):
     """The next tenant in turn that can run now, or else the one that can run first."""
     tenants = state.shape[1]
     soonest = (owner + 1) % tenants
     for step in range(1, tenants):
         i = (owner + step) % tenants
-        if state[_READY, i] <= now:
+        if state[READY, i] <= now:
             return i
-        if state[_READY, i] < state[_READY, soonest]:
+        if state[READY, i] < state[READY, soonest]:
             soonest = i
     return soonest
 
 
-@_compiled
+@compiled
 def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
     """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
 
     `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a switch.
     """
-    at, state = _begin(starts, kernels)
+    at, state = begin(starts, kernels)
     done = np.zeros((2, len(at)))
     elapsed = _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done)
-    return elapsed / np.maximum(done[1] - done[0], _DUST)  # infinite without progress
+    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
 
 
-@_lean
+@lean
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
     """The loop of `naive`: the seconds between its two counts, the rows of `done`."""
     slice_s, patience_s, switch_s = slicing
     tenants = len(at)
     now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
     while now < horizon_s and events < max_events:
-        if began < 0 and (now > _WARM_UP * horizon_s or events > _WARM_UP * max_events):
+        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
             began = now
-            _count(starts, kernels, at, state, done[0])
+            count(starts, kernels, at, state, done[0])
         events += 1
-        waiting = _NEVER  # when the first of the others can run
+        waiting = NEVER  # when the first of the others can run
         for i in range(tenants):
             if i != owner:
-                waiting = min(waiting, state[_READY, i])
-        begin = max(now, state[_READY, owner])
-        idle = begin - now > patience_s and waiting < begin
+                waiting = min(waiting, state[READY, i])
+        start = max(now, state[READY, owner])
+        idle = start - now > patience_s and waiting < start
         evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
-        if begin + state[_LEFT, owner] <= evicted:
-            now = begin + state[_LEFT, owner]
-            row = _note(log, row, owner, at[owner] - starts[owner], begin, now)
-            _advance(owner, now, starts, kernels, paces, at, state)
+        if start + state[LEFT, owner] <= evicted:
+            now = start + state[LEFT, owner]
+            row = note(log, row, owner, at[owner] - starts[owner], start, now)
+            advance(owner, now, starts, kernels, paces, at, state)
         else:
-            if evicted > begin:
-                row = _note(log, row, owner, at[owner] - starts[owner], begin, evicted)
-            state[_LEFT, owner] -= max(0.0, evicted - begin)
+            if evicted > start:
+                row = note(log, row, owner, at[owner] - starts[owner], start, evicted)
+            state[LEFT, owner] -= max(0.0, evicted - start)
             owner = _next_owner(owner, evicted, state)
             now = evicted if idle else evicted + switch_s
             slice_end = now + slice_s
-    _count(starts, kernels, at, state, done[1])
+    count(starts, kernels, at, state, done[1])
     return now - began

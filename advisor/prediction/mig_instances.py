@@ -109,7 +109,7 @@ def _steps_in_partition(
     there_s = _replayed(scripts, sharing, partition.sms, physics)
     solo_s = np.array([each.step_s for each in tenants])
     slowdowns = np.maximum(1.0, there_s / np.array(alone_s))
-    return mean_of_copies(solo_s * slowdowns, tenants, sharing.limits)
+    return mean_of_copies(solo_s * slowdowns, tenants, sharing)
 
 
 @once_a_profile
@@ -128,7 +128,8 @@ def _replayed(
         return replay_naive(scripts, physics.slicing, Effort())
     shares = limit_shares(sharing.limits, sms) or [1.0] * len(scripts)
     # In proportion to the SMs: bandwidth that a limited job might keep is cut with the instance.
-    return replay_mps(scripts, shares, [1.0] * len(scripts), physics.ceded, Effort())
+    whole, order = [1.0] * len(scripts), sharing.priorities
+    return replay_mps(scripts, shares, whole, physics.ceded, Effort(), priorities=order)
 
 
 def _by_capacity(

@@ -112,7 +112,8 @@ def _shared(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     if len(set(sharing.limits)) > 1:
-        steps = under_unequal_limits(profiles, sharing.limits, gpu, model, play)
+        limited = Mps(sharing.limits, sharing.priorities)
+        steps = under_unequal_limits(profiles, limited, gpu, model, play)
     else:
         everyone = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
         found = by_replay([everyone], gpu, model, play)

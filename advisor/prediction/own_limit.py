@@ -7,7 +7,7 @@ follows a curve that only falls, that of the surrogate model.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -42,23 +42,23 @@ class _Job:
     """One of the jobs that differ in what they are or in their limits.
 
     Attributes:
-        place: The first with that profile and limit.
-        mates: Places of the others, ordered by profile and limit.
-        limits: Of all jobs, in per cent.
+        place: The first with that profile, limit and priority.
+        mates: Places of the others, ordered by these.
+        sharing: Of all jobs.
     """
 
     place: int
     mates: tuple[int, ...]
-    limits: tuple[float, ...]
+    sharing: Mps
 
     @property
     def own(self) -> float:
-        return self.limits[self.place]
+        return self.sharing.limits[self.place]
 
     @property
     def centre(self) -> float:
         """Mean limit of its mates; if all have the same, exactly that one."""
-        limits = [self.limits[mate] for mate in self.mates]
+        limits = [self.sharing.limits[mate] for mate in self.mates]
         return min(max(sum(limits) / len(limits), min(limits)), max(limits))
 
     @property
@@ -75,27 +75,30 @@ class _Job:
 
     def at(self, limit: float) -> tuple[float, ...]:
         """Limits of all jobs if its own were `limit`."""
-        return tuple(limit if at == self.place else each for at, each in enumerate(self.limits))
+        limits = enumerate(self.sharing.limits)
+        return tuple(limit if at == self.place else each for at, each in limits)
 
 
 def under_unequal_limits(
     profiles: Sequence[Profile],
-    limits: Sequence[float],
+    sharing: Mps,
     gpu: Gpu,
     model: Model,
     play: ReplayFunction,
 ) -> Floats | None:
     """Seconds of a step of each job: lower end, middle and upper end of 90 %, shape (3, jobs).
 
-    Copies of a job with the same limit get one answer.
+    Copies of a job with the same limit and priority get one answer.
 
     Returns:
         None without traces, or without a correction of limits.
     """
-    kinds = [(each.name, limit) for each, limit in zip(profiles, limits, strict=True)]
+    limits, priorities = sharing.limits, sharing.priorities or (0,) * len(profiles)
+    names = [each.name for each in profiles]
+    kinds = list(zip(names, limits, priorities, strict=True))
     order = sorted(range(len(kinds)), key=lambda at: kinds[at])
     places = {kind: at for at, kind in reversed(list(enumerate(kinds)))}
-    jobs = [_Job(place, tuple(at for at in order if at != place), tuple(limits))
+    jobs = [_Job(place, tuple(at for at in order if at != place), sharing)
             for place in places.values()]  # fmt: skip
     mixes = [_mix(profiles, job, anchor) for job in jobs for anchor in job.anchors]
     found = by_replay(mixes, gpu, model, play)
@@ -130,13 +133,13 @@ def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -
 
 def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
     """The mix that is replayed for `job` at `anchor`."""
-    limits = job.at(anchor)
-    if len(set(limits)) == 1:
-        return Mix(tuple(profiles), Mps(limits), (job.place,))
+    sharing = replace(job.sharing, limits=job.at(anchor))
+    if len(set(sharing.limits)) == 1:
+        return Mix(tuple(profiles), sharing, (job.place,))
     order = (job.place, *job.mates)
     return Mix(
         tuple(profiles[at] for at in order),
-        Mps(tuple(limits[at] for at in order)),
+        sharing.among(order),
         (0,),
         Effort(events=max(_LEAST_EVENTS, _EVENTS * len(profiles))),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from advisor.prediction.replay import (
 )
 from advisor.prediction.trace import Floats, replay_trace
 from advisor.prediction.transfer import limit_exponent
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Mps, Naive, PartitionSharing
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -84,8 +85,10 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
             powers = [
                 limit_exponent(each, gpu, physics.packing, physics.bandwidth) for each in profiles
             ]
-        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
-    return mean_of_copies(np.maximum(shared, alone_s), profiles, sharing.limits)
+        shared = replay_mps(
+            played, shares, powers, physics.ceded, effort, priorities=sharing.priorities, log=log
+        )
+    return mean_of_copies(np.maximum(shared, alone_s), profiles, sharing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,10 @@ def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
     return Replayed(steps_s, ceding_s, packing_s)
 
 
-def mean_of_copies(values: Floats, profiles: Sequence[Profile], limits: Sequence[float]) -> Floats:
+def mean_of_copies(
+    values: Floats, profiles: Sequence[Profile], sharing: PartitionSharing
+) -> Floats:
     """`values` with the mean for copies of a job, which replay starts at different points."""
-    kinds = [(each.name, limits[index] if limits else None) for index, each in enumerate(profiles)]
+    names = [each.name for each in profiles]
+    kinds = list(zip_longest(names, sharing.limits, sharing.priorities))
     return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])

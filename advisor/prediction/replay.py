@@ -3,11 +3,12 @@
 **MPS.** Kernels of different tenants run side by side: in the order in which they became ready
 their blocks start on SMs with room for them, up to their tenants' limits. A grid of several waves
 makes later kernels wait until its last blocks have started, but for a few that start where blocks
-of its own end. Kernels that are on the SMs together share, in proportion, what these do.
+of its own end. Kernels that are on the SMs together share, in proportion, what these do. Where
+tenants differ in priority, blocks of the lower start last, and run to their end once started.
 **Naive.** One tenant owns the whole GPU for a slice; taking it from a busy owner costs time; an
 owner with nothing to run soon yields. In both the hosts launch on, each at its own pace.
 
-`_mps` and `_naive` are compiled; `tests/prediction/slow_replay.py` says the same plainly.
+`engine` and `priority_engine` are compiled; `tests/prediction/slow_replay.py` says it plainly.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,6 +69,14 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     return engine.mps, engine.naive
 
 
+@cache
+def _compiled_by_priority() -> Callable[..., Any]:
+    from advisor.prediction import priority_engine
+
+    by_priority: Callable[..., Any] = priority_engine.mps_by_priority
+    return by_priority
+
+
 def _columns(
     scripts: Sequence[ReplayTrace], limits: Sequence[float], exponents: Sequence[float]
 ) -> tuple[Any, Floats, Floats]:
@@ -84,14 +93,14 @@ _BRIEF_S = 10e-6
 
 
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
-    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (5, kernels)."""
+    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (6, kernels)."""
     pace = np.round(np.minimum(1, limit / np.maximum(script.demand, limit)) ** exponent, DECIMALS)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)
     return np.stack([
         script.launch_s, duration_s, np.minimum(script.demand, limit),
-        limit * np.minimum(1, waves), drain_s,
+        limit * np.minimum(1, waves), drain_s, wave_s,
     ])  # fmt: skip
 
 
@@ -114,6 +123,7 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
     ceded: float,
     effort: Effort,
     *,
+    priorities: Sequence[int] = (),
     log: Floats = UNLOGGED,
 ) -> Floats:
     """Seconds of a step of each tenant under MPS, shape (tenants,).
@@ -126,13 +136,16 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
         ceded: Share of the GPU's block slots that a kernel leaves, while it starts blocks, to those
             that became ready after it, 0..1.
         effort: How long to replay.
+        priorities: Of each tenant, 0 or 1: blocks of 1 start where no other's wait to; a block that
+            runs is not taken off its SM. Empty: all alike.
         log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
             runs, shape (rows, 4), in seconds.
     """
-    mps, _ = _compiled()
+    by_priority = (np.array(priorities),) if len(set(priorities)) > 1 else ()
+    mps = _compiled_by_priority() if by_priority else _compiled()[0]
     steps: Floats = mps(
-        *_columns(scripts, limits, exponents), ceded, _horizon_s(scripts, effort), effort.events,
-        log,
+        *_columns(scripts, limits, exponents), *by_priority, ceded, _horizon_s(scripts, effort),
+        effort.events, log,
     )  # fmt: skip
     return steps
 

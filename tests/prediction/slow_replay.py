@@ -1,6 +1,6 @@
 """The replay said plainly: the clock ticks, and in each tick every kernel gets what it can."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 
@@ -19,7 +19,8 @@ class SlowTenant:
     ready: float = 0.0
     left: float = 0.0
     steps: float = 0.0
-    busy: float = field(default=0.0)
+    kept: float = 0.0  # slots of its running blocks, and ticks until these end
+    block: float = 0.0
 
     def start_at(self, kernel):
         """Begin in the middle of a step, as the fast replay lets its tenants do."""
@@ -33,39 +34,90 @@ class SlowTenant:
         if self.at == len(self.duration):
             self.at, self.steps = 0, self.steps + 1
             self.host_start = max(self.host_start + self.host, now - self.lead)
-        self.left = self.duration[self.at]
+        self.left, self.kept = self.duration[self.at], 0.0
         self.ready = max(now, self.host_start + self.launch[self.at])
+
+    def drains(self, limit):
+        waves = self.waves[self.at] / limit
+        wave = self.duration[self.at] / ceil(waves)
+        return waves > 1 and wave / min(1, limit / self.demand[self.at]) >= 10
 
     def in_last_wave(self, limit):
         waves = self.waves[self.at] / limit
-        wave, left = self.duration[self.at] / ceil(waves), self.left - 1e-9
-        return waves > 1 and left <= wave and wave / min(1, limit / self.demand[self.at]) >= 10
+        return self.drains(limit) and self.left - 1e-9 <= self.duration[self.at] / ceil(waves)
+
+    def still(self, limit):
+        return 0.9 if self.drains(limit) else 1
+
+    def wave(self, limit, exponent):
+        stretched = self.duration[self.at] / min(1, limit / self.demand[self.at]) ** exponent
+        return stretched / ceil(max(1, self.waves[self.at] / limit))
+
+    def run_on(self, ticks, filled, wave, *, last):
+        """Its blocks keep `filled` slots; those that have just got theirs have a wave to go."""
+        fresh = max(0, filled - self.kept) / filled if filled else 0
+        self.block += fresh * (wave - self.block) - ticks
+        self.kept = filled if self.block > 1e-9 or not last else 0
+        while self.block < 1e-9:
+            self.block += wave
 
     def done(self):
         return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
 
 
-def slow_mps(tenants, limits, exponents, ceded, ticks):
-    """Ticks a step of each tenant, after a quarter of the time to warm up."""
+def slow_mps(tenants, limits, exponents, ceded, ticks, *, late=()):
+    """Ticks a step of each tenant, after a quarter of the time to warm up.
+
+    Of those that come `late`, 0 or 1 each, blocks start where no other's wait to.
+    """
+    late = late or [0] * len(tenants)
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
         queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
-        queue.sort(key=lambda i: (tenants[i].ready, i))
-        slots = [min(1, tenants[i].waves[tenants[i].at], limits[i]) for i in queue]
-        free, used, paces = 1.0, 0.0, []
+        queue.sort(key=lambda i: (late[i], tenants[i].ready, i))
+        filled, still_held, lost = _filled(tenants, queue, limits, ceded, late)
+        used, paces = 0.0, []
         for place, i in enumerate(queue):
-            filled = max(0, min(slots[place], free - ceded * min(1, sum(slots[place + 1 :]))))
-            still_held = 0.9 if tenants[i].in_last_wave(limits[i]) else 1
-            free -= still_held * filled
-            started = filled / slots[place]
             wanted = tenants[i].demand[tenants[i].at]
-            used += still_held * started * min(wanted, limits[i])
+            started = filled[place] / _slots(tenants[i], limits[i])
+            used += still_held[place] * started * min(wanted, limits[i])
             paces.append(started * min(1, limits[i] / wanted) ** exponents[i])
-        for i, pace in zip(queue, paces, strict=True):
+        for i, pace, slots in zip(queue, paces, filled, strict=True):
+            if late[i]:
+                wave = tenants[i].wave(limits[i], exponents[i])
+                tenants[i].run_on(1 / max(1, used), slots, wave, last=i in lost)
             if pace > 0:
                 tenants[i].work(pace / max(1, used), now + 1)
     return _ticks_a_step(tenants, before, ticks)
+
+
+def _slots(tenant, limit):
+    return min(1, tenant.waves[tenant.at], limit)
+
+
+def _filled(tenants, queue, limits, ceded, late):
+    """Slots of each kernel in the queue, the share of these that it keeps from the others.
+
+    And who has them only until its running blocks end.
+    """
+    outranked = [i for i in queue if late[i] > late[queue[0]]]
+    free, taken = 1.0, sum(tenants[i].still(limits[i]) * tenants[i].kept for i in outranked)
+    filled, still_held, lost = [], [], []
+    for place, i in enumerate(queue):
+        behind = [j for j in queue[place + 1 :] if late[j] == late[i]]
+        waiting = min(1, sum(_slots(tenants[j], limits[j]) for j in behind))
+        mine = tenants[i].kept if i in outranked else 0
+        taken -= tenants[i].still(limits[i]) * mine
+        last = tenants[i].in_last_wave(limits[i])
+        others = max(ceded * waiting, 0 if last else taken)
+        slots = max(0, min(_slots(tenants[i], limits[i]), free - others))
+        if slots < mine:
+            lost.append(i)
+        filled.append(max(slots, mine))
+        still_held.append(tenants[i].still(limits[i]) if last or i in lost else 1)
+        free -= still_held[-1] * filled[-1]
+    return filled, still_held, lost
 
 
 def slow_naive(tenants, slice_ticks, switch_ticks, ticks):

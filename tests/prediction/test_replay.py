@@ -1,11 +1,21 @@
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
+from advisor.prediction.priority_engine import mps_by_priority
+from advisor.prediction.replay import (
+    UNLOGGED,
+    Effort,
+    TimeSlicing,
+    _columns,
+    _horizon_s,
+    replay_mps,
+    replay_naive,
+)
 from advisor.prediction.trace import ReplayTrace, demand
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive
@@ -106,6 +116,44 @@ def test_long_kernels_make_short_ones_wait_under_mps():
     assert long == pytest.approx(1010e-6, rel=0.05)
 
 
+SHORT = script([10], [1])
+
+
+def test_a_short_job_that_comes_first_waits_for_a_block_of_the_long_one_and_not_for_its_grid():
+    pair = [replace(SHORT, gap_s=TICK_S), script([1000], [1], waves=[10])]
+    for order, short_s in (((0, 1), 110e-6), ((0, 0), 1010e-6)):
+        found = replay_mps(pair, [1, 1], [1, 1], 0, LONG, priorities=order)
+        assert found[0] == pytest.approx(short_s, rel=0.15)
+
+
+def test_a_kernel_whose_blocks_all_run_ends_whoever_comes_first():
+    pair = [replace(SHORT, gap_s=TICK_S), script([1000], [1])]
+    first = replay_mps(pair, [1, 1], [1, 1], 0, LONG, priorities=(0, 1))
+    assert first == pytest.approx([1010e-6] * 2, rel=0.05)
+
+
+def test_who_comes_late_gets_what_the_first_leaves():
+    pair = [script([100], [1], host=200), script([1000], [1], waves=[100])]
+    found = replay_mps(pair, [1, 1], [1, 1], 0, LONG, priorities=(0, 1))
+    assert found == pytest.approx([200e-6, 2000e-6], rel=0.15)
+
+
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(scripts(), st.sampled_from([0, 1]), st.sampled_from([0.6, 1.0]), st.sampled_from([0, 0.1]))
+def test_priorities_that_are_all_alike_change_no_digit(tenants, priority, limit, ceded):
+    limits = [limit] * len(tenants)
+    plain = replay_mps(tenants, limits, limits, ceded, LONG)
+    alike = (priority,) * len(tenants)
+    assert list(replay_mps(tenants, limits, limits, ceded, LONG, priorities=alike)) == list(plain)
+    by_priority = partial(mps_by_priority, late=np.zeros(len(tenants), dtype=int))
+    columns = _columns(tenants, limits, limits)
+    horizon_s = _horizon_s(tenants, LONG)
+    slower = by_priority(
+        *columns, ceded=ceded, horizon_s=horizon_s, max_events=LONG.events, log=UNLOGGED
+    )
+    assert list(slower) == list(plain)
+
+
 def test_a_job_limited_to_half_the_sms_needs_twice_as_long_if_it_only_computes():
     assert replay_mps([script([100], [1])], [0.5], [1], 0, LONG) == pytest.approx([200e-6])
 
@@ -136,6 +184,22 @@ def test_the_fast_replay_of_mps_agrees_with_the_plain_one(tenants, limit, ceded)
     job, together = min(differ(each) for each in (tenants, *hardly_other(tenants)))
     assert job < 0.25
     assert together < 0.06
+
+
+@settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
+@given(scripts(), st.sampled_from([1.0, 0.5]), st.sampled_from([0, 0.1]), st.integers(1, 14))
+def test_the_fast_replay_of_priorities_agrees_with_the_plain_one(tenants, limit, ceded, order):
+    late = [order >> job & 1 for job in range(len(tenants))]
+    limits, whole = [limit] * len(tenants), [1.0] * len(tenants)
+    plain = slow_mps(slow(tenants), limits, whole, ceded, 60_000, late=late)
+    alone = np.array([replay_mps([one], [limit], [1], 0, LONG)[0] for one in tenants])
+
+    def differ(replayed):
+        """By how much the paces differ, as a share of the pace alone: some jobs never run."""
+        fast = replay_mps(replayed, limits, whole, ceded, LONG, priorities=late)
+        return max(abs(alone / fast - alone / (np.array(plain) * TICK_S)))
+
+    assert min(differ(each) for each in (tenants, *hardly_other(tenants))) < 0.15
 
 
 @settings(derandomize=True, phases=[Phase.explicit, Phase.generate])

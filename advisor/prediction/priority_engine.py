@@ -1,0 +1,176 @@
+"""The compiled part of replay where tenants differ in priority; as `engine`, which is faster.
+
+A kernel of a tenant that comes late starts blocks only where nobody else has any to start. Blocks
+that run are not taken off their SMs: until they end, all at once, it keeps the slots they have.
+"""
+
+import numpy as np
+
+from advisor.prediction.engine import (
+    DEMAND,
+    DUST,
+    LEFT,
+    NEVER,
+    READY,
+    STILL_HELD,
+    WARM_UP,
+    WAVE,
+    advance,
+    begin,
+    compiled,
+    count,
+    lean,
+    note,
+)
+
+# Rows of what runs for each tenant, after what its kernel needs: the rows of kernels from `DEMAND`.
+_RATE, _SINCE, _KEPT, _BLOCK = 4, 5, 6, 7
+
+
+@lean
+def _still(drain_s):
+    """Share of its slots that a kernel has, in the mean, until its running blocks end."""
+    return STILL_HELD if drain_s > 0 else 1.0
+
+
+@lean
+def _first_late(late, held, drain, queue, active, kept, block):
+    """Where those who come late begin in the queue, their slots, and what running blocks keep."""
+    for place in range(active):
+        if late[queue[place]] > late[queue[0]]:
+            slots, taken = 0.0, 0.0
+            for behind in range(place, active):
+                i = queue[behind]
+                if block[i] <= DUST:
+                    kept[i] = 0.0
+                slots += held[i]
+                taken += _still(drain[i]) * kept[i]
+            return place, slots, taken
+    return active, 0.0, 0.0
+
+
+@lean
+def _share_out(left, late, ceded, queue, active, current):
+    """Start blocks along the queue: fills rates, returns seconds until that changes, and load."""
+    demand, held, drain, wave = current[0], current[1], current[2], current[3]
+    rate, kept, block = current[_RATE], current[_KEPT], current[_BLOCK]
+    outranked, later, taken = _first_late(late, held, drain, queue, active, kept, block)
+    waiting, free, used, pause = 0.0, 1.0, 0.0, NEVER
+    for place in range(outranked):
+        waiting += held[queue[place]]
+    for place in range(active):
+        i = queue[place]
+        most, mine = held[i], 0.0
+        if place >= outranked:
+            mine = kept[i]
+            taken -= _still(drain[i]) * mine
+            if place == outranked:
+                waiting = later
+        waiting -= most
+        until, still, others = left[i] - drain[i], 1.0, taken
+        if until <= DUST:  # its blocks run, whatever has started since
+            until, still, others = left[i], STILL_HELD, 0.0
+        elif place == active - 1:  # nobody waits for its last blocks to start
+            until = left[i]
+        running = max(0.0, min(most, free - max(others, ceded * min(1.0, waiting))))
+        if running < mine:
+            running, still = mine, _still(drain[i])
+            pause = min(pause, block[i])
+        pace = 1.0 if running == most else running / most
+        free -= still * running
+        used += still * pace * demand[i]
+        rate[i] = pace
+        if until < pause * pace:
+            pause = until / pace
+        if late[i]:
+            fresh = max(0.0, running - kept[i]) / max(running, DUST)
+            block[i] += fresh * (wave[i] - block[i])
+            kept[i] = running
+    load = max(1.0, used)
+    return pause * load, load
+
+
+@lean
+def _wake(now, ready, late, queue, active, asleep, sleeping):
+    """As of `engine`, with those who come late behind the others."""
+    next_ready, still = NEVER, 0
+    for place in range(sleeping):
+        i = asleep[place]
+        if ready[i] <= now:
+            before = active
+            while before > 0 and late[queue[before - 1]] > late[i]:
+                queue[before] = queue[before - 1]
+                before -= 1
+            queue[before] = i
+            active += 1
+        else:
+            asleep[still] = i
+            still += 1
+            next_ready = min(next_ready, ready[i])
+    return active, still, next_ready
+
+
+@compiled
+def mps_by_priority(starts, kernels, paces, late, ceded, horizon_s, max_events, log):
+    """As `engine.mps`, where some tenants come `late`: 0 or 1 each, shape (tenants,)."""
+    at, state = begin(starts, kernels)
+    tenants = len(at)
+    queues = np.zeros((2, tenants), dtype=np.uint64)
+    queues[1] = np.arange(tenants)
+    current = np.zeros((8, tenants))
+    current[:_RATE], current[_SINCE] = kernels[DEMAND:, at], NEVER
+    done = np.zeros((2, tenants))
+    elapsed = _side_by_side(
+        starts, kernels, paces, late, ceded, horizon_s, max_events, log, at, state, queues, current,
+        done,
+    )  # fmt: skip
+    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
+
+
+@lean
+def _side_by_side(
+    starts, kernels, paces, late, ceded, horizon_s, max_events, log, at, state, queues, current,
+    done,
+):  # fmt: skip
+    """The loop of `mps_by_priority`: the seconds between its two counts, the rows of `done`."""
+    left, ready, queue, asleep = state[LEFT], state[READY], queues[0], queues[1]
+    rate, since, kept, block = current[_RATE], current[_SINCE], current[_KEPT], current[_BLOCK]
+    now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
+    while now < horizon_s and events < max_events:
+        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
+            began = now
+            count(starts, kernels, at, state, done[0])
+        active, sleeping, next_ready = _wake(now, ready, late, queue, active, asleep, sleeping)
+        pause, load = _share_out(left, late, ceded, queue, active, current)
+        pause = min(pause, next_ready - now)
+        running = 0
+        for place in range(active):
+            i = queue[place]
+            if rate[i] > DUST and since[i] > now:
+                since[i] = now
+            left[i] -= rate[i] * (pause / load)
+            block[i] = _left_of_blocks(block[i] - pause / load, current[WAVE - DEMAND, i])
+            if left[i] > DUST:
+                queue[running] = i
+                running += 1
+            else:
+                row = note(log, row, i, at[i] - starts[i], since[i], now + pause)
+                since[i], kept[i] = NEVER, 0.0
+                advance(i, now + pause, starts, kernels, paces, at, state)
+                for need in range(_RATE):
+                    current[need, i] = kernels[DEMAND + need, at[i]]
+                asleep[sleeping] = i
+                sleeping += 1
+        now += pause
+        events += active - running
+        active = running
+    count(starts, kernels, at, state, done[1])
+    return now - began
+
+
+@lean
+def _left_of_blocks(left_s, wave_s):
+    """Seconds until running blocks end, of which others followed those that ended before now."""
+    if left_s >= -DUST:
+        return left_s
+    return left_s + wave_s * np.ceil(-left_s / wave_s)
