@@ -5,6 +5,7 @@ comes from the library.
 """
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -20,6 +21,7 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.rules import Conditions
+from advisor.prediction.estimated_profile import names_of_jobs
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import charts
@@ -42,7 +44,7 @@ from advisor.report.units import NOT_MEASURED
 from advisor.sources import DEFAULT_GPU
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import MAX_JOBS, Arrival, Job
-from advisor.workload.store import load_profile, profile_paths, profiled_gpus
+from advisor.workload.store import profiled_gpus
 
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
 
@@ -83,12 +85,12 @@ def main() -> None:
 
 def _question() -> _Question:
     known = known_gpus()
-    measured = [key for key in profiled_gpus() if key in known]
-    if not measured:
+    if not any(key in known for key in profiled_gpus()):
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return _Question(DEFAULT_GPU, (), "makespan", None, Conditions(), "p50")
-    first = measured.index(DEFAULT_GPU) if DEFAULT_GPU in measured else 0
-    gpu = st.selectbox("GPU", measured, index=first, key="gpu")
+    keys = _measured_first(known)
+    first = keys.index(DEFAULT_GPU) if DEFAULT_GPU in keys else 0
+    gpu = st.selectbox("GPU", keys, index=first, key="gpu")
     objective = st.radio(
         "Best means",
         list(OBJECTIVES),
@@ -97,6 +99,12 @@ def _question() -> _Question:
     )
     jobs = _wanted(gpu, with_deadlines=OBJECTIVES[objective].uses_deadlines)
     return _Question(gpu, jobs, objective, *_conditions())
+
+
+def _measured_first(known: Iterable[str]) -> list[str]:
+    """GPUs of which there are profiles, then those for which they are estimated."""
+    measured = set(profiled_gpus())
+    return sorted(known, key=lambda key: key not in measured)
 
 
 def _conditions() -> tuple[float | None, Conditions, Level]:
@@ -116,7 +124,7 @@ def _conditions() -> tuple[float | None, Conditions, Level]:
 
 
 def _wanted(gpu: str, *, with_deadlines: bool) -> tuple[_Wanted, ...]:
-    known = sorted(profile_paths(gpu))
+    known = names_of_jobs(known_gpus()[gpu])
     epochs = _example_epochs(gpu, known)
     names = st.multiselect("Jobs", known, default=list(epochs), key=f"jobs {gpu}")
     if not names:
@@ -124,8 +132,8 @@ def _wanted(gpu: str, *, with_deadlines: bool) -> tuple[_Wanted, ...]:
     return tuple(_job(name, epochs.get(name, 1.0), with_deadlines) for name in names)
 
 
-def _example_epochs(gpu: str, known: list[str]) -> dict[str, float]:
-    """The bundled jobs that were measured on `gpu`, or the first profile."""
+def _example_epochs(gpu: str, known: Sequence[str]) -> dict[str, float]:
+    """The bundled jobs, or the first of those `known` for `gpu`."""
     try:
         return {job.name: job.epochs for job in Advisor(gpu).chosen_jobs()}
     except AdvisorError:
@@ -152,12 +160,12 @@ def _job(name: str, epochs: float, with_deadline: bool) -> _Wanted:
 
 @st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")
 def _advice(asked: _Question) -> Recommendation:
+    advisor = Advisor(asked.gpu, power_cap_w=asked.cap_w, present=present_machine(asked.gpu))
     jobs: list[Job] = []
     for each in asked.jobs:
         deadline_s = None if each.deadline_min is None else 60 * each.deadline_min
-        profile = load_profile(each.name, asked.gpu)
+        profile = advisor.find_profile(each.name)
         jobs += [Job(profile, each.epochs, deadline_s=deadline_s)] * each.copies
-    advisor = Advisor(asked.gpu, power_cap_w=asked.cap_w, present=present_machine(asked.gpu))
     return advisor.recommend(jobs, asked.objective, conditions=asked.conditions, level=asked.level)
 
 

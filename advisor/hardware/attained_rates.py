@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.catalogue import Gpu, catalogue
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.workload.gpu_side import GpuSide
 from advisor.workload.machine_calibration import Calibration
@@ -27,15 +27,35 @@ _NEEDED = {"fp32_tflops", "fp16_tflops", "bandwidth_gb_s"}
 
 
 def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
-    """The rates of `gpu`; None if neither the catalogue nor the calibration has them.
+    """The rates of `gpu`; None if neither the calibration has them nor the catalogue its kind.
 
     Args:
         gpu: Of the catalogue or at hand.
         calibration: One of another GPU, or one without a GPU side, says nothing here.
     """
-    stated = None if gpu.rates is None else _attained(gpu, gpu.rates)
+    rates = gpu.rates or _of_its_kind(gpu)
+    stated = None if rates is None else _attained(gpu, rates)
     side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
     return stated if side is None else _measured(side, stated)
+
+
+def _of_its_kind(gpu: Gpu) -> GpuRates | None:
+    """What SMs as of the nearest GPU with the same compute capability do; None if there is none."""
+    kin = [
+        each for each in catalogue().values() if each.compute_capability == gpu.compute_capability
+    ]
+    if not kin or gpu.bandwidth_gb_s is None:
+        return None
+    nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms))
+    assert nearest.rates is not None, "the catalogue has the rates of every GPU"
+    share, rates = gpu.sms / nearest.sms, nearest.rates
+    return replace(
+        rates,
+        fp32_tflops=share * rates.fp32_tflops,
+        tf32_tflops=None if rates.tf32_tflops is None else share * rates.tf32_tflops,
+        fp16_tflops=share * rates.fp16_tflops,
+        bandwidth_gb_s=gpu.bandwidth_gb_s,
+    )
 
 
 def _kept_clock(gpu: Gpu, rates: GpuRates) -> float:

@@ -9,7 +9,8 @@ from math import log
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import Gpu, catalogue
+from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.gpu_transfer import on_gpu
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
@@ -59,6 +60,13 @@ def _estimated(profile: Profile, gpu: Gpu, calibration: Calibration | None) -> P
     return on_gpu(profile, gpu, calibration)
 
 
+def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
+    """Names of all profiles that `found_profile` finds for `gpu`: measured there, or elsewhere."""
+    there = (key for key in profiled_gpus(folder) if key in known_gpus())
+    names = {name for key in (gpu.key, *there) for name in profile_paths(key, folder)}
+    return tuple(sorted(names))
+
+
 def translated(
     names: Iterable[str], gpu: Gpu, folder: Path | None = None
 ) -> tuple[tuple[Profile, Profile], ...]:
@@ -98,7 +106,9 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
     Raises:
         InvalidInput: Its file is malformed.
     """
-    for key in sorted(_others(gpu, folder), key=lambda key: _unlike(catalogue()[key], gpu)):
+    known = known_gpus()
+    others = (known.keys() & profiled_gpus(folder)) - {gpu.key}
+    for key in sorted(others, key=lambda key: _unlike(known[key], gpu)):
         path = profile_paths(key, folder).get(name)
         if path is not None and (found := read_profile(path)).estimated_from is None:
             return found
@@ -111,13 +121,9 @@ def rates_at_hand(gpu: Gpu) -> Calibration | None:
     return None if found is None else found[1]
 
 
-def _others(gpu: Gpu, folder: Path | None) -> set[str]:
-    return (set(profiled_gpus(folder)) & set(catalogue())) - {gpu.key}
-
-
 def _unlike(one: Gpu, other: Gpu) -> float:
     """How far the rates of two GPUs are apart, in logs; those of one architecture are nearest."""
-    here, there = one.rates, other.rates
+    here, there = rates_of(one), rates_of(other)
     if here is None or there is None:
         return float("inf")
     pairs = (

@@ -12,7 +12,7 @@ import numpy as np
 from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware.attained_rates import rates_of
-from advisor.hardware.catalogue import Gpu, catalogue
+from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
 from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
@@ -60,7 +60,7 @@ def estimate_spread(profile: Profile) -> float:
     """Standard deviation of the log of the profile's step if it is an estimate; 0 if measured."""
     if profile.estimated_from is None:
         return 0.0
-    here, there = (catalogue().get(key) for key in (profile.gpu, profile.estimated_from))
+    here, there = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
     alike = here is not None and there is not None and here.architecture == there.architecture
     return _SPREAD_WITHIN if alike else _SPREAD_ACROSS
 
@@ -71,7 +71,7 @@ def _source(profile: Profile) -> RatedGpu:
             f"{profile.name}: it is an estimate itself. Translate the profile that was measured "
             f"on {with_article(profile.estimated_from)}."
         )
-    source = catalogue().get(profile.gpu)
+    source = known_gpus().get(profile.gpu)
     rates = None if source is None else rates_of(source)
     if source is None or rates is None:
         raise InvalidInput(

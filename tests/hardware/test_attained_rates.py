@@ -73,9 +73,16 @@ def test_a_calibration_without_rates_or_of_another_gpu_changes_nothing(said):
 
 
 def test_a_gpu_that_the_catalogue_knows_nothing_of_has_the_rates_it_was_measured_to_have():
-    unknown = replace(H200, rates=None)
+    unknown = replace(H200, rates=None, compute_capability="7.5")
     assert rates_of(unknown) is None
     assert rates_of(unknown, swept(*TIMES[:2])) is None
     found = rates_of(unknown, swept(*TIMES))
     assert (found.tf32_tflops, found.clock_mhz) == (None, 1900)
     assert found.fp32_tflops == pytest.approx(40)
+
+
+def test_a_gpu_that_only_its_driver_described_computes_as_its_kind_does():
+    smaller = replace(H200, rates=None, key="smaller", sms=131)
+    expected = rates_of(H200).fp32_tflops * 131 / 132
+    assert rates_of(smaller).fp32_tflops == pytest.approx(expected)
+    assert rates_of(smaller).bandwidth_gb_s == rates_of(H200).bandwidth_gb_s

@@ -199,3 +199,11 @@ def test_a_folder_that_is_not_there_is_named(page, elsewhere, monkeypatch):
     page.run()
     assert not page.exception
     assert "no such folder" in page.error[0].value
+
+
+def test_a_gpu_on_which_nobody_measured_is_answered_for_by_estimates_and_the_page_says_so(page):
+    page.run()
+    page.selectbox(key="gpu").set_value("a100-40gb").run()
+    assert not page.exception
+    said = [*page.success, *page.info, *page.warning]
+    assert any(f"Estimated from {shelf.GPU}" in each.value for each in said)

@@ -107,7 +107,7 @@ def test_what_was_measured_on_no_gpu_known_is_not_translated(key):
 
 def test_nothing_is_estimated_for_a_gpu_of_unknown_rates():
     with pytest.raises(InvalidInput, match="Measure there"):
-        on_gpu(synthetic.profile(), replace(A100, rates=None))
+        on_gpu(synthetic.profile(), replace(A100, rates=None, compute_capability="7.5"))
 
 
 def test_bare_numbers_are_translated_too_and_what_they_lack_stays_unknown():
