@@ -15,7 +15,7 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import known_gpus
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
-from advisor.measure.process.provenance import present_machine
+from advisor.measure.process.provenance import gpu_at_hand, present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
@@ -89,7 +89,8 @@ def _question() -> _Question:
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return _Question(DEFAULT_GPU, (), "makespan", None, Conditions(), "p50")
     keys = _measured_first(known)
-    first = keys.index(DEFAULT_GPU) if DEFAULT_GPU in keys else 0
+    likely = (each for each in (gpu_at_hand(), DEFAULT_GPU) if each in keys)
+    first = keys.index(next(likely, keys[0]))
     gpu = st.selectbox("GPU", keys, index=first, key="gpu")
     objective = st.radio(
         "Best means",

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from advisor.cli.options import DEFAULT_GPU, AsJson, GpuKey, apart, given_in, grouped, needs
+from advisor.cli.asked_gpu import DEFAULT_GPU
+from advisor.cli.options import AsJson, GpuKey, apart, given_in, grouped, needs
 from advisor.cli.output import show, show_json
 from advisor.errors import AdvisorError, InvalidInput
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
-    DEFAULT_GPU,
     AsJson,
     By,
     Files,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from advisor.cli.asked_gpu import DEFAULT_GPU, asked_gpu
 from advisor.cli.output import leave_out
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from advisor.workload.job import Job
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
-
-DEFAULT_GPU = "h200-141gb"
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -94,11 +93,7 @@ def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
         raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
 
 
-def _key(word: str) -> str:
-    from advisor.hardware.catalogue import gpu_meant
-
-    return gpu_meant(word).key
-
+_GPU = "A GPU that `advisor gpus` lists. Not given: the one at hand, else the profiles' own."
 
 Jobs = Annotated[
     list[str] | None,
@@ -109,9 +104,7 @@ JobFile = Annotated[
 ]
 GpuKey = Annotated[
     str,
-    typer.Option(
-        "--gpu", callback=_key, envvar="ADVISOR_GPU", help="A GPU that `advisor gpus` lists."
-    ),
+    typer.Option("--gpu", callback=asked_gpu, envvar="ADVISOR_GPU", help=_GPU),
 ]
 Profiles = Annotated[
     Path | None,

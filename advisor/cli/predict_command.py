@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.options import DEFAULT_GPU, AsJson, Files, GpuKey, Named, PowerCap, grouped
+from advisor.cli.asked_gpu import DEFAULT_GPU
+from advisor.cli.options import AsJson, Files, GpuKey, Named, PowerCap, grouped
 from advisor.cli.output import show_found, warn
 
 _Sharing = Annotated[

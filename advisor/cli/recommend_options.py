@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
     AUTO,
-    DEFAULT_GPU,
     By,
     CapOrAuto,
     Device,

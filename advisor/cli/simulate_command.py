@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
-    DEFAULT_GPU,
     AsJson,
     Files,
     Given,

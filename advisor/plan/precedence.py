@@ -149,7 +149,12 @@ def _late(each: Priced, question: Question) -> int:
 
 
 def _confirmed(each: Priced) -> bool:
-    return each.forecast.prediction.confirmed_on_hardware
+    """Whether real runs of its kind stand behind it, if need be on another GPU.
+
+    Else one after another would come first wherever a GPU has no runs of its own.
+    """
+    prediction = each.forecast.prediction
+    return prediction.confirmed_on_hardware or prediction.ran_elsewhere
 
 
 # Plans shown of a kind that has many: limits, MIG layouts.

@@ -136,6 +136,7 @@ class MixPrediction:
         gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
+        ran_elsewhere: Whether real runs of this kind of sharing on those GPUs stand behind it.
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
             needs was measured on this one.
@@ -154,6 +155,7 @@ class MixPrediction:
     smact: float | None
     confirmed_on_hardware: bool
     estimated_from: str | None = None
+    ran_elsewhere: bool = False
     power_cap_w: float | None = None
     wide_because: str | None = None
 
@@ -192,6 +194,7 @@ def in_phases(
         smact=_mean([answer.smact for answer in answers], shares),
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
         estimated_from=next((each.estimated_from for each in answers if each.estimated_from), None),
+        ran_elsewhere=all(each.confirmed_on_hardware or each.ran_elsewhere for each in answers),
         power_cap_w=fullest.power_cap_w,
         wide_because=next((each.wide_because for each in answers if each.wide_because), None),
     )

@@ -124,6 +124,7 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
         weighted_speedup=fmean(speeds) if mix.sharing.mode == "serial" else sum(speeds),
         power_cap_w=cap_w,
         confirmed_on_hardware=False,
+        ran_elsewhere=False,
     )
 
 

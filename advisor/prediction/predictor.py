@@ -98,6 +98,7 @@ class Predictor:
             smact=power.smact(profiles, speeds, law),
             confirmed_on_hardware=not measured_on and self._confirmed(asked),
             estimated_from=", ".join(sorted(measured_on.union(others))) or None,
+            ran_elsewhere=bool(measured_on or others) and self._learnt(asked),
             wide_because=why_wide(profiles, sharing),
         )
         return widened(mix, self.model.unseen.widening) if others else mix
@@ -109,6 +110,10 @@ class Predictor:
     def _confirmed(self, sharing: Arrangement) -> bool:
         """Whether the model learnt this mode from runs on this GPU; True for a job alone."""
         return sharing.mode == "serial" or self.gpu.key in self.model.learnt_on(sharing.mode)
+
+    def _learnt(self, sharing: Arrangement) -> bool:
+        """As `_confirmed`, from runs on any GPU."""
+        return sharing.mode == "serial" or bool(self.model.learnt_on(sharing.mode))
 
     def _others(self, sharing: Arrangement) -> tuple[str, ...]:
         """The GPUs whose runs stand in for this one's, which the model has not seen share so."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.english import counted
-from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.catalogue import DESCRIBED, Gpu, MigProfile
 from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import PlacementSets, place, profile_of
 from advisor.report.documents import SCHEMA
@@ -123,7 +123,8 @@ def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instan
 
 def _notes(gpu: Gpu) -> str:
     inside = gpu.sources.get("compute_instances", "nobody has said which there can be")
-    return f"Profiles and places: {gpu.sources['mig']}.\nCompute instances: {inside}.\n{_UNTRIED}"
+    places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
+    return f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
 
 
 def _sizes(way: Sequence[int]) -> str:

@@ -73,6 +73,7 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     # On a machine with such a GPU, profiles that were made up are stale.
     monkeypatch.setattr("advisor.measure.process.provenance.present_machine", lambda _gpu: None)
+    monkeypatch.setattr("advisor.measure.process.provenance.gpu_at_hand", lambda: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
     def run(*words):

@@ -84,7 +84,7 @@ def test_a_wrong_word_is_refused_with_its_message_and_exit_code(advisor, words, 
 )
 def test_a_profile_that_cannot_be_true_is_refused(advisor, tmp_path, text, said):
     (tmp_path / "p.json").write_text(text)
-    answer = advisor("recommend", tmp_path / "p.json")
+    answer = advisor("recommend", tmp_path / "p.json", "--gpu", "h200-141gb")
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert answer.err.startswith("error: ")

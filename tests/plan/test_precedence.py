@@ -226,3 +226,16 @@ def test_the_sentence_and_the_document_say_by_what_rule_the_first_precedes():
     assert "1 is first as the simplest of those within 0.25%" in answer(advised)
     rules = [each["precedes_by"] for each in recommendation_document(advised)["plans"]]
     assert rules == [each.precedes_by for each in advised.plans]
+
+
+def test_runs_of_a_kind_on_another_gpu_count_as_runs_of_it():
+    """Else one after another, which needs no runs, would come first on every GPU without them."""
+    wide = Interval(0.3, 0.6, 1.2)
+    learnt = plan("mps", wide)
+    unseen = {"confirmed_on_hardware": False, "estimated_from": "h200-141gb"}
+    serial = plan("serial", Interval(0.9, 1.0, 1.1))
+    for ran_elsewhere, first in ((True, "mps"), (False, "serial")):
+        prediction = replace(learnt.forecast.prediction, **unseen, ran_elsewhere=ran_elsewhere)
+        there = replace(learnt, forecast=replace(learnt.forecast, prediction=prediction))
+        best, *_ = by_rule([serial, there], asked())
+        assert str(best.forecast.sharing) == first

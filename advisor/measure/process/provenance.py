@@ -91,6 +91,17 @@ def command_line(module: str, argv: Sequence[str]) -> str:
     )
 
 
+def gpu_at_hand() -> str | None:
+    """The key of this machine's first GPU that can be answered for; None without one."""
+    from advisor.hardware.live_gpu import live_gpus
+
+    try:
+        keys = (each.catalogue_key for each in live_gpus() if isinstance(each, LiveGpu))
+        return next((key for key in keys if key is not None), None)
+    except AdvisorError:
+        return None
+
+
 def present_machine(gpu: str) -> Present | None:
     """This machine, if its driver shows a GPU of the model `gpu`; else None."""
     from advisor.hardware.live_gpu import live_gpus

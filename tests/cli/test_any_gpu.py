@@ -1,0 +1,125 @@
+"""Nobody is sent in a circle: on a GPU without runs every command answers, and the first teaches.
+
+Two profiles of an H100 are recordings; the model is fitted to made-up runs on an H200.
+"""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.cli.asked_gpu import DEFAULT_GPU
+from advisor.hardware.catalogue import gpu, keep_gpu
+from advisor.workload.files import MODEL_FILE
+from advisor.workload.store import read_profile
+from advisor.workload.writing import append_run, profile_text, write_whole
+from tests import synthetic
+
+RECORDED = Path(__file__).parents[2] / "profiles" / "h100-sxm-80gb"
+PAIR = ["resnet152-imagenet-bs32", "bert-base-finetune-bs16"]
+UNLISTED = "h800-80gb"
+
+
+@pytest.fixture(params=["h100-sxm-80gb", UNLISTED])
+def here(request, tmp_path, advisor):  # noqa: ARG001 - which says where the user's data are
+    """The key of a GPU of which a user has two profiles and nothing else; one is not listed."""
+    if request.param == UNLISTED:
+        said = {"driver": "driver 580 of the GPU at hand"}
+        listed = replace(gpu("h100-sxm-80gb"), sms=120, rates=None, sources=said)
+        keep_gpu(replace(listed, key=UNLISTED, products=("NVIDIA H800",)))
+    for name in PAIR:
+        profile = replace(read_profile(RECORDED / f"{name}.json"), gpu=request.param)
+        write_whole(own(tmp_path) / "profiles" / request.param / f"{name}.json",
+                    profile_text(profile))  # fmt: skip
+    return request.param
+
+
+def own(tmp_path):
+    return tmp_path / "nobody" / "advisor"
+
+
+def ran(tmp_path, key, sharing="naive"):
+    """A run of the pair there, as a validation would leave it, and its file."""
+    profiles = [replace(read_profile(RECORDED / f"{name}.json"), gpu=key) for name in PAIR]
+    run = replace(synthetic.run(profiles, sharing, 1.7, "mine"), gpu=key, purpose="validation")
+    append_run(tmp_path / "mine.jsonl", run)
+    return run, tmp_path / "mine.jsonl"
+
+
+def test_every_question_is_answered_from_two_profiles(advisor, here, tmp_path):
+    plan = tmp_path / "plan.json"
+    for words in (
+        ["recommend", *PAIR],
+        ["predict", *PAIR, "--sharing", "mps=50,50"],
+        ["predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"],
+        ["simulate", *PAIR, "--sharing", "naive"],
+        ["export", *PAIR, "--sharing", "mps", "--format", "json", "--out", plan],
+        ["explain", "serial", "mps", *PAIR],
+        ["validate", *PAIR, "--dry-run"],
+        ["profiles"],
+        ["layouts"],
+    ):
+        said = advisor(*words, "--gpu", here)
+        assert said.code == 0, (words, said.err)
+    assert advisor("simulate", "--plan", plan).code == 0
+
+
+def test_an_answer_says_what_stands_behind_it(advisor, here):
+    document = json.loads(advisor("recommend", *PAIR, "--gpu", here, "--json").out)
+    shared = [plan for plan in document["plans"] if "serial" not in plan["sharing"]]
+    assert shared
+    assert {plan["estimated_from"] for plan in shared} == {"h200-141gb"}
+    assert not any(plan["confirmed_on_hardware"] for plan in shared)
+    never = f"estimated from h200-141gb, never measured on an {here}"
+    first = advisor("recommend", *PAIR, "--gpu", here).out.partition("\n\n")[0]
+    assert never in " ".join(first.lower().split())
+    for command in ("predict", "simulate"):
+        said = advisor(command, *PAIR, "--sharing", "mps", "--gpu", here).out
+        assert never in " ".join(said.split())
+
+
+def test_that_no_run_was_made_there_is_no_reason_to_run_jobs_one_after_another(advisor, here):
+    document = json.loads(advisor("recommend", *PAIR, "--gpu", here, "--json").out)
+    first, serial = document["plans"][0], document["serial"]
+    if first["sharing"] == "serial":
+        shared = [plan for plan in document["plans"] if plan["estimated_from"]]
+        assert all(serial["makespan_s"] <= plan["makespan_s"] for plan in shared)
+
+
+def test_fitting_without_a_run_says_that_answers_are_there_and_what_would_teach(advisor, here):
+    said = advisor("fit", "--gpu", here)
+    assert said.code == 2
+    assert f"no run on an {here} to learn from yet" in said.err
+    assert "answers for" in said.err
+    assert "`advisor validate JOB...`" in said.err
+
+
+@pytest.mark.usefixtures("few_lessons")
+def test_the_first_run_that_validating_keeps_teaches_the_next_fit(advisor, here, tmp_path):
+    _, file = ran(tmp_path, here)
+    assert advisor("validate", "--from", file, "--gpu", here).code in (0, 5)
+    said = advisor("fit", "--gpu", here)
+    assert said.code == 0, said.err
+    assert f"fitted to 1 run of 2 profiles on {here}" in said.out
+    assert "45 runs of 3 profiles on h200-141gb" in said.out
+    document = json.loads((own(tmp_path) / "models" / MODEL_FILE).read_text())
+    assert document["data"][here]["runs"] == {"naive": 1}
+    assert advisor("recommend", *PAIR, "--gpu", here).code == 0
+
+
+def test_where_no_gpu_is_named_the_jobs_say_which(advisor, here, tmp_path, monkeypatch):
+    said = advisor("predict", *PAIR, "--sharing", "serial", "--json")
+    assert json.loads(said.out)["gpu"] == here
+    assert f"no --gpu given: this is about {here}, on which the jobs were profiled" in said.err
+    path = own(tmp_path) / "profiles" / here / f"{PAIR[0]}.json"
+    assert json.loads(advisor("predict", path, "--sharing", "serial", "--json").out)["gpu"] == here
+    monkeypatch.setattr("advisor.measure.process.provenance.gpu_at_hand", lambda: "a30-24gb")
+    said = advisor("predict", *PAIR, "--sharing", "serial")
+    assert said.err == "no --gpu given: this is about a30-24gb, the GPU at hand\n"
+
+
+def test_where_nothing_says_which_gpu_it_is_the_default(advisor):
+    said = advisor("predict", PAIR[1], "--sharing", "serial", "--json")
+    assert json.loads(said.out)["gpu"] == DEFAULT_GPU
+    assert said.err == ""
