@@ -1,7 +1,8 @@
 """A plan as it is applied: what starts when and where, on which cores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
@@ -26,6 +27,7 @@ class Start:
         cores: First and last of the host cores that are its own while it runs: as many as its
             profile was measured on; None where that does not say.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: none.
+        priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: the usual one.
         memory_cap_mib: What it may allocate at most; None: no cap is needed, or none can be set.
     """
 
@@ -33,6 +35,7 @@ class Start:
     job: Job
     cores: tuple[int, int] | None
     limit: float | None
+    priority: int | None
     memory_cap_mib: int | None
 
     @property
@@ -175,17 +178,18 @@ def _stage(
     one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
     cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
 
-    def start(number: int, limit: float | None) -> Start:
-        return Start(
-            number=number, job=jobs[number - 1], cores=cores[number],
-            limit=limit, memory_cap_mib=caps.get(number),
-        )  # fmt: skip
+    def starts(part: SharedPartition) -> Iterator[Start]:
+        settings = zip_longest(part.jobs, part.sharing.limits, part.sharing.priorities)
+        for number, limit, priority in settings:
+            yield Start(
+                number=number, job=jobs[number - 1], cores=cores[number],
+                limit=limit, priority=priority, memory_cap_mib=caps.get(number),
+            )  # fmt: skip
 
     partitions = (
         LaunchPartition(
             number=number, sharing=part.sharing, instance=part.instance, slices=part.slices,
-            profile=_profile(part, gpu),
-            starts=tuple(map(start, part.jobs, part.sharing.limits or [None] * len(part.jobs))),
+            profile=_profile(part, gpu), starts=tuple(starts(part)),
         )
         for number, part in enumerate(group.partitions, start=first)
     )  # fmt: skip

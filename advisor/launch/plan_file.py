@@ -56,6 +56,7 @@ class _PlannedJob:
     cores: tuple[int, int] | None
     mps_limit_percent: float | None
     memory_cap_mib: int | None
+    mps_client_priority: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,7 @@ def _planned(start: Start) -> _PlannedJob:
         examples_per_epoch=job.profile.workload.examples_per_epoch,
         cores=start.cores,
         mps_limit_percent=start.limit,
+        mps_client_priority=start.priority,
         memory_cap_mib=start.memory_cap_mib,
         **_asked_of(job),
     )

@@ -13,7 +13,8 @@ from advisor.launch.launch_plan import LaunchPartition, Start
 _CONTROL = "nvidia-cuda-mps-control"
 
 MPS_WORDS = (
-    "unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT "
+    "CUDA_MPS_CLIENT_PRIORITY",
     f"mps_answers() {{ echo get_server_list | {_CONTROL} > /dev/null 2>&1; }}",
     "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
     f"  {_CONTROL} -d && for try in $(seq 50); do",
@@ -26,7 +27,7 @@ MPS_WORDS = (
     f"mps_stop() {{ ! mps_answers || echo quit | {_CONTROL}; }}",
 )
 """Lines that define what `daemon_started`, `daemon_answers` and `daemon_stopped` call, and keep
-limits that the caller's environment sets from jobs that are to have none."""
+limits and priorities that the caller's environment sets from jobs that are to have none."""
 
 
 def guard(partitions: Sequence[LaunchPartition], undo: Sequence[str] = ()) -> Iterator[str]:
@@ -106,10 +107,12 @@ def client(part: LaunchPartition, start: Start) -> list[str]:
 
 
 def _limits(start: Start) -> list[str]:
-    """Settings of what an MPS client may take; device 0 is the one that it sees."""
+    """Settings of what an MPS client may take, and when; device 0 is the one that it sees."""
     said = []
     if start.limit is not None:
         said.append(f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={start.limit:g}")
+    if start.priority is not None:
+        said.append(f"CUDA_MPS_CLIENT_PRIORITY={start.priority}")
     if start.memory_cap_mib is not None:
         said.append(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={start.memory_cap_mib}M")
     return said

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.prediction.trace import DECIMALS, Floats, ReplayTrace
+from advisor.prediction.trace import DECIMALS, QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.workload.spec import STRICT
 
@@ -141,12 +141,16 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
         log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
             runs, shape (rows, 4), in seconds.
     """
-    by_priority = (np.array(priorities),) if len(set(priorities)) > 1 else ()
-    mps = _compiled_by_priority() if by_priority else _compiled()[0]
-    steps: Floats = mps(
-        *_columns(scripts, limits, exponents), *by_priority, ceded, _horizon_s(scripts, effort),
-        effort.events, log,
-    )  # fmt: skip
+    columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
+    steps: Floats
+    if len(set(priorities)) > 1:
+        order = np.array(priorities)
+        columns[2][1] = np.maximum(columns[2][1], QUEUED_GAP_S)  # in it blocks of others start
+        mps = _compiled_by_priority()
+        steps = mps(*columns, order, ceded, horizon_s, effort.events, log)
+    else:
+        mps, _ = _compiled()
+        steps = mps(*columns, ceded, horizon_s, effort.events, log)
     return steps
 
 

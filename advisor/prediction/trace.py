@@ -20,7 +20,7 @@ DECIMALS = 9
 
 # Once kernels queue up, this much still passes between two of them: GPM's share of time in which
 # the engine was active, less the kernels' own time, is 1.1 us a kernel over 71 profiles.
-_QUEUED_GAP_S = 1e-6
+QUEUED_GAP_S = 1e-6
 
 # Kernels that overlap by less than this are one stream's, timed a little long.
 _STREAMS = 1.05
@@ -102,7 +102,7 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
         demand=demanded,
         waves=waved,
         host_s=host_s,
-        gap_s=min(_QUEUED_GAP_S, idle_s) if host_bound else idle_s,
+        gap_s=min(QUEUED_GAP_S, idle_s) if host_bound else idle_s,
         lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
     )
 

@@ -14,6 +14,7 @@ class SlowTenant:
     waves: list
     host: float
     lead: float
+    gap: float = 0.0
     at: int = 0
     host_start: float = 0.0
     ready: float = 0.0
@@ -35,7 +36,7 @@ class SlowTenant:
             self.at, self.steps = 0, self.steps + 1
             self.host_start = max(self.host_start + self.host, now - self.lead)
         self.left, self.kept = self.duration[self.at], 0.0
-        self.ready = max(now, self.host_start + self.launch[self.at])
+        self.ready = max(now + self.gap, self.host_start + self.launch[self.at])
 
     def drains(self, limit):
         waves = self.waves[self.at] / limit

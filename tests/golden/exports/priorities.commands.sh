@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Put your own command in place of each job's ./NAME.sh.
+jobs= failed=0 MPS_1=
+job() { setsid "$@" & jobs="$jobs $!"; }
+ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
+stop() {  # also when interrupted
+  for each in $jobs; do
+    kill -s TERM -- "-$each" || kill -s TERM "$each"
+  done 2> /dev/null
+  wait
+  [ -z "$MPS_1" ] || CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+}
+unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
+mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
+  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+    mps_answers && return
+    sleep 0.1
+  done
+  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  return 1
+}
+mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' HUP TERM
+MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 CUDA_MPS_CLIENT_PRIORITY=0 job taskset -c 0 ./resnet50-imagenet64-bs128.sh
+CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_MPS_CLIENT_PRIORITY=1 job taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh
+ended
+CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+MPS_1=
+exit "$failed"

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# MPS for mps=43,100/priority=0,1 on GPU 0, one h200-141gb.
+#   bash FILE start            starts the daemons
+#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
+#   bash FILE stop             ends the daemons; the jobs must have ended
+set -eu
+folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
+MPS_1=$folder/1
+unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
+mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
+  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+    mps_answers && return
+    sleep 0.1
+  done
+  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  return 1
+}
+mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+stop() {
+  CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+}
+usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }
+case ${1:-} in
+start)
+  ! CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS runs already, in $MPS_1: bash $0 stop" >&2; exit 1; }
+  mkdir -p "$MPS_1"
+  CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || { stop; exit 1; }
+  ;;
+stop)
+  stop
+  ;;
+run)
+  [ $# -gt 2 ] || usage
+  job=$2
+  shift 2
+  case $job in
+  1)  # resnet50-imagenet64-bs128
+    CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
+    exec env CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 CUDA_MPS_CLIENT_PRIORITY=0 taskset -c 0 "$@" ;;
+  2)  # bert-base-finetune-bs16-loader2
+    CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
+    exec env CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_MPS_CLIENT_PRIORITY=1 taskset -c 1-3 "$@" ;;
+  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;
+  esac
+  ;;
+*) usage ;;
+esac
