@@ -16,8 +16,8 @@ _OF_64_LANES, _OF_128_LANES = 0.94, 0.80
 _OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
 _WITH_64_LANES = ("7.0", "8.0")
 _FOR_GRAPHICS = ("8.6", "8.9", "12.0")
-# Best addition: 0.85 of the A100's and 0.91 of the V100's bandwidth, by the same timings.
-_OF_BANDWIDTH = 0.88
+# Best addition, by the same timings: 0.85 of an A100, 0.91 of a V100 and 0.90 of an H100.
+_OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
 
 # Watts that an SM takes for each GHz under arithmetic: with less, a GPU lowers its clock. An L4 has
 # 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
@@ -69,12 +69,13 @@ def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
     clock, tf32_tflops = _kept_clock(gpu, rates), rates.tf32_tflops
     lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
     tensor = clock * tensor_share(gpu)
+    bandwidth = _OF_A100_BANDWIDTH if gpu.compute_capability == "8.0" else _OF_BANDWIDTH
     return replace(
         rates,
         fp32_tflops=clock * lanes * rates.fp32_tflops,
         tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
         fp16_tflops=tensor * rates.fp16_tflops,
-        bandwidth_gb_s=_OF_BANDWIDTH * rates.bandwidth_gb_s,
+        bandwidth_gb_s=bandwidth * rates.bandwidth_gb_s,
     )
 
 
