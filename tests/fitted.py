@@ -24,13 +24,15 @@ from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-SOURCES = ("english.py", "errors.py", "hardware", "measure/process", "prediction", "sharing",
-           "validate/folds.py", "workload")  # fmt: skip
+SOURCES = ("english.py", "errors.py", "hardware", "measure/process", "measure/solo/traced_step.py",
+           "prediction", "sharing", "validate/folds.py", "workload")  # fmt: skip
 _LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
 
 _KEPT_S = 7 * 24 * 3600
 
 _known = {}
+# As it is before any fixture: one of them within another would wait for its own lock.
+_FITTED_ANEW = Folds.model_without
 
 
 def fit(profiles, runs, gpu):
@@ -55,9 +57,8 @@ def folds_fitted_once():
     def model_without(folds, family):
         runs = map(run_line, folds.runs)
         given = ("without", family, folds.gpu.key, *_profiles(folds.profiles.values()), *runs)
-        return _once(given, lambda: fitted_anew(folds, family))
+        return _once(given, lambda: _FITTED_ANEW(folds, family))
 
-    fitted_anew = Folds.model_without
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Folds, "model_without", model_without)
         yield

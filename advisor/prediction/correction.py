@@ -9,10 +9,11 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES
+from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
 from advisor.prediction.transfer import log_beyond_host
 from advisor.workload.measured import pace_spread
-from advisor.workload.plausible import MOST_LOG, MOST_SPREADS, check, check_number, check_scaled
+from advisor.workload.plausible import MOST_LOG, check, check_scaled
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 
@@ -51,21 +52,6 @@ class Kernel:
         np.maximum(0.0, squares, out=squares)
         squares *= -0.5 / self.length**2
         return np.asarray(self.signal * np.exp(squares, out=squares))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualBounds:
-    """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
-
-    __pydantic_config__ = STRICT
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not self.low <= 0 <= self.high:
-            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
-        check_number("a bound of an interval", max(-self.low, self.high), MOST_SPREADS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,4 +142,4 @@ def _by_capacity(
     capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
     rows = columns(bare, sharing, gpu, capacity_s)
     middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
-    return [interval_around(step_s, plain.low, plain.high) for step_s in map(float, middle)]
+    return [plain.interval(each, float(s)) for each, s in zip(bare, middle, strict=True)]

@@ -19,10 +19,12 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
+from advisor.prediction.job_features import is_gpu_bound
+from advisor.prediction.mix_prediction import Interval, interval_around
+from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.workload.measured import Counters
-from advisor.workload.plausible import MOST_LOG, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
 
@@ -50,8 +52,9 @@ class UtilisationModel:
     """The residual of the capacity model in one mode, and bounds of the remaining error.
 
     Attributes:
-        low: Quantile, 5 %, of log(measured / predicted) for families left out.
-        high: Quantile, 95 %, of the same.
+        gpu_bound: Bounds of log(measured / predicted) for families left out, of jobs that keep the
+            GPU busy alone: their steps do not follow the host.
+        host_bound: The same of the others.
         constant: Log of measured over the capacity model's step, if all columns are average.
         mean: Of each column, shape (columns,); empty: the capacity model is not corrected.
         scale: Standard deviation of each column, shape (columns,).
@@ -60,17 +63,14 @@ class UtilisationModel:
 
     __pydantic_config__ = STRICT
 
-    low: float
-    high: float
+    gpu_bound: ResidualBounds
+    host_bound: ResidualBounds
     constant: float = 0.0
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.low <= 0 <= self.high:
-            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
-        check_number("a bound of an interval", max(-self.low, self.high), MOST_LOG)
         widths = {len(self.mean), len(self.scale), len(self.weights)}
         if widths not in ({0}, {len(COLUMNS)}):
             raise InvalidInput("answers without a trace were fitted to other columns than these")
@@ -83,6 +83,11 @@ class UtilisationModel:
             return np.zeros(len(x))
         away = (x - np.array(self.mean)) / np.array(self.scale)
         return np.asarray(self.constant + drawn(away) @ np.array(self.weights))
+
+    def interval(self, profile: Profile, step_s: float) -> Interval:
+        """Around the predicted step of a job; `profile` is from `seen_by_driver`."""
+        bounds = self.gpu_bound if is_gpu_bound(profile) else self.host_bound
+        return interval_around(step_s, bounds.low, bounds.high)
 
 
 def drawn(away: Floats) -> Floats:

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.doubt_fit import NO_BOUNDS
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.fit.utilisation_fit import fit_utilisation
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import (
@@ -131,16 +133,32 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
     noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))), H200)
     naive = [each for each in noisy if each.mode == "naive"]
     plain = fit_utilisation(naive)
-    inside = []
+    inside, widths = [], []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
         steps = np.array(capacity_steps(bare, shared.sharing))
         missed = np.log(shared.measured_s / steps) - plain.log_correction(
             columns(bare, shared.sharing, H200, steps)
         )
-        inside += list((plain.low <= missed) & (missed <= plain.high))
+        for each, log_error in zip(bare, missed, strict=True):
+            said = plain.interval(each, 1.0)
+            inside.append(said.contains(np.exp(log_error)))
+            widths.append(np.log(said.p95 / said.p05))
     assert np.mean(inside) >= 0.85
-    assert 0.4 < plain.high - plain.low < 1.2, "about 3.3 standard deviations of 0.2"
+    assert 0.4 < min(widths) <= max(widths) < 1.2, "about 3.3 standard deviations of 0.2"
+
+
+def test_jobs_that_follow_their_host_have_bounds_of_their_own():
+    """Where runs vary as their hosts do, jobs that keep the GPU busy are known as well as ever."""
+    random, runs = np.random.default_rng(6), []
+    for number, pair in enumerate(list(combinations_with_replacement(PROFILES.values(), 2)) * 3):
+        noise = 0.01 if all(map(is_gpu_bound, pair)) else 0.2
+        runs.append(_run(number, pair, "naive", TRUTH * np.exp(random.normal(0, noise))))
+    plain = fit_utilisation(shared_runs(PROFILES, runs, H200))
+    busy, idle = (
+        plain.interval(seen_by_driver(PROFILES[name]), 1.0) for name in (NAMES[-1], NAMES[0])
+    )
+    assert idle.p95 / idle.p05 > 1.1 * busy.p95 / busy.p05
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +196,7 @@ def test_runs_whose_profiles_say_nothing_of_the_gpu_teach_nothing():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda plain: plain.update(low=0.1), "both sides"),
+        (lambda plain: plain["gpu_bound"].update(low=0.1), "both sides"),
         (lambda plain: plain.update(weights=[1.0]), "other columns"),
         (lambda plain: plain.update(scale=[0.0] * len(plain["scale"])), "above 0"),
     ],
@@ -193,7 +211,8 @@ def test_a_malformed_answer_without_traces_is_refused(model, tmp_path, change, s
 
 
 def test_where_nothing_was_learnt_the_capacity_model_stands_as_it_is(model):
-    untaught = replace(model, capacity={"naive": UtilisationModel(low=-0.1, high=0.1)})
+    nothing = UtilisationModel(gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
+    untaught = replace(model, capacity={"naive": nothing})
     mix = Predictor(H200, untaught).predict(_bare(), Naive())
     said = capacity_steps(_bare(), Naive())
     assert [job.step_s.p50 for job in mix.jobs] == pytest.approx(said)

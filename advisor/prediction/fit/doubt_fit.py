@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.prediction.correction import MOST, Doubt, ResidualBounds
+from advisor.prediction.correction import MOST, Doubt
 from advisor.prediction.fit.observation import Bools
 from advisor.prediction.job_features import is_gpu_bound
+from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
 
@@ -19,8 +20,8 @@ _FEWEST_ROWS = 20
 _LEVEL = 0.9
 _LEVELS = np.round(np.arange(0.84, 0.975, 0.01), 2)
 
-_NOTHING = ResidualBounds(low=0.0, high=0.0)
-NO_DOUBT = Doubt(host_sigma=0.0, gpu_bound=_NOTHING, host_bound=_NOTHING)
+NO_BOUNDS = ResidualBounds(low=0.0, high=0.0)
+NO_DOUBT = Doubt(host_sigma=0.0, gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
 
 
 def doubt_of(

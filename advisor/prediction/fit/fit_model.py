@@ -12,7 +12,7 @@ import numpy as np
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt, ResidualBounds
+from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt
 from advisor.prediction.fit.doubt_fit import doubt_of
 from advisor.prediction.fit.memory_fit import (
     NO_CONTEXT,
@@ -37,6 +37,7 @@ from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import FEWEST_RUNS, Data, Model, UnseenGpu
 from advisor.prediction.physics import Physics
+from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
 from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import SHARED_MODES, Mode

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from advisor.prediction.fit.doubt_fit import bounds_of
+from advisor.prediction.fit.doubt_fit import NO_BOUNDS, bounds_of
 from advisor.prediction.fit.observation import Bools, ObservedRun, Rows, telling_of
 from advisor.prediction.fit.regression import of_runs_with
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import (
@@ -38,8 +39,12 @@ def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
     raw = _rows([replace(each, profiles=each.as_measured) for each in runs])
     assert raw is not None, "on any host the same jobs run"
     errors = _errors_on_unseen(rows, runs, raw)
-    bounds = bounds_of(errors, raw.family, np.ones(len(errors), dtype=bool))
-    return _ridge(rows, np.ones(len(rows.family), dtype=bool), bounds.low, bounds.high)
+    gpu_bound = np.array([is_gpu_bound(seen_by_driver(each)) for each in raw.profiles])
+    return replace(
+        _ridge(rows, np.ones(len(rows.family), dtype=bool)),
+        gpu_bound=bounds_of(errors, raw.family, gpu_bound),
+        host_bound=bounds_of(errors, raw.family, ~gpu_bound),
+    )
 
 
 def _rows(runs: Sequence[ObservedRun]) -> Rows | None:
@@ -76,10 +81,10 @@ def _errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], asked: Rows) -> F
     return log_errors
 
 
-def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> UtilisationModel:
+def _ridge(rows: Rows, kept: Bools) -> UtilisationModel:
     """The straight line through the rows `kept`; without any, the capacity model as it is."""
     if not kept.any():
-        return UtilisationModel(low=low, high=high)
+        return UtilisationModel(gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
     x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
     count = np.maximum(np.isfinite(x).sum(axis=0), 1)
     mean = np.nansum(x, axis=0) / count
@@ -88,8 +93,8 @@ def _ridge(rows: Rows, kept: Bools, low: float = 0.0, high: float = 0.0) -> Util
     away, constant = drawn((x - mean) / scale), float(y.mean())
     weights = _weights(away, y - constant, scale)
     return UtilisationModel(
-        low=low,
-        high=high,
+        gpu_bound=NO_BOUNDS,
+        host_bound=NO_BOUNDS,
         constant=constant,
         mean=tuple(map(float, mean)),
         scale=tuple(map(float, scale)),

@@ -1,0 +1,22 @@
+"""How far measured steps lie from predicted ones: the bounds of 90 % intervals, in logs."""
+
+from dataclasses import dataclass
+
+from advisor.errors import InvalidInput
+from advisor.workload.plausible import MOST_SPREADS, check_number
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualBounds:
+    """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
+
+    __pydantic_config__ = STRICT
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= 0 <= self.high:
+            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
+        check_number("a bound of an interval", max(-self.low, self.high), MOST_SPREADS)
