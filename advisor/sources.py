@@ -35,7 +35,7 @@ class Sources:
         gpu: A GPU that `advisor gpus` lists, as `gpu_meant` takes it.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
         models: Folder of models; None: the user's refit, else the shipped one.
-        calibration: File of a calibration; ``Path("none")``: none; None: the user's own of that
+        calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
             GPU, if there is one.
         power_cap_w: What the GPU may draw at most; None: its own limit.
         present: The machine at hand, to tell which profiles are stale; None: the one that was
@@ -94,7 +94,7 @@ class Sources:
         """
         from advisor.prediction.estimated_profile import profile_finder
 
-        return profile_finder(self.card, self.profiles)
+        return profile_finder(self.card, self.profiles, self.calibration)
 
     @cached_property
     def uncalibrated(self) -> "Predictor":

@@ -19,6 +19,14 @@ def translate(
         typer.Option(metavar="DIR", help="Where to; default: your own profiles of that GPU."),
     ] = None,
     profiles: Profiles = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of that GPU by `advisor calibrate --gpu-side`, for its measured rates; default: "
+            "your own; none: its maker's rates.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate PROFILEs for a GPU on which nobody measured them, kernel by kernel.
@@ -34,7 +42,7 @@ def translate(
     from advisor.workload.files import user_folder
 
     gpu = gpu_meant(to)
-    found = translated(names, gpu, profiles)
+    found = translated(names, gpu, profiles, calibration)
     folder = out or user_folder("profiles") / gpu.key
     paths = write_estimates(folder, [after for _, after in found])
     if as_json:

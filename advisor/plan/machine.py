@@ -27,9 +27,7 @@ from advisor.workload.staleness import (
     stale_profiles,
     unsteady_profiles,
 )
-from advisor.workload.store import load_calibration
-
-_NONE = Path("none")
+from advisor.workload.store import NO_CALIBRATION, load_calibration
 
 HostCheckNow = Callable[[], Calibration]
 """Checks the host at hand; raises an `AdvisorError` or an `OSError` where it cannot."""
@@ -99,14 +97,14 @@ def machine(
 
     Args:
         gpu: Catalogue key.
-        calibration: File of one; ``Path("none")``: none; None: the user's own, if there is one.
+        calibration: File of one; `NO_CALIBRATION`: none; None: the user's own, if there is one.
         present: What the machine at hand has; None: what the calibrated one had.
         check_host: For the machine at hand; None: advice is not for it.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
     """
-    if calibration == _NONE:
+    if calibration == NO_CALIBRATION:
         return Machine(None, None, present)
     found, unchecked = load_calibration(gpu, calibration), None
     if check_host is not None and calibration is None and not _of_this_host(found, present):

@@ -16,6 +16,7 @@ from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.store import (
+    NO_CALIBRATION,
     load_calibration,
     load_profile,
     profile_paths,
@@ -24,23 +25,30 @@ from advisor.workload.store import (
 )
 
 
-def profile_finder(gpu: Gpu, folder: Path | None = None) -> FindsProfiles:
+def profile_finder(
+    gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
+) -> FindsProfiles:
     """A function that finds profiles of `gpu` by name, or in files, each once.
 
     Args:
         gpu: Where the jobs are to run.
         folder: Of profiles; None: the shipped ones and the user's own.
+        calibration: Of `gpu`, as `load_calibration` takes it: rates that it measured count in
+            estimates.
     """
-    return cache(lambda name: found_profile(name, gpu, folder))
+    return cache(lambda name: found_profile(name, gpu, folder, calibration))
 
 
-def found_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
+def found_profile(
+    name: str, gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
+) -> Profile:
     """The profile called `name` as measured on `gpu`, else estimated from the GPU most like it.
 
     Args:
         name: Of a profile; or the path of its file, which is of `gpu`.
         gpu: Where the jobs are to run.
         folder: As of `profile_finder`.
+        calibration: As of `profile_finder`.
 
     Raises:
         UnknownName: It was measured on no GPU.
@@ -51,13 +59,13 @@ def found_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile:
     elsewhere = measured_on(name, gpu, folder)
     if elsewhere is None:
         return load_profile(name, gpu.key, folder)  # which says what is missing
-    return _estimated(elsewhere, gpu, rates_at_hand(gpu))
+    return _estimated(elsewhere, gpu, _calibrations(gpu, elsewhere, calibration))
 
 
 @lru_cache(1024)
-def _estimated(profile: Profile, gpu: Gpu, calibration: Calibration | None) -> Profile:
+def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]) -> Profile:
     """One and the same object each time: what is computed of a profile is remembered by it."""
-    return on_gpu(profile, gpu, calibration)
+    return on_gpu(profile, gpu, calibrations)
 
 
 def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
@@ -68,7 +76,10 @@ def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
 
 
 def translated(
-    names: Iterable[str], gpu: Gpu, folder: Path | None = None
+    names: Iterable[str],
+    gpu: Gpu,
+    folder: Path | None = None,
+    calibration: Path | None = None,
 ) -> tuple[tuple[Profile, Profile], ...]:
     """Each profile that `names` name, as measured and as estimated for `gpu`.
 
@@ -76,14 +87,16 @@ def translated(
         names: Of profiles, or their files; a name means the one measured on the GPU most like it.
         gpu: Another than those on which they were measured.
         folder: As of `profile_finder`.
+        calibration: As of `profile_finder`.
 
     Raises:
         UnknownName: A workload was measured on no GPU.
         InvalidInput: It was measured on `gpu`, a file is no profile, or nothing can be estimated.
     """
-    calibration = rates_at_hand(gpu)
     measured = [_measured(name, gpu, folder) for name in names]
-    return tuple((each, on_gpu(each, gpu, calibration)) for each in measured)
+    return tuple(
+        (each, on_gpu(each, gpu, _calibrations(gpu, each, calibration))) for each in measured
+    )
 
 
 def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
@@ -115,10 +128,10 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
     return None
 
 
-def rates_at_hand(gpu: Gpu) -> Calibration | None:
-    """The user's own calibration of `gpu`, which may have measured its rates."""
-    found = load_calibration(gpu.key)
-    return None if found is None else found[1]
+def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calibration, ...]:
+    """Those of `gpu` and of the GPU on which `profile` was measured, which may know their rates."""
+    there = None if given == NO_CALIBRATION else load_calibration(profile.gpu)
+    return tuple(each[1] for each in (load_calibration(gpu.key, given), there) if each is not None)
 
 
 def _unlike(one: Gpu, other: Gpu) -> float:

@@ -5,6 +5,7 @@ what MPS limits cost follow from them and the two GPUs. The host's part stays as
 it is of the host and not of the GPU.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.attained_rates import rates_of
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
+from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.trace import Floats
@@ -24,7 +26,7 @@ from advisor.workload.plausible import LEAST_STEP_S
 from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
 
 
-def on_gpu(profile: Profile, target: Gpu, calibration: Calibration | None = None) -> Profile:
+def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = ()) -> Profile:
     """An estimate of what would be measured of the profile's workload on `target`.
 
     On the GPU on which it was measured it is the profile itself.
@@ -32,16 +34,16 @@ def on_gpu(profile: Profile, target: Gpu, calibration: Calibration | None = None
     Args:
         profile: Measured, on a GPU of the catalogue.
         target: Another GPU.
-        calibration: Of `target`, whose measured rates count instead of its maker's.
+        calibrations: Of either GPU, whose measured rates count instead of its maker's.
 
     Raises:
         InvalidInput: The profile is of no GPU that the catalogue has, or an estimate already, or
             the rates of `target` are not known.
     """
-    source = _source(profile)
+    source = _source(profile, calibrations)
     if target.key == source.gpu.key:
         return profile
-    rates = rates_of(target, calibration)
+    rates = _rates(target, calibrations)
     if rates is None:
         raise InvalidInput(
             f"how fast {target.key} computes is not known, so nothing can be estimated for it. "
@@ -65,14 +67,18 @@ def estimate_spread(profile: Profile) -> float:
     return _SPREAD_WITHIN if alike else _SPREAD_ACROSS
 
 
-def _source(profile: Profile) -> RatedGpu:
+def _rates(gpu: Gpu, calibrations: Sequence[Calibration]) -> GpuRates | None:
+    return rates_of(gpu, next((each for each in calibrations if each.gpu == gpu.key), None))
+
+
+def _source(profile: Profile, calibrations: Sequence[Calibration]) -> RatedGpu:
     if profile.estimated_from is not None:
         raise InvalidInput(
             f"{profile.name}: it is an estimate itself. Translate the profile that was measured "
             f"on {with_article(profile.estimated_from)}."
         )
     source = known_gpus().get(profile.gpu)
-    rates = None if source is None else rates_of(source)
+    rates = None if source is None else _rates(source, calibrations)
     if source is None or rates is None:
         raise InvalidInput(
             f"{profile.name}: measured on {profile.gpu}, of which no rates are known: only what "

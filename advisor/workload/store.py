@@ -239,6 +239,10 @@ def runs_by_owner(gpu: str, given: Path | None = None) -> "tuple[tuple[Run, ...]
     )
 
 
+NO_CALIBRATION = Path("none")
+"""Instead of a calibration's file: not even the user's own."""
+
+
 def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibration] | None":
     """The calibration of `gpu` and its file: the one given, else the user's own, if there is one.
 
@@ -246,7 +250,7 @@ def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibr
         InvalidInput: The file is malformed, or of another GPU.
     """
     path = given or user_folder("calibrations") / f"{gpu}.json"
-    if given is None and not path.is_file():
+    if given == NO_CALIBRATION or (given is None and not path.is_file()):
         return None
     calibration = read_calibration(path)
     if calibration.gpu != gpu:

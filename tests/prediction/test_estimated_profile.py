@@ -1,6 +1,7 @@
 """Profiles of a GPU on which nobody measured: found, estimated, kept apart from measured ones."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +10,11 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.estimated_profile import found_profile, measured_on, translated
 from advisor.prediction.gpu_transfer import on_gpu
 from advisor.workload.estimates import measured_profiles, write_estimates
+from advisor.workload.gpu_side import GpuSide, Operator, OperatorTime
 from advisor.workload.store import read_profile
-from advisor.workload.writing import profile_text
+from advisor.workload.writing import calibration_text, profile_text
 from tests import synthetic
+from tests.measure.calibrate.recorded import calibration
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
 A100, H100, H200 = gpu("a100-40gb"), gpu("h100-sxm-80gb"), gpu("h200-141gb")
@@ -52,6 +55,33 @@ def test_no_estimate_is_made_from_an_estimate(folder):
     estimate = replace(on_gpu(synthetic.profile(RESNET), H100), gpu="h100-sxm-80gb")
     write(folder, estimate)
     assert measured_on(RESNET, A100, folder).gpu == "h200-141gb"
+
+
+def calibrated(folder, key, fp32_ms, *, own):
+    """A calibration of the GPU `key` that says how long 2 TFLOP take there, as a file."""
+    product = OperatorTime(Operator("linear", "1x10000x10000x10000", "fp32"), fp32_ms)
+    side = GpuSide(l2_mib=None, sm_clock_mhz=None, launch_us=None, times=(product,))
+    path = folder / "nobody" / "advisor" / "calibrations" / f"{key}.json" if own else folder / "c"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(calibration_text(calibration(gpu=key, gpu_side=side)))
+    return path
+
+
+def test_rates_that_were_measured_replace_those_of_the_maker(folder):
+    stated = found_profile(BERT, A100, folder)
+    given = calibrated(folder, A100.key, 500.0, own=False)
+    assert found_profile(BERT, A100, folder, given).gpu_s > 2 * stated.gpu_s
+    calibrated(folder, A100.key, 50.0, own=True)
+    assert found_profile(BERT, A100, folder).gpu_s < stated.gpu_s
+    assert found_profile(BERT, A100, folder, given).gpu_s > 2 * stated.gpu_s
+    assert found_profile(BERT, A100, folder, Path("none")) == stated
+
+
+def test_rates_count_of_the_gpu_that_an_estimate_comes_from_too(folder):
+    stated = found_profile(BERT, A100, folder)
+    calibrated(folder, "h100-sxm-80gb", 500.0, own=True)
+    assert found_profile(BERT, A100, folder).gpu_s < stated.gpu_s / 2
+    assert found_profile(BERT, A100, folder, Path("none")) == stated
 
 
 def test_a_workload_that_was_measured_nowhere_is_refused(folder):
