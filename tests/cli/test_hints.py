@@ -134,12 +134,11 @@ def test_a_gpu_that_is_cut_is_told_of_without_now(advisor):
 @pytest.mark.parametrize(
     "words",
     [
-        ["recommend", "--gpu", "a100-80gb"],
-        ["recommend", BERT, "--gpu", "a100-80gb"],
+        ["recommend", "none", "--gpu", "a100-80gb"],
         ["recommend", "none"],
         ["fit", "--gpu", "a30-24gb"],
         ["evaluate", "--gpu", "a30-24gb"],
-        ["simulate", "--gpu", "a30-24gb"],
+        ["simulate", "none", "--gpu", "a30-24gb"],
     ],
 )
 def test_no_message_names_where_this_is_installed(advisor, monkeypatch, words):
