@@ -24,6 +24,9 @@ from advisor.workload.store import (
     read_profile,
 )
 
+# GPUs whose rates are no further apart than an H100's and an H200's are about as like a third.
+_ALIKE = 0.5
+
 
 def profile_finder(
     gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
@@ -114,18 +117,28 @@ def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 
 
 def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
-    """The profile called `name` measured on another GPU than `gpu`, the one most like it.
+    """The profile called `name` measured on another GPU than `gpu`, one of those most like it.
+
+    Of GPUs that are about as like it, the one in the fastest host: what is slower than that is the
+    host's and not the workload's.
 
     Raises:
-        InvalidInput: Its file is malformed.
+        InvalidInput: A file of that name is malformed.
     """
     known = known_gpus()
     others = (known.keys() & profiled_gpus(folder)) - {gpu.key}
-    for key in sorted(others, key=lambda key: _unlike(known[key], gpu)):
-        path = profile_paths(key, folder).get(name)
-        if path is not None and (found := read_profile(path)).estimated_from is None:
-            return found
-    return None
+    paths = {key: profile_paths(key, folder).get(name) for key in others}
+    found = {key: read_profile(path) for key, path in paths.items() if path is not None}
+    apart = {
+        key: _unlike(known[key], gpu) for key, each in found.items() if each.estimated_from is None
+    }
+    alike = [key for key in sorted(apart, key=apart.__getitem__)
+             if apart[key] <= min(apart.values()) + _ALIKE]  # fmt: skip
+    return min((found[key] for key in alike), key=_host_check_s, default=None)
+
+
+def _host_check_s(profile: Profile) -> float:
+    return profile.host_check_s or float("inf")
 
 
 def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calibration, ...]:

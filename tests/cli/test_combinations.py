@@ -88,7 +88,7 @@ def test_a_new_option_is_thought_of_here():
         "jobs", "job_file", "root", "memory_margin", "power_cap", "top", "objective", "sharing",
         "plan", "gpus", "policy", "at_once", "price", "trace", "runs", "out", "form", "first",
         "second", "workload", "folder", "in_use", "driver", "port", "export", "predictions",
-        "context",
+        "context", "names", "to",
     }  # fmt: skip
     known = heeded | WORDS.keys()
     taken = [name for name, each in COMMANDS.items() if each.context_settings != AS_GIVEN]

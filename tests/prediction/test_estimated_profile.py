@@ -44,6 +44,12 @@ def test_what_nobody_measured_is_estimated_from_the_gpu_most_like_it(folder):
     assert found_profile(BERT, A100, folder) is found_profile(BERT, A100, folder)
 
 
+def test_of_gpus_about_as_like_it_the_one_in_the_fastest_host_says_what_the_host_takes(folder):
+    for key, check_s in (("h200-141gb", 0.001), ("h100-sxm-80gb", 0.002), ("l4-24gb", 0.0001)):
+        write(folder, replace(synthetic.profile(RESNET), gpu=key, host_check_s=check_s))
+    assert measured_on(RESNET, A100, folder).gpu == "h200-141gb"
+
+
 def test_what_was_measured_goes_before_any_estimate(folder):
     own = replace(synthetic.profile(RESNET, gpu_s=0.9), gpu="a100-40gb")
     write(folder, own)
