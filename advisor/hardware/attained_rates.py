@@ -1,6 +1,7 @@
 """The rates that a GPU attains: as a calibration measured them, or as its maker's let expect."""
 
 from dataclasses import replace
+from math import log
 
 from advisor.hardware.catalogue import Gpu, catalogue
 from advisor.hardware.gpu_rates import GpuRates
@@ -77,6 +78,20 @@ def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
         fp16_tflops=tensor * rates.fp16_tflops,
         bandwidth_gb_s=bandwidth * rates.bandwidth_gb_s,
     )
+
+
+def unlikeness(one: Gpu, other: Gpu) -> float:
+    """How far the rates of two GPUs are apart, in logs; those of one architecture are nearest."""
+    here, there = rates_of(one), rates_of(other)
+    if here is None or there is None:
+        return float("inf")
+    pairs = (
+        (here.fp32_tflops, there.fp32_tflops),
+        (here.fp16_tflops, there.fp16_tflops),
+        (here.bandwidth_gb_s, there.bandwidth_gb_s),
+    )
+    apart = sum(abs(log(mine / yours)) for mine, yours in pairs)
+    return apart + 10 * (one.architecture != other.architecture)
 
 
 def tensor_share(gpu: Gpu) -> float:

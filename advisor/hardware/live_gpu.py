@@ -19,7 +19,7 @@ from advisor.hardware.catalogue import gpu_of_product
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
 from advisor.hardware.mps_processes import mps_processes
 from advisor.hardware.nvml_driver import driver, handle_of, offered
-from advisor.hardware.unlisted_gpu import gpu_from_driver
+from advisor.hardware.unlisted_gpu import gpu_from_driver, reserved_of
 
 _MIB = 2**20
 
@@ -32,6 +32,12 @@ def power_w_now(device: int | str) -> float | None:
     """Power draw of the whole GPU at this moment; None if it is not metered."""
     with driver() as nvml:
         return _scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle_of(nvml, device)), 1000)
+
+
+def reserved_mib(device: int | str) -> int | None:
+    """Memory that the driver keeps for itself; None if it does not say."""
+    with driver() as nvml:
+        return reserved_of(nvml, handle_of(nvml, device))
 
 
 def clocks_mhz(device: int | str) -> tuple[int | None, int | None]:

@@ -65,7 +65,7 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         compute_capability=".".join(map(str, capability)),
         sms=cores // cores_per_sm,
         memory_mib=memory_mib,
-        reserved_mib=_reserved_mib(nvml, handle),
+        reserved_mib=reserved_of(nvml, handle),
         bandwidth_gb_s=_bandwidth_gb_s(nvml, handle),
         l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
         power_limit_w=None if default_mw is None else default_mw / 1000,
@@ -93,8 +93,8 @@ def _bandwidth_gb_s(nvml: Any, handle: Any) -> float | None:
     return 2e6 * clock_mhz * bus / 8 / 1e9 if bus and clock_mhz else None
 
 
-def _reserved_mib(nvml: Any, handle: Any) -> int | None:
-    """Memory that the driver keeps for itself."""
+def reserved_of(nvml: Any, handle: Any) -> int | None:
+    """Memory that the driver keeps for itself; None if it does not say."""
     found = offered(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     return None if found is None else int(found.reserved // _MIB)
 

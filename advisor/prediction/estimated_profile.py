@@ -5,11 +5,10 @@ What was measured on the GPU, or written for it by its user, goes before an esti
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from math import log
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.gpu_transfer import on_gpu
 from advisor.workload.job import FindsProfiles
@@ -130,7 +129,9 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
     paths = {key: profile_paths(key, folder).get(name) for key in others}
     found = {key: read_profile(path) for key, path in paths.items() if path is not None}
     apart = {
-        key: _unlike(known[key], gpu) for key, each in found.items() if each.estimated_from is None
+        key: unlikeness(known[key], gpu)
+        for key, each in found.items()
+        if each.estimated_from is None
     }
     alike = [key for key in sorted(apart, key=apart.__getitem__)
              if apart[key] <= min(apart.values()) + _ALIKE]  # fmt: skip
@@ -145,17 +146,3 @@ def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calib
     """Those of `gpu` and of the GPU on which `profile` was measured, which may know their rates."""
     there = None if given == NO_CALIBRATION else load_calibration(profile.gpu)
     return tuple(each[1] for each in (load_calibration(gpu.key, given), there) if each is not None)
-
-
-def _unlike(one: Gpu, other: Gpu) -> float:
-    """How far the rates of two GPUs are apart, in logs; those of one architecture are nearest."""
-    here, there = rates_of(one), rates_of(other)
-    if here is None or there is None:
-        return float("inf")
-    pairs = (
-        (here.fp32_tflops, there.fp32_tflops),
-        (here.fp16_tflops, there.fp16_tflops),
-        (here.bandwidth_gb_s, there.bandwidth_gb_s),
-    )
-    apart = sum(abs(log(mine / yours)) for mine, yours in pairs)
-    return apart + 10 * (one.architecture != other.architecture)

@@ -1,15 +1,16 @@
 """What is a GPU's own in the sharing model: its time slices, contexts, memory edges and power."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log
 
 from advisor.errors import UnknownName
+from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, gpu
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power
 from advisor.sharing import Mode
+from advisor.workload.machine_calibration import Calibration, Switching
 from advisor.workload.plausible import check
 from advisor.workload.spec import STRICT
 
@@ -63,15 +64,64 @@ def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstant
     )
 
 
+# Fitted slices and switches stand for more than what a calibration sees of them: on an H200 they
+# are within this factor of each other.
+_ALIKE = 3.0
+
+
+def calibrated_constants(
+    constants: GpuConstants, calibration: Calibration, *, fitted: bool
+) -> GpuConstants:
+    """`constants` with what `calibration` measured on their GPU.
+
+    Args:
+        constants: Of a GPU.
+        calibration: Of it, or of its host alone.
+        fitted: Whether its time slices were fitted to runs on it; else those that a calibration saw
+            replace them where they are of another size.
+    """
+    if (sizes := calibration.contexts) is not None:
+        context, server_mib = constants.context, sizes.mps_server_mib
+        constants = replace(
+            constants,
+            context=Context(
+                usual_mib=context.usual_mib if sizes.plain_mib is None else sizes.plain_mib,
+                per_sm_mib=context.per_sm_mib if sizes.per_sm_mib is None else sizes.per_sm_mib,
+            ),
+            mps_server_mib=constants.mps_server_mib if server_mib is None else server_mib,
+        )
+    return constants if fitted else _sliced_as_seen(constants, calibration.switching)
+
+
+def _sliced_as_seen(constants: GpuConstants, seen: Sequence[Switching]) -> GpuConstants:
+    """`constants` with the slices that the shortest kernel showed, where it showed any."""
+    first = next((each for each in seen if each.slice_s), None)
+    if first is None:
+        return constants
+    slicing = constants.physics.slicing
+    slicing = replace(
+        slicing,
+        slice_s=_nearer(slicing.slice_s, first.slice_s),
+        switch_s=_nearer(slicing.switch_s, first.switch_s),
+    )
+    return replace(constants, physics=replace(constants.physics, slicing=slicing))
+
+
+def _nearer(fitted_s: float, seen_s: float | None) -> float:
+    """What was seen, unless it is of the size that was fitted."""
+    if not seen_s or not fitted_s or 1 / _ALIKE < seen_s / fitted_s < _ALIKE:
+        return fitted_s
+    return max(0.0, seen_s)
+
+
 def most_alike(to: Gpu, keys: Mapping[str, object]) -> str:
-    """Of `keys` of GPUs, at least one, that of the same architecture and nearest number of SMs."""
-    return min(keys, key=lambda key: (_unlike(to, _known_gpu(key)), key))
+    """Of `keys` of GPUs, at least one, that of the GPU most like `to`."""
 
+    def unlike(key: str) -> float:
+        other = _known_gpu(key)
+        return float("inf") if other is None else unlikeness(other, to)
 
-def _unlike(to: Gpu, other: Gpu | None) -> tuple[bool, float]:
-    if other is None:
-        return True, float("inf")
-    return other.architecture != to.architecture, abs(log(other.sms / to.sms))
+    return min(keys, key=lambda key: (unlike(key), key))
 
 
 def _known_gpu(key: str) -> Gpu | None:

@@ -6,6 +6,7 @@ from math import prod
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
+from advisor.prediction.gpu_constants import calibrated_constants
 from advisor.prediction.memory import (
     Need,
     Pool,
@@ -37,7 +38,7 @@ from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_p
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.sharing import SHARED_MODES, Arrangement
 from advisor.sharing.traversal import check_count, plain_mode
-from advisor.workload.machine_calibration import Calibration, Contexts
+from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 
 
@@ -219,24 +220,11 @@ def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float 
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
-    """`predictor` with the measured host speed and context sizes instead of the fitted ones."""
-    predictor = predictor.on_known_cores()
+    """`predictor` with the measured host speed and GPU constants instead of the fitted ones."""
+    known = predictor.on_known_cores()
+    gpu, model = known.gpu, known.model
+    own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     if calibration.contexts is not None:
-        predictor = _with_contexts(predictor, calibration.contexts)
-    return CalibratedPredictor(predictor, calibration)
-
-
-def _with_contexts(predictor: Predictor, sizes: Contexts) -> Predictor:
-    own = predictor.model.of(predictor.gpu)
-    context = own.context
-    if sizes.plain_mib is not None:
-        context = replace(context, usual_mib=sizes.plain_mib)
-    if sizes.per_sm_mib is not None:
-        context = replace(context, per_sm_mib=sizes.per_sm_mib)
-    if sizes.mps_server_mib is not None:
-        own = replace(own, mps_server_mib=sizes.mps_server_mib)
-    return replace(
-        predictor,
-        gpu=replace(predictor.gpu, reserved_mib=round(sizes.driver_mib)),
-        model=predictor.model.with_own(predictor.gpu, replace(own, context=context)),
-    )
+        gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
+    known = replace(known, gpu=gpu, model=model.with_own(gpu, own))
+    return CalibratedPredictor(known, calibration)

@@ -15,7 +15,8 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.attained_rates import unlikeness
+from advisor.hardware.catalogue import Gpu, catalogue
 from advisor.workload.spec import Workload
 from advisor.zoo.allocator import CachingAllocator
 from advisor.zoo.fake_gpu_tensors import AsOnGpu, meta_storages
@@ -204,9 +205,6 @@ _OTHER_WORKSPACE_MIB = 8.125
 # choice, not a measurement.
 _WIDER = 2.0
 
-# Where no GPU like the one asked for was measured.
-_FITTED_ON = "h200-141gb"
-
 
 def footprint(workload: Workload, gpu: Gpu) -> Footprint:
     """What a process that trains `workload` on `gpu` will hold.
@@ -217,7 +215,7 @@ def footprint(workload: Workload, gpu: Gpu) -> Footprint:
     """
     recording = recorded(workload)
     dry = replayed(recording, workspace_mib(gpu))
-    fit = known_overheads().get(gpu.key) or known_overheads()[_FITTED_ON]
+    fit = known_overheads().get(gpu.key) or _of_the_most_alike(gpu)
     held_mib = fit.overhead.held_mib(
         dry.reserved_mib, convolves=recording.convolves, execution=workload.execution
     )
@@ -233,6 +231,12 @@ def footprint(workload: Workload, gpu: Gpu) -> Footprint:
         parts_mib=parts_mib | {"overhead": held_mib - sum(parts_mib.values())},
         notes=notes,
     )
+
+
+def _of_the_most_alike(gpu: Gpu) -> Fitted:
+    """The overhead measured on the GPU most like `gpu`."""
+    known = known_overheads()
+    return known[min(known, key=lambda key: (unlikeness(catalogue()[key], gpu), key))]
 
 
 def workspace_mib(gpu: Gpu) -> float:

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from advisor.hardware.catalogue import gpu, keep_gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.precedence import CLOSE
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
@@ -207,3 +208,22 @@ def test_a_gpu_on_which_nobody_measured_is_answered_for_by_estimates_and_the_pag
     assert not page.exception
     said = [*page.success, *page.info, *page.warning]
     assert any(f"Estimated from {shelf.GPU}" in each.value for each in said)
+
+
+@pytest.mark.usefixtures("unremembered")
+def test_a_gpu_that_only_its_driver_described_is_answered_for(page, tmp_path):
+    listed = gpu("h100-sxm-80gb")
+    described = replace(
+        listed, key="h800-80gb", products=("NVIDIA H800",), sms=120, rates=None,
+        sources={"driver": "driver 580 of the GPU at hand"},
+    )  # fmt: skip
+    keep_gpu(described)
+    for each in list(shelf.PROFILES.values())[:2]:
+        write_whole(tmp_path / "advisor" / "profiles" / described.key / f"{each.name}.json",
+                    profile_text(replace(each, gpu=described.key)))  # fmt: skip
+    page.run()
+    page.selectbox(key="gpu").set_value(described.key).run()
+    page.multiselect(key=f"jobs {described.key}").set_value(list(shelf.PROFILES)[:2]).run()
+    assert not page.exception
+    shown = [each.value for kind in (page.success, page.info, page.warning) for each in kind]
+    assert any("stimated from h200-141gb, never measured on an h800-80gb" in said for said in shown)

@@ -15,9 +15,11 @@ from advisor.prediction.fit.observation import MeasuredGpu
 from advisor.prediction.gpu_constants import nearest_constants
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import UnseenGpu, load_model, model_text
-from advisor.prediction.predictor import Predictor
+from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
+from advisor.workload.machine_calibration import Switching
 from tests import synthetic
+from tests.measure.calibrate.recorded import calibration
 
 H200, H100, A100 = gpu("h200-141gb"), gpu("h100-sxm-80gb"), gpu("a100-40gb")
 NAMES = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "gpt2-small-pretrain-bs8")
@@ -132,6 +134,23 @@ def test_a_gpu_of_which_nothing_was_measured_takes_its_constants_from_the_most_a
     assert nearest_constants(A100, known).mps_server_mib == 7.0
     assert nearest_constants(H100, known).mps_server_mib == model.of(H200).mps_server_mib
     assert model.of(A100).physics == model.of(H200).physics
+
+
+def test_slices_of_another_size_that_a_calibration_saw_stand_in_for_runs(model):
+    plain = Predictor(A100, model)
+    slicing = model.of(A100).physics.slicing
+
+    def calibrated(slice_s, predictor=plain):
+        seen = Switching(kernel_s=1e-4, overhead=0.1, slice_s=slice_s, switch_s=None)
+        said = replace(calibration(), gpu=predictor.gpu.key, switching=(seen,))
+        known = calibrated_predictor(predictor, said).predictor
+        return known.model.of(predictor.gpu).physics.slicing
+
+    assert calibrated(10 * slicing.slice_s).slice_s == 10 * slicing.slice_s
+    assert calibrated(2 * slicing.slice_s) == slicing, "of the size that was fitted"
+    assert calibrated(None) == slicing
+    fitted = Predictor(H200, model)
+    assert calibrated(10 * slicing.slice_s, fitted) == model.of(H200).physics.slicing
 
 
 def test_the_awake_gpu_draws_its_share_of_its_own_limit(model):

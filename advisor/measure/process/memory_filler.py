@@ -10,7 +10,6 @@ from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.run_locks import wait_until
 from advisor.measure.process.tenants import Ended, tenants_on
@@ -56,7 +55,7 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     if uuid is None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
     served_mib = _served_mib(uuid)
-    leave_mib = capacity_mib - reserve_mib(session.device) - served_mib
+    leave_mib = capacity_mib - reserve_mib(session.device.key, uuid) - served_mib
     setups = session.setups(Naive(), [tuple(sorted(os.sched_getaffinity(0)))])
     with tenants_on(setups, session.folder, filler_verbs) as (filler,):
         answer = filler.ask("leave_free", free_mib=leave_mib)
@@ -68,9 +67,12 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
         yield answer["free_mib"] + served_mib
 
 
-def reserve_mib(device: Device) -> int:
-    """Memory that the driver reserves on `device`, from the catalogue; 0 if unknown."""
-    return gpu(device.key).reserved_mib or 0
+def reserve_mib(key: str, uuid: str) -> int:
+    """Memory that the driver reserves on a GPU: as catalogued, else as it says itself."""
+    from advisor.hardware.live_gpu import reserved_mib
+
+    known = gpu(key).reserved_mib
+    return (reserved_mib(uuid) or 0) if known is None else known
 
 
 def _served_mib(uuid: str) -> float:

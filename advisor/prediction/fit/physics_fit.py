@@ -7,7 +7,6 @@ from typing import Any
 from zlib import crc32
 
 from advisor.prediction.fit.observation import ObservedRun, ReplayCache
-from advisor.prediction.model_file import FEWEST_RUNS
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import Mode
@@ -26,7 +25,9 @@ _START = Physics(
     bandwidth=0.5,
 )
 
-# A GPU's own constants replace those common to all where their error is so much less.
+# A GPU's own constants replace those common to all where its runs of a mode are so many, and the
+# error on them so much less: 9 runs on an H100 chose slices that predicted it worse than an H200's.
+_FEWEST_OF_ONE_GPU = 20
 _GAIN = 0.03
 # Constants are fitted to about this many runs of a mode: more take longer with the same result.
 _TELLING_RUNS = 120
@@ -45,7 +46,7 @@ def physics_by_gpu(
     for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):
         own = {mode: [shared for shared in runs if shared.gpu.key == key]
                for mode, runs in modes.items()}  # fmt: skip
-        enough = {mode: runs for mode, runs in own.items() if len(runs) >= FEWEST_RUNS}
+        enough = {mode: runs for mode, runs in own.items() if len(runs) >= _FEWEST_OF_ONE_GPU}
         found[key] = _best(common, enough, playback, _GAIN)
     return found
 
