@@ -35,7 +35,8 @@ class MinimalProfile:
         gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1; None if not
             known.
         memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1;
-            None if not known.
+            None if not known. Kept, but no answer rests on it: on an H200, use of DRAM told nothing
+            of what fewer SMs cost a job that its power did not.
         examples_per_epoch: Examples of one pass; None if not known.
 
     Raises:

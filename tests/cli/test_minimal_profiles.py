@@ -1,6 +1,7 @@
 """Every command takes a job of which only numbers are known."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -56,10 +57,16 @@ def test_validate_says_that_nothing_here_can_start_it(job, advisor):
         assert "my-job: its profile is bare numbers, which do not say how to start it" in said.err
 
 
-def test_it_is_listed_and_fitting_passes_it_by(advisor, tmp_path):
+@pytest.fixture
+def own(tmp_path):
+    """It lies in the user's own folder of profiles."""
     folder = tmp_path / "nobody" / "advisor" / "profiles" / GPU
     folder.mkdir(parents=True)
     (folder / "my-job.json").write_text(minimal_text(KNOWN))
+
+
+@pytest.mark.usefixtures("own")
+def test_it_is_listed_and_named_like_any_other(advisor):
     listed = json.loads(advisor("profiles", "--json").out)["profiles"]
     (mine,) = (each for each in listed if each["name"] == "my-job")
     assert mine["memory"] == {"allocated_mib": None, "reserved_mib": None, "device_mib": 5300}
@@ -67,6 +74,20 @@ def test_it_is_listed_and_fitting_passes_it_by(advisor, tmp_path):
     assert "my-job" in advisor("profiles").out
     said = advisor("predict", "my-job", RESNET, "--sharing", "mps", "--json")
     assert json.loads(said.out)["wide_because"].startswith("ranges are wide, for my-job has")
+
+
+@pytest.mark.usefixtures("own", "few_lessons")
+def test_fitting_learns_from_the_others_and_passes_it_by(advisor, tmp_path):
+    said = advisor("fit", "--out", tmp_path / "models")
+    assert (said.code, "fitted to 45 runs of 3 profiles" in said.out) == (0, True)
+
+
+def test_a_job_that_holds_more_than_the_gpu_has_fits_nowhere(advisor, tmp_path):
+    path = tmp_path / "my-job.json"
+    path.write_text(minimal_text(replace(KNOWN, memory_mib=200_000)))
+    said = advisor("recommend", path)
+    assert (said.code, said.out) == (3, "")
+    assert "my-job" in said.err
 
 
 def test_a_job_without_its_utilisation_has_the_wider_range(advisor, tmp_path):
