@@ -11,7 +11,7 @@ from advisor.prediction.model_file import Model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
-from advisor.prediction.transfer import profiles_on_host
+from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile

@@ -181,9 +181,19 @@ class Partition:
         """L2 cache; None if the GPU's is unknown."""
         return self.gpu.l2_mib and self.gpu.l2_mib * self.bandwidth_share
 
+    @property
+    def as_gpu(self) -> Gpu:
+        """A GPU of no more SMs, for what asks a GPU how many it has; the GPU if it has all."""
+        return self.gpu if self.sms == self.gpu.sms else _with_sms(self.gpu, self.sms)
+
     def limited(self, limit_pct: float) -> "Partition":
         """What an MPS limit leaves of it, in per cent of its SMs."""
         return replace(self, sms=limited_sms(limit_pct, self.sms))
+
+
+@cache  # answers are known by their GPU
+def _with_sms(gpu: Gpu, sms: int) -> Gpu:
+    return replace(gpu, sms=sms)
 
 
 def whole_gpu(gpu: Gpu) -> Partition:

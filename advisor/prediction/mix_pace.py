@@ -62,14 +62,17 @@ def _estimated(profile: Profile) -> Interval:
 def _intervals(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
+    def whole(jobs: Sequence[Profile], shared: Naive | Mps, gpu: Gpu) -> list[Interval]:
+        if len(jobs) == 1:
+            return [_left_alone(jobs[0], shared, gpu, model, play)]
+        return _shared(jobs, shared, gpu, model, play)
+
     for instances in instance_sets(sharing):
-        return on_instances(profiles, instances, gpu, model.of(gpu).physics)
+        return on_instances(profiles, instances, gpu, model.of(gpu).physics, whole)
     shared = together(sharing)
     if shared is None:
         return [_alone(each, each.step_s, model) for each in profiles]
-    if len(profiles) == 1:
-        return [_left_alone(profiles[0], shared, gpu, model, play)]
-    return _shared(profiles, shared, gpu, model, play)
+    return whole(profiles, shared, gpu)
 
 
 def _left_alone(

@@ -8,6 +8,7 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
+from advisor.prediction.kernel_pace import limit_exponent
 from advisor.prediction.replay import (
     UNLOGGED,
     Effort,
@@ -16,7 +17,6 @@ from advisor.prediction.replay import (
     replay_naive,
 )
 from advisor.prediction.trace import Floats, replay_trace
-from advisor.prediction.transfer import limit_exponent
 from advisor.sharing import Mps, Naive, PartitionSharing
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile

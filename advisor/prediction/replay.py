@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from advisor.prediction.trace import DECIMALS, QUEUED_GAP_S, Floats, ReplayTrace
+from advisor.prediction.kernel_pace import sm_pace
+from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 from advisor.workload.spec import STRICT
 
@@ -94,7 +95,7 @@ _BRIEF_S = 10e-6
 
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (6, kernels)."""
-    pace = np.round(np.minimum(1, limit / np.maximum(script.demand, limit)) ** exponent, DECIMALS)
+    pace = sm_pace(script.demand, limit, exponent)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)

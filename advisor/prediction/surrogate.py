@@ -176,16 +176,21 @@ def _parts(crowds: MixBatch) -> Iterator[MixBatch]:
 
 
 def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: MixBatch, limited: bool) -> Floats:
-    """Log slowdown of each job that is there, shape (jobs there,)."""
+    """Log slowdown of each job that is there, shape (jobs there,).
+
+    What a limit costs a job by itself is a column of its own, and needs no likeness to others.
+    """
     at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
+    mates = np.broadcast_to(there.sum(axis=1, keepdims=True) - 1, there.shape)[there]
+    alone = at_limits[there][:, LIMITED.index("log_alone")]
     others = _unlimited_columns(jobs, crowds, at_limits)[there]
     grid = jobs.limited if limited else jobs.limited[:, -1:]
     curves = _falling(surrogate.slowdowns(others, grid, crowds.jobs[there]))
     if not limited:
-        return np.asarray(np.maximum(curves[:, 0], 0.0))
+        return np.where(mates, np.maximum(curves[:, 0], 0.0), alone)
     below, part = _places(crowds.limits[there])
     low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
-    return np.asarray(np.maximum(low + part * (high - low), 0.0))
+    return np.where(mates, np.maximum(low + part * (high - low), 0.0), alone)
 
 
 def _falling(curves: Floats) -> Floats:

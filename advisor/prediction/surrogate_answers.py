@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms, whole_gpu
-from advisor.prediction.cache import once_a_mix
 from advisor.prediction.memory import (
     Edge,
     cautious_edge,
@@ -22,9 +21,7 @@ from advisor.prediction.residual import brief_steps
 from advisor.prediction.surrogate import MixBatch, SurrogateModel
 from advisor.prediction.surrogate_features import (
     FIXED,
-    LIMIT_GRID,
     Summaries,
-    fixed_of,
     joined,
     summaries,
 )
@@ -139,31 +136,10 @@ class SurrogateAnswers:
 
     def _summaries(self, partition: Partition) -> Summaries:
         physics = self.model.of(self.gpu).physics
-        if not partition.whole:
-            return _in_partition(self.profiles, partition, physics.packing)
-        found = summaries(self.profiles, self.gpu, physics)
+        there = [on_partition(each, partition, physics) for each in self.profiles]
+        found = summaries(there, partition.as_gpu, physics)
         assert found is not None, "only profiles with traces and counters are estimated"
         return found
-
-
-@once_a_mix
-def _in_partition(profiles: Sequence[Profile], partition: Partition, packing: float) -> Summaries:
-    """What is seen of jobs on a part of the GPU; without limits, so they look alike at each."""
-    steps_s, limited, fixed = [], [], []
-    for profile in profiles:
-        there = on_partition(profile, partition, packing)
-        assert there is not None, "only profiles with traces are estimated"
-        busy_s, gaps_s = float(there.duration_s.sum()), there.gap_s * len(there.duration_s)
-        step_s = max(profile.step_s, busy_s + gaps_s)
-        sms_s = float((there.duration_s * there.demand).sum())
-        own = fixed_of(profile, there).copy()
-        own[_DRAM] = min(1.0, own[_DRAM] / partition.bandwidth_share)
-        own[_HOST] *= profile.step_s / step_s
-        own[_STEP] += np.log(step_s / profile.step_s)
-        steps_s.append(step_s)
-        limited.append([(0.0, busy_s / step_s, sms_s / step_s)] * len(LIMIT_GRID))
-        fixed.append(own)
-    return Summaries(np.array(steps_s), np.array(limited), np.array(fixed))
 
 
 @dataclass(frozen=True, slots=True)

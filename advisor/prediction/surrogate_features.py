@@ -8,9 +8,9 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_mix
+from advisor.prediction.kernel_pace import limit_exponent, sm_pace
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
-from advisor.prediction.transfer import limit_exponent
 from advisor.sharing import SHARED_MODES
 from advisor.workload.profile import Profile
 
@@ -81,7 +81,7 @@ def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) 
     gaps_s = played.gap_s * len(played.duration_s)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu.sms):
-        seconds = played.duration_s * np.maximum(1, played.demand / share) ** exponent
+        seconds = played.duration_s / sm_pace(played.demand, share, exponent)
         busy_s = float(seconds.sum())
         alone_s = max(profile.step_s, busy_s + gaps_s)
         sms_s = float((seconds * np.minimum(played.demand, share)).sum())

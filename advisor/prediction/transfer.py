@@ -8,21 +8,21 @@ host work (`advisor.measure.process.cores`) tells by how much.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import Partition, limit_shares
+from advisor.hardware.gpu_partition import Partition
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.trace import ReplayTrace, replay_trace
+from advisor.prediction.fewer_sms import kernel_exponent
+from advisor.prediction.kernel_pace import limit_exponent, slowdowns
+from advisor.prediction.physics import Physics
+from advisor.prediction.trace import Floats, demand, replay_trace
 from advisor.workload.measured import Counters, Window
-from advisor.workload.profile import LimitedRun, MpsProbe, Profile
-from advisor.workload.run import Run, Tenant
+from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
 
-# A limit that slows a job by less than this does not show how its kernels react to limits.
-_FELT = 1.1
-_EXPONENTS = np.linspace(0.3, 1.2, 19)
-
+_OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
 _RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
 _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
 
@@ -31,35 +31,6 @@ _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("sou
 # a step does: over 114 solo runs of host-bound workloads on seven hosts, log steps followed log
 # checks with this slope, which leaves 9 % of a step where the profile alone leaves 24 %.
 _TRUST = 0.73
-# Where cores differ by more than this, what the check leaves wrong (12 % of a step in the mean of
-# 45 solo runs, against 6 % of 65 others) is larger than the effects of sharing.
-_FAR = 1.2
-
-
-def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """The profile of each tenant of `run`, as on the core that the tenant had, in its order.
-
-    Raises:
-        KeyError: A tenant has no profile.
-    """
-    return tuple(_on_core(profiles[each.workload.name], each) for each in run.tenants)
-
-
-def on_like_core(profile: Profile, tenant: Tenant) -> bool:
-    """Whether the core of `tenant` was known to be about as fast as the one of `profile`.
-
-    Otherwise the step of a host-bound job depends more on the core than on its mates.
-    """
-    if tenant.host_check_s is None:
-        return False
-    ratio = tenant.host_check_s / (profile.host_check_s or tenant.host_check_s)
-    return 1 / _FAR < ratio < _FAR
-
-
-def _on_core(profile: Profile, tenant: Tenant) -> Profile:
-    if tenant.host_check_s is None or profile.host_check_s is None:
-        return profile
-    return on_host(profile, host_slowdown(profile.host_check_s, tenant.host_check_s))
 
 
 def host_slowdown(there_s: float, here_s: float) -> float:
@@ -76,20 +47,25 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     """
     if profile.host_s is None or slowdown == 1:
         return profile
-    step_s = _step_s(profile, slowdown)
-    stretch = step_s / profile.step_s
     trace = profile.trace and replace(
         profile.trace, launch_us=tuple(us * slowdown for us in profile.trace.launch_us)
     )
     return replace(
-        profile,
-        windows=_stretched(profile.windows, stretch),
+        _at_pace(profile, _step_s(profile, slowdown) / profile.step_s),
         host_s=profile.host_s * slowdown,
-        counters=profile.counters and _thinned(profile.counters, stretch),
-        power_w=_power_w(profile, stretch),
-        mps=profile.mps and _probe(profile.mps, stretch),
         trace=trace,
         host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
+    )
+
+
+def _at_pace(profile: Profile, stretch: float) -> Profile:
+    """`profile` with steps that are longer by `stretch` and do the same work."""
+    return replace(
+        profile,
+        windows=_stretched(profile.windows, stretch),
+        counters=profile.counters and _thinned(profile.counters, stretch, {}),
+        power_w=_power_w(profile, stretch),
+        mps=profile.mps and _probe(profile.mps, stretch),
     )
 
 
@@ -115,12 +91,14 @@ def _stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...
     return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
 
 
-def _thinned(counters: Counters, stretch: float) -> Counters:
+def _thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
+    """`counters` over longer steps; those in `grown` are of so many times as much in a step."""
     most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
     known = {name: getattr(counters, name) for name in most}
     thinned = {
-        name: min(most[name], value / stretch) for name, value in known.items() if value is not None
-    }
+        name: min(most[name], value * grown.get(name, 1.0) / stretch)
+        for name, value in known.items() if value is not None
+    }  # fmt: skip
     return replace(counters, **thinned)
 
 
@@ -132,78 +110,107 @@ def _power_w(profile: Profile, stretch: float) -> float | None:
 
 def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
     """All of it at one stretch, so that what a limit costs stays what it was."""
-
-    def stretched(run: LimitedRun) -> LimitedRun:
-        return replace(run, windows=_stretched(run.windows, stretch))
-
-    return replace(
-        probe, unlimited=stretched(probe.unlimited), limited=tuple(map(stretched, probe.limited))
-    )
+    limited = tuple(_longer(run, stretch) for run in probe.limited)
+    return replace(probe, unlimited=_longer(probe.unlimited, stretch), limited=limited)
 
 
-def limit_exponent(profile: Profile, gpu: Gpu, packing: float, bandwidth: float) -> float:
-    """How the job's kernels slow with the SMs that a limit takes; 1: in proportion.
-
-    Args:
-        profile: Measured alone.
-        gpu: Its GPU.
-        packing: As of `advisor.prediction.physics.Physics`.
-        bandwidth: How far limited jobs keep the bandwidth that each had alone.
-    """
-    return bandwidth * _exponent_alone(profile, gpu, packing) + (1 - bandwidth)
+def _longer(run: LimitedRun, stretch: float) -> LimitedRun:
+    return replace(run, windows=_stretched(run.windows, stretch))
 
 
 @once_a_profile
-def _exponent_alone(profile: Profile, gpu: Gpu, packing: float) -> float:
-    """Exponent of the slowdown of the job's kernels with fewer SMs, from its probe.
+def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
+    """`profile` as of the job on a part of its GPU that nobody else touches; shares are of it.
 
-    1 means in proportion to the SMs.
-
-    Bandwidth is not limited, so kernels that move data slow less than those that compute.
+    A kernel slows with the SMs that it misses or, where that is worse, with the bandwidth: at some
+    share of the whole GPU's bandwidth while busy, it fills a smaller part sooner. The SMs count
+    as under a limit in a mix, where others take the rest of the bandwidth. L2 is not modelled:
+    nobody measured what a kernel loses with it.
     """
-    played = replay_trace(profile, gpu.sms, packing)
-    if profile.mps is None or played is None:
-        return 1.0
-    found = []
-    for run in profile.mps.limited:
-        slowdown = run.step_s / profile.mps.unlimited.step_s
-        share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
-        if slowdown < _FELT:
-            continue
-        stretch = np.maximum(1, played.demand / share)
-        gaps_s = played.gap_s * len(stretch)
-        alone_s = [float((played.duration_s * stretch**x).sum()) + gaps_s for x in _EXPONENTS]
-        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
-        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
-    return float(np.mean(found)) if found else 1.0
-
-
-def on_partition(profile: Profile, partition: Partition, packing: float) -> ReplayTrace | None:
-    """The job's step on a part of its GPU that nobody else touches; None without a trace.
-
-    A kernel slows with the SMs it misses or, where that is worse, with the bandwidth: at some
-    share of the whole GPU's bandwidth while busy, it fills a smaller part sooner.
-    """
-    whole = replay_trace(profile, partition.gpu.sms, packing)
-    if whole is None:
-        return None
-    demand = whole.demand / partition.sm_share
-    slower = np.maximum(demand, dram_share(profile) / partition.bandwidth_share)
+    if partition.whole:
+        return profile
+    work = _work(profile, partition.gpu, physics)
+    busier = _busy_s(profile, work, partition) / work.busy_s if work.busy_s else 1.0
+    stretch = _step_on(profile, work, partition) / profile.step_s
+    of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
+    grown = of_sms | {"gract": busier, "dram_active": 1 / partition.bandwidth_share}
+    there = _at_pace(profile, stretch)
     return replace(
-        whole,
-        duration_s=whole.duration_s * np.maximum(1, slower),
-        demand=np.minimum(1, demand),
-        waves=whole.waves / partition.sm_share,
+        there,
+        gpu_s=profile.gpu_s and profile.gpu_s * busier,
+        counters=profile.counters and _thinned(profile.counters, stretch, grown),
+        mps=there.mps and _probe_on(there.mps, profile, partition, physics),
+        trace=profile.trace and _trace_on(profile, profile.trace, partition, physics),
     )
 
 
-def moving_s(profile: Profile) -> float:
-    """Seconds in which the whole GPU's bandwidth moves what a step moves; 0 where unknown."""
-    counters = profile.counters
-    return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
+class _Work(NamedTuple):
+    """What the GPU does for a step: kernels in turn; without a trace, one that stands for all.
+
+    Attributes:
+        duration_s: On the whole GPU, shape (kernels,).
+        demand: SMs that each can use, as a share of the GPU's, shape (kernels,).
+        gaps_s: Seconds between them, together.
+        exponent: As of `limit_exponent`.
+    """
+
+    duration_s: Floats
+    demand: Floats
+    gaps_s: float
+    exponent: float
+
+    @property
+    def busy_s(self) -> float:
+        return float(self.duration_s.sum())
 
 
-def dram_share(profile: Profile) -> float:
-    """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
-    busy_s = (profile.busy_share or 0.0) * profile.step_s
-    return min(1.0, moving_s(profile) / busy_s) if busy_s else 0.0
+# Of a step, where it is not known how long it keeps the GPU busy: midway.
+_HALF = 0.5
+
+
+def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work:
+    played = replay_trace(profile, gpu.sms, physics.packing)
+    if played is None:
+        busy_s = _HALF * profile.step_s if profile.gpu_s is None else profile.gpu_s
+        return _Work(np.array([busy_s]), np.ones(1), 0.0, kernel_exponent(profile, gpu))
+    gaps_s = played.gap_s * len(played.demand)
+    exponent = limit_exponent(profile, gpu, physics.packing, physics.bandwidth)
+    return _Work(played.duration_s, played.demand, gaps_s, exponent)
+
+
+def _busy_s(profile: Profile, work: _Work, partition: Partition) -> float:
+    slower = slowdowns(work.demand, profile, partition, work.exponent)
+    return float((work.duration_s * slower).sum())
+
+
+def _step_on(profile: Profile, work: _Work, partition: Partition) -> float:
+    """Seconds of a step there: the slower of host and GPU sets the pace, as in a replay."""
+    return max(profile.step_s, _busy_s(profile, work, partition) + work.gaps_s)
+
+
+def _trace_on(
+    profile: Profile, trace: KernelTrace, partition: Partition, physics: Physics
+) -> KernelTrace:
+    gpu = partition.gpu
+    exponent = limit_exponent(profile, gpu, physics.packing, physics.bandwidth)
+    slower = slowdowns(demand(trace, gpu.sms, physics.packing), profile, partition, exponent)
+    return replace(trace, duration_us=tuple((np.asarray(trace.duration_us) * slower).tolist()))
+
+
+def _probe_on(
+    probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics
+) -> MpsProbe:
+    """`probe` at the same per cents of the partition: computed, as limits are without mates."""
+    work = _work(profile, partition.gpu, replace(physics, bandwidth=1.0))
+    whole_s = _step_on(profile, work, partition)
+
+    def limited(run: LimitedRun) -> LimitedRun:
+        left = partition.limited(run.limit_pct)
+        step_s = probe.unlimited.step_s * _step_on(profile, work, left) / whole_s
+        return replace(_longer(run, step_s / run.step_s), sms=left.sms)
+
+    return replace(
+        probe,
+        unlimited=replace(probe.unlimited, sms=partition.sms),
+        limited=tuple(map(limited, probe.limited)),
+    )

@@ -8,7 +8,7 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.transfer import profiles_on_host
+from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.validate.baselines import Baseline

@@ -1,34 +1,35 @@
 """Jobs on MIG instances: laws, since no MIG hardware was measured."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction.memory import pools
-from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
+from advisor.prediction.mig_instances import as_whole_gpu, placed
+from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import Physics
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.replay import TimeSlicing
-from advisor.sharing import parse_sharing
+from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
+from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.sharing.traversal import named_jobs
+from advisor.timeline.paces import Paces
+from advisor.timeline.simulate import Fleet, simulated
 from advisor.workload.files import MODEL_FILE
+from advisor.workload.job import Arrival, Job
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
-PHYSICS = Physics(
-    packing=0.3,
-    slicing=TimeSlicing(slice_s=0.001, patience_s=0.0002, switch_s=0.0001),
-    ceded=0.05,
-    bandwidth=0.5,
-)
 MODELS = Path(__file__).parents[2] / "models"
-PREDICTOR = Predictor(H200, load_model(MODELS / MODEL_FILE))
+MODEL = load_model(MODELS / MODEL_FILE)
+PREDICTOR = Predictor(H200, MODEL)
 BUSY = synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.05, kernels=40)
 SMALL = synthetic.profile("bert-base-finetune-bs16", host_s=0.01, gpu_s=0.008, blocks=20)
 IDLE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.001, blocks=20)
@@ -41,8 +42,7 @@ def hungry(profile, dram_active):
 
 
 def steps(profiles, text):
-    found = on_instances(profiles, parse_sharing(text), H200, PHYSICS)
-    return [each.p50 for each in found]
+    return [each.p50 for each in step_intervals(profiles, parse_sharing(text), H200, MODEL)]
 
 
 @given(JOBS, JOBS, st.sampled_from(["naive", "mps", "mps=50,50", "mps=100,30"]))
@@ -91,7 +91,7 @@ def test_compute_instances_share_bandwidth_and_not_sms():
 
 def test_what_is_said_of_instances_is_wide_and_widest_for_mates():
     alone, shared = (
-        on_instances([BUSY] * jobs, parse_sharing(text), H200, PHYSICS)[0]
+        step_intervals([BUSY] * jobs, parse_sharing(text), H200, MODEL)[0]
         for jobs, text in ((1, "mig=4g.71gb[1]"), (2, "mig=4g.71gb[1,2]/mps"))
     )
     assert alone.p95 / alone.p50 > 1.4
@@ -163,3 +163,58 @@ def test_the_largest_instance_of_an_a100_lacks_sms_so_it_is_no_whole_gpu():
     a100 = gpu("a100-40gb")
     sharing = placed(parse_sharing("mig=7g.40gb"), a100)
     assert as_whole_gpu(sharing, a100) == sharing
+
+
+@pytest.mark.parametrize("how", ["naive", "mps", "mps=30,70"])
+def test_the_whole_gpu_as_an_instance_gives_the_same_steps_by_the_same_arithmetic(how):
+    jobs = [BUSY, SMALL]
+    for text in ("mig=7g.141gb[1,2]", "mig=7g.141gb/ci=7c[1,2]"):
+        assert steps(jobs, f"{text}/{how}") == steps(jobs, how)
+    (alone,) = steps([BUSY], "mig=7g.141gb[1]")
+    assert alone == steps([BUSY], "naive")[0]
+
+
+@pytest.mark.parametrize("profile", ["1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb"])
+@pytest.mark.parametrize("how", ["naive", "mps", "mps=40,60"])
+def test_a_compute_instance_that_takes_the_whole_instance_is_the_instance(profile, how):
+    slices = profile[0]
+    instance = steps([SMALL, BUSY], f"mig={profile}[1,2]/{how}")
+    assert steps([SMALL, BUSY], f"mig={profile}/ci={slices}c[1,2]/{how}") == instance
+
+
+@given(JOBS)
+def test_a_smaller_instance_is_never_faster(job):
+    sizes = ("7g.141gb", "4g.71gb", "3g.71gb", "2g.35gb", "1g.35gb", "1g.18gb")
+    found = [steps([job], f"mig={size}[1]")[0] for size in sizes]
+    for larger, smaller in pairwise(found):
+        assert smaller >= larger * 0.99  # replay counts whole steps only nearly
+
+
+@pytest.mark.parametrize("sharing", [Naive(), Mps()])
+def test_the_search_estimates_a_whole_instance_as_the_whole_gpu(sharing):
+    answers = SurrogateAnswers((BUSY, SMALL, IDLE), H200, MODEL)
+    sets = np.array([[0, 1, 2], [0, 0, 1], [2, -1, -1]])
+    held = [whole_gpu(H200), partition_of(H200, "7g.141gb"), partition_of(H200, "7g.141gb", 7)]
+    whole, *instances = answers.steps([(Tenancy(each, sharing), sets) for each in held])
+    for instance in instances:
+        assert instance == pytest.approx(whole, nan_ok=True)
+
+
+@given(JOBS, st.sampled_from(["1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb"]))
+def test_the_search_estimates_a_job_alone_on_an_instance_as_predicted(job, profile):
+    answers = SurrogateAnswers((job,), H200, MODEL)
+    tenancy = Tenancy(partition_of(H200, profile), Naive())
+    (estimated,) = answers.steps([(tenancy, np.array([[0]]))])
+    assert estimated[0, 0] == pytest.approx(steps([job], f"mig={profile}[1]")[0], rel=0.01)
+
+
+@pytest.mark.parametrize("how", ["naive", "mps"])
+def test_the_simulator_runs_jobs_on_the_whole_gpu_as_an_instance_as_without_mig(how):
+    arrivals = [Arrival(Job(each, epochs=0.01), 0.0) for each in (BUSY, SMALL)]
+    profiles = [each.job.profile for each in arrivals]
+    ends_s = []
+    for text in (how, f"mig=7g.141gb[1,2]/{how}"):
+        paces = Paces(PREDICTOR.predict, profiles, parse_sharing(text), 2, 0.05)
+        found = simulated(arrivals, paces, Fleet("h200-141gb", 1, "first-come"))
+        ends_s.append(found.makespan_s.p50)
+    assert ends_s[0] == pytest.approx(ends_s[1])

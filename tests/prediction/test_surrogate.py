@@ -124,6 +124,15 @@ def test_no_job_gets_faster_than_alone_by_sharing(model, jobs, mode):
     assert np.isnan(steps_s[~there]).all()
 
 
+@pytest.mark.parametrize("mode", SHARED_MODES)
+def test_a_job_by_itself_takes_what_its_own_limit_leaves_it(model, jobs, mode):
+    limits = [[100.0], [28.0]] if mode == "mps-limits" else [[100.0]] * 2
+    free_s, limited_s = model.distilled.steps(jobs, crowds([[1]] * 2, limits), mode)[:, 0]
+    assert free_s == pytest.approx(jobs.step_s[1])
+    slower = np.exp(jobs.limited[1, LIMIT_GRID.index(28), 0]) if mode == "mps-limits" else 1.0
+    assert limited_s == pytest.approx(jobs.step_s[1] * slower)
+
+
 def test_empty_places_change_no_answer(model, jobs):
     full = model.distilled.steps(jobs, crowds([[0, 2]]), "mps")[0]
     wide = model.distilled.steps(jobs, crowds([[-1, 0, -1, 2]]), "mps")[0]

@@ -5,10 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.transfer import on_host, on_like_core, profiles_on_host
+from advisor.prediction.physics import Physics, replay_mix
+from advisor.prediction.replay import TimeSlicing
+from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
+from advisor.prediction.transfer import on_host, on_partition
+from advisor.sharing import Mps
 from tests import synthetic
 
+H200 = gpu("h200-141gb")
+PHYSICS = Physics(
+    packing=0.3,
+    slicing=TimeSlicing(slice_s=0.001, patience_s=0.0002, switch_s=0.0001),
+    ceded=0.05,
+    bandwidth=0.5,
+)
 SECONDS = st.floats(1e-4, 0.5)
 SLOWDOWNS = st.floats(0.3, 3.0)
 
@@ -79,3 +91,59 @@ def test_a_job_that_the_gpu_paces_teaches_on_any_core():
     there = replace(run, tenants=tuple(replace(t, host_check_s=0.003) for t in run.tenants))
     (shared,) = shared_runs({job.name: job}, [there], gpu("h200-141gb"))
     assert shared.telling.all()
+
+
+GPU_BOUND = synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.05, kernels=40)
+HOST_BOUND = synthetic.profile("resnet26-cifar10-bs128", host_s=0.02, gpu_s=0.004, blocks=60)
+JOBS = st.sampled_from([GPU_BOUND, HOST_BOUND, replace(GPU_BOUND, trace=None)])
+SMS = st.integers(1, 66).map(lambda pairs: 2 * pairs)
+EIGHTHS = st.integers(1, 8).map(lambda slices: slices / 8)
+WHOLE = whole_gpu(H200)
+
+
+def part(sms, bandwidth_share=1.0):
+    return replace(WHOLE, sms=sms, bandwidth_share=bandwidth_share)
+
+
+@given(JOBS, SMS, SMS, EIGHTHS, EIGHTHS)
+def test_fewer_sms_or_less_bandwidth_never_make_a_step_faster(job, one, other, some, more):
+    smaller = on_partition(job, part(min(one, other), min(some, more)), PHYSICS)
+    larger = on_partition(job, part(max(one, other), max(some, more)), PHYSICS)
+    assert smaller.step_s >= larger.step_s * (1 - 1e-9) >= job.step_s * (1 - 1e-8)
+    assert smaller.gpu_s >= larger.gpu_s * (1 - 1e-9)
+
+
+@given(JOBS, SMS)
+def test_all_bandwidth_and_what_a_limit_leaves_of_the_sms_are_that_limit(job, sms):
+    limited = WHOLE.limited(100 * sms / H200.sms)
+    there = on_partition(job, limited, PHYSICS)
+    assert there == on_partition(job, part(limited.sms), PHYSICS)
+    replayed = replay_mix([job], Mps((100 * limited.sms / H200.sms + 1e-9,)), H200, PHYSICS)
+    if replayed is not None:
+        assert there.step_s == pytest.approx(replayed[0], rel=0.01)
+
+
+@given(JOBS)
+def test_the_whole_gpu_is_where_a_job_was_measured(job):
+    assert on_partition(job, WHOLE, PHYSICS) is job
+    assert on_partition(job, partition_of(H200, "7g.141gb"), PHYSICS) is job
+
+
+@given(JOBS, SMS, EIGHTHS)
+def test_a_step_does_the_same_work_on_any_part(job, sms, bandwidth_share):
+    there = on_partition(job, part(sms, bandwidth_share), PHYSICS)
+    if there.counters.dram_active < 1:
+        moved_s = there.counters.dram_active * there.step_s * bandwidth_share
+        assert moved_s == pytest.approx(job.counters.dram_active * job.step_s)
+    if there.counters.sm_active < 1:
+        active_s = there.counters.sm_active * there.step_s * sms
+        assert active_s == pytest.approx(job.counters.sm_active * job.step_s * H200.sms)
+
+
+@given(JOBS, SMS)
+def test_a_limit_of_a_part_costs_what_its_probe_there_says(job, sms):
+    there = on_partition(job, part(sms), PHYSICS)
+    steps_s = [run.step_s for run in sorted(there.mps.limited, key=lambda run: run.limit_pct)]
+    assert steps_s == sorted(steps_s, reverse=True)
+    assert there.mps.unlimited.sms == sms
+    assert min(steps_s) >= there.mps.unlimited.step_s * (1 - 1e-9)

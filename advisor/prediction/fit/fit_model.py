@@ -38,8 +38,8 @@ from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import FEWEST_RUNS, Data, Model, UnseenGpu
 from advisor.prediction.physics import Physics
 from advisor.prediction.residual_bounds import ResidualBounds
+from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.prediction.trace import Floats
-from advisor.prediction.transfer import profiles_on_host
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

@@ -19,8 +19,8 @@ from advisor.prediction.physics import (
     replay_variants,
 )
 from advisor.prediction.replay import Effort
+from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
 from advisor.prediction.trace import Floats
-from advisor.prediction.transfer import on_like_core, profiles_on_host
 from advisor.sharing import Mode, Mps, Naive, parse_sharing
 from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
