@@ -207,7 +207,8 @@ class Sources:
         key = self.card.key
         if strangers := {job.profile.gpu for job in found} - {key}:
             raise InvalidInput(
-                f"profiles of {', '.join(sorted(strangers))} say nothing of {key}. Measure those "
-                f"jobs on {with_article(key)}, or ask about the other GPU."
+                f"profiles of {', '.join(sorted(strangers))} say nothing of {key}. Name the jobs, "
+                f"and they are estimated; measure them on {with_article(key)}; or ask about the "
+                f"other GPU."
             )
         return job_set(found)

@@ -71,7 +71,10 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     elif measured:
         show(profiles_table(measured))
     else:
-        show_text(f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`.")
+        show_text(
+            f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`. Until then, "
+            f"answers for it are estimated from what was measured elsewhere."
+        )
 
 
 def layouts(

@@ -6,6 +6,7 @@ from math import prod
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
+from advisor.prediction.estimated_power import of_estimates
 from advisor.prediction.gpu_constants import calibrated_constants
 from advisor.prediction.memory import (
     Need,
@@ -167,8 +168,12 @@ class Predictor:
     ) -> PowerAndEnergy:
         power = self.model.of(self.gpu).power
         if sharing.mode == "serial":
-            return power_in_turn(profiles, steps, self.gpu, power)
-        return power_together(profiles, steps, self.gpu, power, self._law(profiles, sharing))
+            drawn = power_in_turn(profiles, steps, self.gpu, power)
+        else:
+            law = self._law(profiles, sharing)
+            drawn = power_together(profiles, steps, self.gpu, power, law)
+        estimated = any(each.estimated_from for each in profiles)
+        return of_estimates(drawn, self.gpu) if estimated else drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, binding_document, standing_document
-from advisor.report.headline import cap_note, host_note, shown_cost
+from advisor.report.headline import cap_note, host_note, led, shown_cost
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,7 +68,8 @@ def comparison_report(found: Comparison) -> "RenderableType":
     from rich.text import Text
 
     names = plan_names(found)
-    parts: list[RenderableType] = [Text(comparison_text(found), style="bold"), Text()]
+    answer = led(found.plans[0].standing, comparison_text(found))
+    parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
     for name, plan, bound in zip(names, found.plans, found.bindings, strict=True):
         parts.append(Text(f"{name}: {what_binds(plan.prediction, bound)}"))
     parts += [Text(), _row(names), *(_row(names, row) for row in _whole_rows(found))]

@@ -59,3 +59,16 @@ def test_what_cannot_be_translated_is_refused_and_nothing_is_written(
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert not (tmp_path / "out").exists()
+
+
+def test_power_that_was_not_measured_has_a_wide_interval_within_the_limit_of_the_gpu(advisor):
+    words = ("predict", RESNET, "--sharing", "serial", "--json")
+    here = json.loads(advisor(*words).out)["power_w"]
+    there = json.loads(advisor(*words, "--gpu", "l4-24gb").out)["power_w"]
+    assert there["p50"] / there["p05"] > 1.2 * here["p50"] / here["p05"]
+    assert there["p95"] <= 72
+
+
+def test_a_comparison_says_first_what_is_estimated(advisor):
+    said = advisor("explain", "naive", "mps", f"{RESNET}:2", "--gpu", "l4-24gb").out
+    assert said.startswith("Estimated from h200-141gb")
