@@ -19,6 +19,7 @@ from research.data_figures import DataFigures, data_figures
 from research.error_budget import Budget
 from research.fewer_counters import Seen, seen
 from research.findings import Findings
+from research.gpu_left_out import GpuLeftOut
 from research.memory_score import MemoryScore
 from research.plot_figures import Points, points
 from research.power_score import PowerRow
@@ -50,6 +51,7 @@ class Figures:
         seen: How good answers are from whole profiles, and from what nvidia-smi shows.
         ablations: Errors without each part of the model.
         profiling: What profiling takes; None if no profile recorded it.
+        left_out: Errors of steps on other GPUs, by models that never saw these.
         cross_talk: What the other GPUs of a host do to a run.
         worst: The jobs predicted worst, the worst first.
         recommended: What became of recommendations written down beforehand, by panel.
@@ -77,6 +79,7 @@ class Figures:
     seen: tuple[Seen, ...]
     ablations: tuple[Ablated, ...]
     profiling: ProfilingTime | None
+    left_out: tuple[GpuLeftOut, ...]
     cross_talk: tuple[CrossTalk, ...]
     worst: tuple[Worst, ...]
     recommended: tuple[Recommended, ...]
@@ -105,6 +108,7 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
         seen=seen(evaluation.runs, found.less),
         ablations=found.ablations,
         profiling=profiling_time(found.profiles.values()),
+        left_out=found.left_out,
         cross_talk=cross_talk(found.runs, found.profiles),
         worst=worst(evaluation),
         recommended=recommended(evaluation),

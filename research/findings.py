@@ -12,13 +12,13 @@ from advisor.prediction.predictor import Predictor
 from advisor.validate.evaluate import Evaluation, evaluate
 from advisor.validate.predicted_and_measured import RunComparison, compare, profiles_of
 from advisor.validate.selection import Selection, of_pace, select
-from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import read_profile, read_runs
 from research.ablation import Ablated, ablations
+from research.committed_data import measured
 from research.completion import CompletionComparison, Unseen, compared_completions, panels
 from research.fewer_counters import UnseenFamilies, predicted_from_less
+from research.gpu_left_out import GpuLeftOut, gpus_left_out
 from research.memory_score import MemoryScore, evaluate_memory
 from research.power_score import PowerData, PowerRow, power_scores
 from research.set_aside import SetAside, set_aside
@@ -38,6 +38,7 @@ class Findings:
         memory: Errors of memory, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
         less: The scored runs, predicted from less than whole profiles, by what these show.
+        left_out: Other GPUs, by the models of `evaluation`.
         set_aside: What was measured again; None if nothing was.
         completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
         unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
@@ -53,6 +54,7 @@ class Findings:
     memory: MemoryScore
     ablations: tuple[Ablated, ...]
     less: Mapping[str, tuple[RunComparison, ...]]
+    left_out: tuple[GpuLeftOut, ...] = ()
     set_aside: SetAside | None = None
     completions: tuple[CompletionComparison, ...] = ()
     unseen_completions: tuple[CompletionComparison, ...] = ()
@@ -91,6 +93,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         less=predicted_from_less(
             profiles, selection.scored, UnseenFamilies(gpu, evaluation.models, playback.play)
         ),
+        left_out=gpus_left_out(sorted(folder.parent.iterdir()), gpu.key, evaluation.models),
         set_aside=set_aside(folder, whole, profiles, known),
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),
@@ -115,10 +118,3 @@ def _unseen(
     chosen_from = {id(each) for panel in panels(whole) for each in panel}
     runs = [each.run for each in whole if id(each) not in chosen_from and predictor.knows(each.run)]
     return compared_completions(runs, profiles, predictor)
-
-
-def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:
-    """The profiles in `folder` by name, and the runs below it in the order of files and lines."""
-    profiles = {path.stem: read_profile(path) for path in profile_files(folder)}
-    files = sorted((folder / "runs").glob("*.jsonl"))
-    return profiles, [run for file in files for run in read_runs(file)]

@@ -1,6 +1,6 @@
 """What is a GPU's own in the sharing model: its time slices, contexts, memory edges and power."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from advisor.errors import UnknownName
@@ -122,6 +122,12 @@ def most_alike(to: Gpu, keys: Mapping[str, object]) -> str:
         return float("inf") if other is None else unlikeness(other, to)
 
     return min(keys, key=lambda key: (unlike(key), key))
+
+
+def of_its_architecture(to: Gpu, keys: Iterable[str]) -> bool:
+    """Whether one of `keys` of GPUs is that of a GPU of the architecture of `to`."""
+    known = map(_known_gpu, keys)
+    return any(each is not None and each.architecture == to.architecture for each in known)
 
 
 def _known_gpu(key: str) -> Gpu | None:

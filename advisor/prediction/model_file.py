@@ -8,7 +8,7 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.correction import Correction, Doubt
-from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
+from advisor.prediction.gpu_constants import GpuConstants, nearest_constants, of_its_architecture
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
@@ -44,19 +44,21 @@ class UnseenGpu:
 
     Attributes:
         widening: Factor on the log of each end of an interval over its middle, at least 1.
-        source: Where it is from, in words.
+        alike: The same for a GPU of the architecture of one of those that were seen.
+        source: Where they are from, in words.
     """
 
     __pydantic_config__ = STRICT
 
     widening: float
+    alike: float
     source: str
 
     def __post_init__(self) -> None:
-        if not 1 <= self.widening <= MOST_SPREADS:
+        if not 1 <= self.alike <= self.widening <= MOST_SPREADS:
             raise InvalidInput(
-                f"intervals for unseen GPUs are 1 to {MOST_SPREADS:g} times as wide, "
-                f"got {self.widening}"
+                f"intervals for unseen GPUs are 1 to {MOST_SPREADS:g} times as wide, those of a "
+                f"known architecture no wider than others; got {self.alike} and {self.widening}"
             )
 
 
@@ -97,6 +99,11 @@ class Model:
         """The constants of `gpu`: its own, else those of the GPU most like it."""
         own = self.constants.get(gpu.key)
         return nearest_constants(gpu, self.constants) if own is None else own
+
+    def widening(self, gpu: Gpu) -> float:
+        """How much wider intervals are for `gpu`, of which no runs were seen."""
+        near = of_its_architecture(gpu, self.data)
+        return self.unseen.alike if near else self.unseen.widening
 
     def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
         """The model with other `constants` of `gpu`."""

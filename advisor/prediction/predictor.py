@@ -103,7 +103,7 @@ class Predictor:
             ran_elsewhere=bool(measured_on or others) and self._learnt(asked),
             wide_because=why_wide(profiles, sharing),
         )
-        return widened(mix, self.model.unseen.widening) if others else mix
+        return widened(mix, self.model.widening(self.gpu)) if others else mix
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""

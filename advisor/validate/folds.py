@@ -76,7 +76,10 @@ class Folds:
 
     def without(self, family: str) -> HeldOut:
         """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
-        model = self.model_without(family)
+        return self.predicted_by(self.model_without(family), family)
+
+    def predicted_by(self, model: Model, family: str) -> HeldOut:
+        """The jobs of `family`, predicted by `model`, which may be of runs on another GPU."""
         predictor = Predictor(self.gpu, model, play=self.playback.play)
         known = predictor.on_known_cores()
         rivals = baselines(model.of(self.gpu).physics, self.playback.play)

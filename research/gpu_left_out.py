@@ -1,0 +1,87 @@
+"""The error on a GPU of which the model saw no run, nor a run of the job's family on any GPU.
+
+The models are those of leave-one-family-out on one GPU; what they are fitted, tuned and calibrated
+to is of that GPU alone. They predict the drawn runs on another from the profiles made there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from pathlib import Path
+
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.model_file import Model
+from advisor.validate.evaluate import Evaluation, evaluation_of
+from advisor.validate.folds import Folds, HeldOut, compared_by
+from advisor.validate.score_tables import HEADINGS, markdown, score_cells
+from advisor.validate.scoreboard import Scores, scores_of
+from advisor.validate.selection import cores_known, select
+from advisor.workload.spec import STRICT
+from research.committed_data import measured
+
+_SHOWN = (
+    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
+    "width of it", "replay alone", "as if alone",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLeftOut:
+    """One GPU's drawn runs, predicted by models that saw no run on it.
+
+    Attributes:
+        learnt_on: The GPU whose runs the models were fitted to.
+        scores: On the GPU left out.
+    """
+
+    __pydantic_config__ = STRICT
+
+    learnt_on: str
+    scores: Scores
+
+
+def gpus_left_out(
+    folders: Sequence[Path], learnt_on: str, models: Mapping[str, Model]
+) -> tuple[GpuLeftOut, ...]:
+    """The GPUs of `folders`, each left out.
+
+    Args:
+        folders: Of profiles and runs, named by GPU; those without drawn runs are passed over.
+        learnt_on: The GPU of all runs that `models` were fitted to.
+        models: By family: what saw no run of it.
+    """
+    return tuple(
+        GpuLeftOut(learnt_on=learnt_on, scores=scores_of(left_out(folder, models)))
+        for folder in folders
+        if folder.name != learnt_on and any((folder / "runs").glob("*.jsonl"))
+    )
+
+
+def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
+    """The drawn runs in `folder`, each job predicted by that of `models` without its family."""
+    card, (profiles, runs) = gpu(folder.name), measured(folder)
+    chosen = select(profiles, runs, card)
+    on_cores = tuple(filter(cores_known, chosen.scored))
+    folds = Folds(profiles, runs, chosen.scored, on_cores, card, ReplayCache())
+    parts = (folds.predicted_by(model, family) for family, model in models.items())
+    held = reduce(or_, parts, HeldOut())
+    found = evaluation_of(chosen, profiles, compared_by(held.raw, chosen.scored), ())
+    return replace(found, adjusted=compared_by(held.adjusted, on_cores))
+
+
+def section(found: Sequence[GpuLeftOut]) -> str:
+    """The tables in Markdown; empty without another GPU."""
+    columns = [HEADINGS.index(heading) for heading in _SHOWN]
+    parts = [
+        f"## A GPU never seen\n\nModels of {each.learnt_on} runs alone, without the family of the "
+        f"job, on {each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:"
+        "\n\n"
+        + markdown(
+            _SHOWN,
+            [[row[at] for at in columns] for row in score_cells(each.scores, each.scores.pooled())],
+        )
+        for each in found
+    ]
+    return "\n\n".join(parts)

@@ -1,0 +1,51 @@
+"""Jobs on a GPU are scored by models that saw no run on it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.model_file import load_model
+from advisor.validate.selection import families_of, select
+from research.committed_data import measured
+from research.gpu_left_out import gpus_left_out, section
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+H100 = "h100-sxm-80gb"
+
+
+@pytest.fixture(scope="module")
+def scored():
+    """A few of the committed runs on the H100, by the shipped model as if it had not seen them."""
+    model = load_model(PROFILES.parent / "models" / "sharing.json")
+    unaware = replace(model, data={key: each for key, each in model.data.items() if key != H100})
+    profiles, runs = measured(PROFILES / H100)
+    families = families_of(select(profiles, runs, gpu(H100)).scored)
+    folders = [PROFILES / "h200-141gb", PROFILES / H100]
+    return gpus_left_out(folders, "h200-141gb", dict.fromkeys(families, unaware))
+
+
+def test_each_gpu_but_the_one_learnt_on_is_scored(scored):
+    (only,) = scored
+    assert (only.learnt_on, only.scores.gpu) == ("h200-141gb", H100)
+
+
+def test_every_drawn_run_counts(scored):
+    profiles, runs = measured(PROFILES / H100)
+    chosen = select(profiles, runs, gpu(H100))
+    assert scored[0].scores.runs == len(chosen.scored) > 0
+    jobs = sum(len(run.tenants) for run in chosen.scored)
+    assert sum(row.n for row in scored[0].scores.pooled() if row.bound == "all") == jobs
+
+
+def test_the_report_says_what_was_learnt_where_and_scored_where(scored):
+    text = section(scored)
+    assert "Models of h200-141gb runs alone, without the family of the job, on " in text
+    assert f"drawn runs on {H100}" in text
+    assert section(()) == ""
+
+
+def test_a_folder_without_drawn_runs_is_passed_over(tmp_path):
+    (tmp_path / H100 / "runs").mkdir(parents=True)
+    assert gpus_left_out([tmp_path / H100], "h200-141gb", {}) == ()
