@@ -73,15 +73,18 @@ def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
 
 def section(found: Sequence[GpuLeftOut]) -> str:
     """The tables in Markdown; empty without another GPU."""
+    return f"## A GPU never seen\n\n{tables(found)}" if found else ""
+
+
+def tables(found: Sequence[GpuLeftOut]) -> str:
+    """For each GPU left out what was predicted by whom, and how far it was off."""
     columns = [HEADINGS.index(heading) for heading in _SHOWN]
-    parts = [
-        f"## A GPU never seen\n\nModels of {each.learnt_on} runs alone, without the family of the "
-        f"job, on {each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:"
-        "\n\n"
-        + markdown(
-            _SHOWN,
-            [[row[at] for at in columns] for row in score_cells(each.scores, each.scores.pooled())],
-        )
-        for each in found
-    ]
+    parts = []
+    for each in found:
+        rows = score_cells(each.scores, each.scores.pooled())
+        parts += [
+            f"Models of {each.learnt_on} runs alone, without the family of the job, on "
+            f"{each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:",
+            markdown(_SHOWN, [[row[at] for at in columns] for row in rows]),
+        ]
     return "\n\n".join(parts)

@@ -106,6 +106,7 @@ def readme_text(text: str, found: Figures) -> str:
         "recommend": "\n".join(["```", *found.recommendation, "```"]),
         "data": data_card.data_text(found.data),
         "accuracy": sections.accuracy_text(found),
+        "left-out": gpu_left_out.tables(found.left_out),
         "validation": sections.advice_summary(found),
     }
     return _filled(text, blocks)
