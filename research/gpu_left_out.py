@@ -10,7 +10,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.catalogue import catalogue, gpu
 from advisor.prediction.fit.observation import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.evaluate import Evaluation, evaluation_of
@@ -48,14 +48,14 @@ def gpus_left_out(
     """The GPUs of `folders`, each left out.
 
     Args:
-        folders: Of profiles and runs, named by GPU; those without drawn runs are passed over.
+        folders: Of profiles and runs, named by GPU; those without runs are passed over.
         learnt_on: The GPU of all runs that `models` were fitted to.
         models: By family: what saw no run of it.
     """
     return tuple(
         GpuLeftOut(learnt_on=learnt_on, scores=scores_of(left_out(folder, models)))
         for folder in folders
-        if folder.name != learnt_on and any((folder / "runs").glob("*.jsonl"))
+        if folder.name in catalogue().keys() - {learnt_on} and any(folder.glob("runs/*.jsonl"))
     )
 
 
