@@ -71,7 +71,7 @@ def _answer(asked: Asked) -> _Answer:
     if asked.copied is not None:
         asked.check_copies()
         return _of_copies(asked, asked.copied)
-    jobs = asked.named.chosen(asked.advisor, asked.several.gpus)
+    jobs = asked.protecting(asked.named.chosen(asked.advisor, asked.several.gpus))
     if asked.joining and (running := asked.joining.found(asked.advisor)):
         asked.check_additions()
         return _of_additions(asked, running, jobs)

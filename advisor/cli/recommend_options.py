@@ -1,6 +1,7 @@
 """The options of ``advisor recommend`` alone, in groups, and which of them go together."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from advisor.plan.machine import Running
     from advisor.plan.rules import Conditions
     from advisor.prediction.mix_prediction import Level
+    from advisor.workload.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class Ranking:
     memory_margin: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
     ] = 0.0
+    protect: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A job that sharing must not slow: see --hurt."),
+    ] = None
 
     @property
     def level(self) -> "Level":
@@ -97,7 +103,10 @@ class Joining:
     device: Device = "0"
     hurt: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="By which what runs may slow, e.g. 0.1; default: 0.05."),
+        typer.Option(
+            metavar="SHARE",
+            help="By which what runs, or is protected, may slow, e.g. 0.1; default: 0.05.",
+        ),
     ] = None
 
     def __bool__(self) -> bool:
@@ -127,7 +136,7 @@ _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
-    "commands", "top",
+    "commands", "top", "protect",
 )  # fmt: skip
 
 
@@ -175,15 +184,32 @@ class Asked:
         apart(given, "commands", ("as_json",), "shell lines of one plan are printed alone.")
         apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
         needs(given, "running_sharing", _RUNS)
-        needs(given, "hurt", _RUNS)
+        needs(given, "hurt", {**_RUNS, "protect": "--protect"})
         why = "--now reads from the driver how the GPU is shared."
         apart(given, "now", ("running_sharing",), why)
         for runs in _RUNS:
             apart(given, runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.")
+            apart(given, runs, ("protect",), "what runs is protected already, by --hurt.")
         if "now" not in given:
             apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
+        apart(given, "protect", ("gpus",), "who shares with whom is not yet said there.")
         apart(given, "device", ("gpus",), "several GPUs are numbered from 0.")
         needs(given, "device", {"now": "--now", "commands": "--commands", "as_json": "--json"})
+
+    def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
+        """`jobs`, of which those that are named are protected.
+
+        Raises:
+            InvalidInput: None of them has a name that is given, or the share is wrong.
+        """
+        from advisor.plan.rules import MOST_HURT
+
+        names = self.ranking.protect or []
+        for name in names:
+            if name not in {job.name for job in jobs}:
+                raise InvalidInput(f"--protect {name}: none of the JOBs is called so. Name one.")
+        hurt = MOST_HURT if self.joining.hurt is None else self.joining.hurt
+        return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
 
     def check_copies(self) -> None:
         """What can be answered of a number of copies."""

@@ -22,7 +22,9 @@ from advisor.workload.spec import STRICT, Workload
 from advisor.workload.store import parse_record
 
 _SCHEMA: Literal[1] = 1
-_ASKED = ("epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated")
+_ASKED = (
+    "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
+)  # fmt: skip
 _REMEDY = "Export the plan again: `advisor export --format json`."
 
 
@@ -57,6 +59,7 @@ class _PlannedJob:
     mps_limit_percent: float | None
     memory_cap_mib: int | None
     mps_client_priority: int | None = None
+    protect: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

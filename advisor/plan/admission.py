@@ -15,7 +15,15 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import place
 from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
-from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.plan.rules import (
+    MOST_HURT,
+    UNCONDITIONAL,
+    Conditions,
+    FitsMemory,
+    first_broken,
+    refuse_protected,
+    rules,
+)
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import (
@@ -83,9 +91,10 @@ def additions(
     helps those that run.
 
     Raises:
-        InvalidInput: A share is wrong.
+        InvalidInput: A share is wrong, or one of `offered` is protected.
         NothingFits: What is said to run does not fit, or none of `offered` may be added.
     """
+    refuse_protected(offered)
     table = _Table(running, gpu, predictor, limits)
     found, left_out = _grown(table, offered)
     if not found:
@@ -109,7 +118,7 @@ class AdmissionLimits:
         most_hurt: Share by which a step of what runs may get longer, at least 0.
     """
 
-    most_hurt: float = 0.05
+    most_hurt: float = MOST_HURT
     conditions: Conditions = UNCONDITIONAL
 
     def __post_init__(self) -> None:

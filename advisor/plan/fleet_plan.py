@@ -15,7 +15,13 @@ from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, possible
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
-from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions, check_each_fits
+from advisor.plan.rules import (
+    EXACT_JOBS,
+    UNCONDITIONAL,
+    Conditions,
+    check_each_fits,
+    refuse_protected,
+)
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
@@ -161,8 +167,10 @@ def plan_fleet(
     """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
 
     Raises:
+        InvalidInput: A job is protected.
         NothingFits: A job is too big for a GPU, even alone.
     """
+    refuse_protected(jobs)
     ends_s = clock() + terms.limit_s
     asked = CachingPredictor(predictor)
     serial = forecast(Mixes(jobs, asked), Serial())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any
 
+from advisor.english import counted
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
@@ -14,8 +15,16 @@ from advisor.plan.objectives import possible, tied
 from advisor.plan.precedence import Priced, in_order, starved
 from advisor.plan.reasons import first_by, searched, standing, why
 from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
-from advisor.plan.rules import UNCONDITIONAL, Conditions, check_each_fits, first_broken, rules
+from advisor.plan.rules import (
+    UNCONDITIONAL,
+    Conditions,
+    check_each_fits,
+    first_broken,
+    rules,
+    slows_protected,
+)
 from advisor.plan.search.limit_search import best_limits
+from advisor.plan.search.priority_candidates import priority_candidates
 from advisor.plan.search.proposals import proposed, unsearched
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
@@ -31,12 +40,14 @@ class ForecastCandidates:
         forecasts: Of what the jobs and the machine allow.
         left_out: What they do not, and what was not looked at.
         passed_over: How many more were estimated, and were worse.
+        predicted: How many were forecast, with those that slow a protected job.
         asked: As of `Proposed`.
     """
 
     forecasts: tuple[Forecast, ...]
     left_out: tuple[LeftOut, ...]
     passed_over: int
+    predicted: int
     asked: bool | None
 
 
@@ -56,7 +67,11 @@ def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastC
         capped, uncapped = under_caps([one_by_one, *candidates], jobs, question)
         found += capped
         left_out += uncapped
-    return ForecastCandidates(tuple(found), tuple(left_out), passed_over, more.asked)
+    sparing = [each for each in found if not slows_protected(jobs, each.prediction, question.level)]
+    if hurting := len(found) - len(sparing):
+        ways = counted(hurting, "way") + " to share"
+        left_out.append(LeftOut(ways, "slowing a protected job more than it may be; see --hurt"))
+    return ForecastCandidates(tuple(sparing), tuple(left_out), passed_over, len(found), more.asked)
 
 
 def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
@@ -70,7 +85,9 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
     if Mps() not in tried:
         return tried, left_out, 0
     found = best_limits(mixes, question.objective, question.level)
-    return [*tried, *found.sharings], left_out, found.compared - len(found.sharings)
+    ordered = [each for each in priority_candidates(mixes.jobs) if each not in found.sharings]
+    passed_over = found.compared - len(found.sharings)
+    return [*tried, *found.sharings, *ordered], left_out, passed_over
 
 
 def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
@@ -103,7 +120,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
         serial=next(plan for plan in plans if plan.prediction is serial.prediction), plans=plans,
         left_out=(*seen.left_out, *unsearched(jobs)),
-        considered=1 + len(seen.forecasts) + len(seen.left_out) + seen.passed_over,
+        considered=1 + seen.predicted + len(seen.left_out) + seen.passed_over,
         searched=searched(len(jobs), seen.passed_over, asked=seen.asked),
     )  # fmt: skip
 

@@ -108,7 +108,8 @@ def what_binds(mix: MixPrediction, bound: Binding) -> str:
         parts.append(f"memory {bound.memory:.0%} full")
     if mix.wide_because:
         parts.append(mix.wide_because)
-    if bound.cut == "own instances":
+    unseen = mix.sharing.mode == "mps-priority" and not mix.confirmed_on_hardware
+    if unseen or bound.cut == "own instances":
         parts.append("estimated, not confirmed on hardware")
     if mix.power_cap_w is not None:
         parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")

@@ -13,10 +13,13 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.memory import MPS_SERVER_MIB, leaves_free, pools
-from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.mix_prediction import Level, MixPrediction
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
 from advisor.workload.job import Job
+
+MOST_HURT = 0.05
+"""Share by which steps of a job that is protected, or runs already, may take longer: default."""
 
 MAX_OOM_PROBABILITY = 0.05
 """A plan whose jobs run out of memory more often than this is none."""
@@ -192,6 +195,27 @@ def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
 def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
     """The reason of the first rule that forbids `sharing`; None where all allow it."""
     return next((why for rule in rules if (why := rule(jobs, sharing))), None)
+
+
+def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:
+    """Whether one of `jobs` is protected, and slowed more than it may be in `mix`."""
+    return any(
+        job.protect is not None and found.slowdown_at(level) > 1 + job.protect
+        for job, found in zip(jobs, mix.jobs, strict=True)
+    )
+
+
+def refuse_protected(jobs: Sequence[Job]) -> None:
+    """Refuse jobs of which one is protected, where nothing looks after that.
+
+    Raises:
+        InvalidInput: One is.
+    """
+    if named := [job.name for job in jobs if job.protect is not None]:
+        raise InvalidInput(
+            f"{named[0]} is to be protected, which is for {EXACT_JOBS} jobs at most that start "
+            f"together on one GPU. Ask for those, or leave the protection out."
+        )
 
 
 def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:

@@ -123,7 +123,7 @@ class Predictor:
             return ()
         model, mode = self.model, sharing.mode
         taught: tuple[str, ...] = (*model.data,)
-        if mode in SHARED_MODES:
+        if plain_mode(sharing) in SHARED_MODES:
             taught = model.learnt_on(mode) or model.learnt_on(plain_mode(sharing))
         return () if self.gpu.key in taught else taught
 

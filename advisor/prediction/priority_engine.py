@@ -34,19 +34,18 @@ def _still(drain_s):
 
 
 @lean
-def _first_late(late, held, drain, queue, active, kept, block):
-    """Where those who come late begin in the queue, their slots, and what running blocks keep."""
+def _first_late(late, drain, queue, active, kept, block):
+    """Where those who come late begin in the queue, and what their running blocks keep."""
     for place in range(active):
         if late[queue[place]] > late[queue[0]]:
-            slots, taken = 0.0, 0.0
+            taken = 0.0
             for behind in range(place, active):
                 i = queue[behind]
                 if block[i] <= DUST:
                     kept[i] = 0.0
-                slots += held[i]
                 taken += _still(drain[i]) * kept[i]
-            return place, slots, taken
-    return active, 0.0, 0.0
+            return place, taken
+    return active, 0.0
 
 
 @lean
@@ -54,9 +53,9 @@ def _share_out(left, late, ceded, queue, active, current):
     """Start blocks along the queue: fills rates, returns seconds until that changes, and load."""
     demand, held, drain, wave = current[0], current[1], current[2], current[3]
     rate, kept, block = current[_RATE], current[_KEPT], current[_BLOCK]
-    outranked, later, taken = _first_late(late, held, drain, queue, active, kept, block)
+    outranked, taken = _first_late(late, drain, queue, active, kept, block)
     waiting, free, used, pause = 0.0, 1.0, 0.0, NEVER
-    for place in range(outranked):
+    for place in range(active):
         waiting += held[queue[place]]
     for place in range(active):
         i = queue[place]
@@ -64,8 +63,6 @@ def _share_out(left, late, ceded, queue, active, current):
         if place >= outranked:
             mine = kept[i]
             taken -= _still(drain[i]) * mine
-            if place == outranked:
-                waiting = later
         waiting -= most
         until, still, others = left[i] - drain[i], 1.0, taken
         if until <= DUST:  # its blocks run, whatever has started since

@@ -42,6 +42,7 @@ class Job:
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
+        protect: Share by which its steps may take longer than alone at most, at least 0; None: any.
         choices: Profiles of it at other batch sizes that are acceptable too.
 
     Raises:
@@ -57,6 +58,7 @@ class Job:
     isolated: bool = False
     deadline_s: float | None = None
     choices: tuple[Profile, ...] = ()
+    protect: float | None = None
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epochs) and self.epochs > 0):
@@ -75,6 +77,11 @@ class Job:
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
+        if self.protect is not None and not (isfinite(self.protect) and self.protect >= 0):
+            raise InvalidInput(
+                f"{self.name}: protect is a share of at least 0, e.g. 0.1: its steps may take 10 % "
+                f"longer; got {self.protect:g}"
+            )
         self._check_choices()
 
     def _check_choices(self) -> None:

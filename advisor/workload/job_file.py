@@ -12,6 +12,7 @@ A TOML file holds one table for each job, or for equal copies of it::
     data_parallel = true   # it exchanges data with other GPUs, which MIG instances cannot
     isolated = true        # no other job may run in the same memory
     deadline_s = 7200      # seconds from the start of all jobs in which it should end
+    protect = 0.1          # its steps may take a tenth longer than alone at most
 
 A CSV file holds jobs that arrive over time, in any order; `arrival_s` and `job`, a profile's name,
 are required, and `epochs`, `validation_s` and `checkpoint_s` optional::
@@ -54,6 +55,7 @@ class _Entry:
     data_parallel: bool = False
     isolated: bool = False
     deadline_s: float | None = None
+    protect: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
     return Job(
         profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
         user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-        deadline_s=entry.deadline_s, choices=tuple(choices),
+        deadline_s=entry.deadline_s, protect=entry.protect, choices=tuple(choices),
     )  # fmt: skip
 
 

@@ -18,15 +18,15 @@ MODES = {
     "recommend": {
         "one GPU": ([BERT], {"time_limit", "running_sharing", "hurt", "device"}),
         "commands": ([BERT, "--commands", "1"], {"as_json"}),
-        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device"}),
+        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device", "protect"}),
         "copies": (
             [f"{BERT}:auto"],
             {"job_file", "running", "now", "running_sharing", "hurt", "device", "gpus",
-             "time_limit", "commands", "top"},
+             "time_limit", "commands", "top", "protect"},
         ),
         "beside others": (
             [BERT, "--running", RESNET],
-            {"gpus", "time_limit", "device", "commands", "pessimistic", "objective"},
+            {"gpus", "time_limit", "device", "commands", "pessimistic", "objective", "protect"},
         ),
         "beside what runs now": ([BERT, "--now"], {"gpus", "time_limit", "running_sharing"}),
     },
@@ -54,7 +54,8 @@ MODES = {
 WORDS = {
     "job_file": ["--jobs", "j.toml"], "jobs": [RESNET], "gpus": ["--gpus", "2"],
     "time_limit": ["--time-limit", "3"], "running_sharing": ["--running-sharing", "mps"],
-    "hurt": ["--hurt", "0.1"], "device": ["--device", "3"], "running": ["--running", RESNET],
+    "hurt": ["--hurt", "0.1"], "protect": ["--protect", BERT],
+    "device": ["--device", "3"], "running": ["--running", RESNET],
     "now": ["--now"], "commands": ["--commands", "1"], "top": ["--top", "2"],
     "as_json": ["--json"], "pessimistic": ["--pessimistic"], "objective": ["--objective", "energy"],
     "dry_run": ["--dry-run"], "out": ["--out", "o"], "trace_in": ["--trace-in", "t.csv"],

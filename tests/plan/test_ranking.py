@@ -60,7 +60,10 @@ def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
     kinds = [type(plan.sharing) for plan in advised.plans]
     assert {Serial, Naive, Mps, Mig, Hybrid, Phases} == set(kinds)
     assert kinds.count(Mig) <= MOST_OF_A_KIND
-    assert kinds.count(Mps) <= 1 + MOST_OF_A_KIND
+    modes = [plan.sharing.mode for plan in advised.plans]
+    assert modes.count("mps") == 1
+    assert modes.count("mps-limits") <= MOST_OF_A_KIND
+    assert modes.count("mps-priority") <= MOST_OF_A_KIND
     assert advised.considered > len(advised.plans)
 
 

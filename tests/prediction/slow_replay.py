@@ -106,8 +106,7 @@ def _filled(tenants, queue, limits, ceded, late):
     free, taken = 1.0, sum(tenants[i].still(limits[i]) * tenants[i].kept for i in outranked)
     filled, still_held, lost = [], [], []
     for place, i in enumerate(queue):
-        behind = [j for j in queue[place + 1 :] if late[j] == late[i]]
-        waiting = min(1, sum(_slots(tenants[j], limits[j]) for j in behind))
+        waiting = min(1, sum(_slots(tenants[j], limits[j]) for j in queue[place + 1 :]))
         mine = tenants[i].kept if i in outranked else 0
         taken -= tenants[i].still(limits[i]) * mine
         last = tenants[i].in_last_wave(limits[i])
