@@ -13,6 +13,7 @@ import streamlit as st
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError
+from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import known_gpus
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.process.provenance import gpu_at_hand, present_machine
@@ -41,7 +42,6 @@ from advisor.report.mig_text import blocks
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.units import NOT_MEASURED
-from advisor.sources import DEFAULT_GPU
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import MAX_JOBS, Arrival, Job
 from advisor.workload.store import profiled_gpus

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation, Standing
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
-from advisor.sources import DEFAULT_GPU, Sources
+from advisor.sources import Sources
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 

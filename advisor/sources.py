@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import Gpu, gpu_meant
 from advisor.plan.recommendation import Predicts
 from advisor.workload.job import FindsProfiles, Job, job_set, parse_jobs
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from advisor.plan.machine import HostCheckNow, Machine, Running
     from advisor.prediction.model_file import Model
     from advisor.prediction.predictor import Predictor
-
-DEFAULT_GPU = "h200-141gb"
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ import typer
 
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, UnknownName
-
-DEFAULT_GPU = "h200-141gb"
+from advisor.hardware import DEFAULT_GPU
 
 
 def asked_gpu(context: typer.Context, word: str) -> str:

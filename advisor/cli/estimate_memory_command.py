@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import AsJson, GpuKey, apart, given_in, grouped, needs
 from advisor.cli.output import show, show_json
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.workload.spec import Workload

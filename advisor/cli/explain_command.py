@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
     AsJson,
     By,
@@ -19,6 +18,7 @@ from advisor.cli.options import (
     grouped,
 )
 from advisor.cli.output import show_found, warn
+from advisor.hardware import DEFAULT_GPU
 
 _Plan = Annotated[
     str,

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
     By,
     Files,
@@ -18,6 +17,7 @@ from advisor.cli.options import (
     grouped,
 )
 from advisor.cli.output import show_text, warn
+from advisor.hardware import DEFAULT_GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import AsJson, GpuKey, Profiles
 from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
 from advisor.errors import GpuUnavailable
+from advisor.hardware import DEFAULT_GPU
 
 _InUse = Annotated[
     list[str] | None,

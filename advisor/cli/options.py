@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU, asked_gpu
+from advisor.cli.asked_gpu import asked_gpu
 from advisor.cli.output import leave_out
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import AsJson, Files, GpuKey, Named, PowerCap, grouped
 from advisor.cli.output import show_found, warn
+from advisor.hardware import DEFAULT_GPU
 
 _Sharing = Annotated[
     str,

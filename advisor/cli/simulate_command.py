@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
     AsJson,
     Files,
@@ -22,6 +21,7 @@ from advisor.cli.options import (
 )
 from advisor.cli.output import show_found, warn
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.api import Advisor

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.asked_gpu import DEFAULT_GPU
 from advisor.cli.options import (
     AsJson,
     By,
@@ -20,6 +19,7 @@ from advisor.cli.options import (
     grouped,
 )
 from advisor.cli.output import show_found, show_text
+from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.plan.recommendation import Recommendation
