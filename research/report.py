@@ -43,6 +43,7 @@ from research.figures_file import (
 from research.findings import findings
 from research.plots import plots
 from research.splits import splits_text
+from research.translation_table import translation_table
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "h200-141gb"
@@ -106,6 +107,7 @@ def readme_text(text: str, found: Figures) -> str:
         "recommend": "\n".join(["```", *found.recommendation, "```"]),
         "data": data_card.data_text(found.data),
         "accuracy": sections.accuracy_text(found),
+        "translated": translation_table(),
         "left-out": gpu_left_out.tables(found.left_out),
         "validation": sections.advice_summary(found),
     }
