@@ -20,7 +20,12 @@ from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import any_busy, capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
-from advisor.sharing.traversal import instance_sets, plain_mode, together
+from advisor.sharing.traversal import (
+    instance_sets,
+    plain_mode,
+    together,
+    without_idle_limits,
+)
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
 from advisor.workload.profile import Profile
 
@@ -114,6 +119,7 @@ def alone_s(
 def _shared(
     profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
+    sharing = without_idle_limits(sharing)
     if len(set(sharing.limits)) > 1:
         limited = Mps(sharing.limits, sharing.priorities)
         steps = under_unequal_limits(profiles, limited, gpu, model, play)

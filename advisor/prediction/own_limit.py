@@ -22,6 +22,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_features import LIMIT_GRID, summaries
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
+from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile
 
 _RUNGS = (14.0, 36.0, 100.0)  # a seventh, as MIG's smallest share, all, and midway between
@@ -133,8 +134,8 @@ def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -
 
 def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
     """The mix that is replayed for `job` at `anchor`."""
-    sharing = replace(job.sharing, limits=job.at(anchor))
-    if len(set(sharing.limits)) == 1:
+    sharing = without_idle_limits(replace(job.sharing, limits=job.at(anchor)))
+    if len(set(sharing.limits)) <= 1:
         return Mix(tuple(profiles), sharing, (job.place,))
     order = (job.place, *job.mates)
     return Mix(

@@ -38,7 +38,7 @@ from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.sharing import SHARED_MODES, Arrangement
-from advisor.sharing.traversal import check_count, plain_mode
+from advisor.sharing.traversal import check_count, plain_mode, without_idle_limits
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 
@@ -74,7 +74,7 @@ class Predictor:
         asked = placed(sharing, self.gpu)
         own = self.model.of(self.gpu)
         memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
-        sharing = as_whole_gpu(asked, self.gpu)
+        sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         risks, pool_risks = self._risks(wanted, memories, sharing)

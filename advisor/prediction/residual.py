@@ -54,14 +54,28 @@ def by_replay(
     """Seconds of a step of the jobs in `asked`: lower end, middle and upper end of 90 %.
 
     Args:
-        mixes: Of one mode, at least one.
+        mixes: At least one.
         gpu: Theirs.
-        model: Its physics and its correction of that mode, or else of MPS without priorities.
+        model: Its physics and its corrections by mode, or else of MPS without priorities.
         play: Replays.
 
     Returns:
-        Of each mix, shape (3, asked); None without traces, or without a correction of the mode.
+        Of each mix, shape (3, asked); None without traces, or without a correction of a mode.
     """
+    modes = [mix.sharing.mode for mix in mixes]
+    found: dict[int, Floats] = {}
+    for mode in dict.fromkeys(modes):
+        chosen = [at for at, other in enumerate(modes) if other == mode]
+        answers = _of_one_mode([mixes[at] for at in chosen], gpu, model, play)
+        if answers is None:
+            return None
+        found |= zip(chosen, answers, strict=True)
+    return [found[at] for at in range(len(mixes))]
+
+
+def _of_one_mode(
+    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction
+) -> list[Floats] | None:
     sharing = mixes[0].sharing
     correction = model.corrections.get(sharing.mode, model.corrections.get(plain_mode(sharing)))
     replays = _replays(mixes, gpu, model.of(gpu).physics, play)

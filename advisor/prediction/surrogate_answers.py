@@ -28,6 +28,7 @@ from advisor.prediction.surrogate_features import (
 from advisor.prediction.trace import Floats
 from advisor.prediction.transfer import on_partition
 from advisor.sharing import Mode, Mps, Naive
+from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile
 
 _Places = NDArray[np.intp]
@@ -177,7 +178,7 @@ class SurrogatePredictor:
         """
         degree = len(self.jobs.step_s)
         answers = np.empty((len(sharings), degree))
-        modes = [each.mode for each in sharings]
+        modes = [without_idle_limits(each).mode for each in sharings]
         for mode in sorted(set(modes)):
             chosen = [at for at, other in enumerate(modes) if other == mode]
             limits = [sharings[at].limits or (100.0,) * degree for at in chosen]

@@ -31,6 +31,7 @@ from advisor.sharing import (
 )
 
 _Within = TypeVar("_Within", Naive | Mps, PartitionSharing)
+_Limited = TypeVar("_Limited", Mps, Naive | Mps, Arrangement)
 
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
@@ -69,6 +70,13 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 def together(sharing: Sharing) -> Naive | Mps | None:
     """How all jobs have the whole GPU at the same time; None where they do not."""
     return sharing if isinstance(sharing, Naive | Mps) else None
+
+
+def without_idle_limits(sharing: _Limited) -> _Limited:
+    """`sharing` of a whole GPU without its limits where none of them takes an SM from its job."""
+    if isinstance(sharing, Mps) and set(sharing.limits) == {100.0}:
+        return replace(sharing, limits=())
+    return sharing
 
 
 def plain_mode(sharing: Sharing) -> Mode:

@@ -10,6 +10,8 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
+from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import surrogate_predictor
 from advisor.sharing import Mps
 from advisor.workload.files import MODEL_FILE
 from tests import shelf
@@ -104,6 +106,24 @@ def test_a_limit_a_little_off_its_mates_mean_changes_little(model, mates):
     at, below, above = (steps(model, PROFILES, [own, *mates])[0] for own in (40, 39.999, 40.001))
     assert below == pytest.approx(at, rel=1e-3)
     assert above == pytest.approx(at, rel=1e-3)
+
+
+@given(limit=LIMITS, degree=st.integers(2, 3))
+def test_nor_when_it_is_the_last_limit_to_go(model, limit, degree):
+    assert never_slows(model, PROFILES[:degree], [limit, *[100.0] * (degree - 1)], 0, 100.0)
+
+
+@given(kinds=st.lists(st.integers(0, 2), min_size=2, max_size=4))
+def test_limits_that_take_nothing_are_no_limits(model, kinds):
+    jobs = [PROFILES[kind] for kind in kinds]
+    idle, none = Mps((100.0,) * len(jobs)), Mps()
+    assert step_intervals(jobs, idle, H200, model) == step_intervals(jobs, none, H200, model)
+    estimated_s = surrogate_predictor(jobs, H200, model).steps([idle, none])
+    assert estimated_s[0] == pytest.approx(estimated_s[1])
+    predictor = Predictor(H200, model)
+    found = [predictor.predict(jobs, each) for each in (idle, none)]
+    assert found[0].jobs == found[1].jobs
+    assert found[0].power_w == found[1].power_w
 
 
 def test_equal_limits_are_replayed_as_they_are_and_ends_lie_around_the_middle(model):
