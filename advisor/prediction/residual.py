@@ -26,7 +26,7 @@ from advisor.workload.profile import Profile
 _TO_CHOOSE = Effort(events=4_000)
 
 # Factor on the log of an interval's ends over its middle where priorities borrow the correction of
-# MPS without them: it holds 17 of the 18 jobs in the first seven runs with them, on an H100.
+# MPS without them: it holds 17 of the 18 jobs in the first six runs with them, on an H100.
 _BORROWED = 1.65
 
 # `physics.replay_mix`, or what remembers its answers.

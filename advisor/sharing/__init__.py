@@ -14,6 +14,7 @@ These forms name jobs by their numbers from 1, in the order in which they were g
 """
 
 from advisor.sharing.modes import (
+    SCORED_MODES,
     SHARED_MODES,
     Instance,
     Mig,
@@ -37,6 +38,7 @@ from advisor.sharing.nested import (
 from advisor.sharing.parse import parse_sharing
 
 __all__ = [
+    "SCORED_MODES",
     "SHARED_MODES",
     "Arrangement",
     "Group",

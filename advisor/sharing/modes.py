@@ -18,6 +18,9 @@ instance; "hybrid": instances that are shared or divided."""
 SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
 """Those in which jobs have the whole GPU at the same time and none comes before another."""
 
+SCORED_MODES: tuple[Mode, ...] = (*SHARED_MODES, "mps-priority")
+"""All in which they have it at the same time: predictions of these are scored, each apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

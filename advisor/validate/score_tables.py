@@ -13,7 +13,9 @@ from advisor.validate.selection import SPLIT
 if TYPE_CHECKING:
     from rich.console import Group
 
-MODE_WORDS = {"naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
+MODE_WORDS = {
+    "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits", "mps-priority": "MPS priorities"
+}  # fmt: skip
 RULE_WORDS = {
     MODEL: "this model",
     AT_RANDOM: "a random choice",

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import numpy as np
 
 from advisor.prediction.job_features import is_gpu_bound
-from advisor.sharing import SHARED_MODES, Mode
+from advisor.sharing import SCORED_MODES, Mode
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.noise_and_coverage import coverage_of, mean_width, noise_of
 from advisor.validate.predicted_and_measured import (
@@ -113,7 +113,7 @@ class Scores:
     def pooled(self, host: str = ALL, view: View = "raw") -> tuple[ScoreRow, ...]:
         """Of one host, or all: for each mode all jobs, then GPU-bound and host-bound ones."""
         rows = [r for r in self.rows if (r.view, r.host, r.degree) == (view, host, None)]
-        return tuple(sorted(rows, key=lambda row: SHARED_MODES.index(row.mode)))
+        return tuple(sorted(rows, key=lambda row: SCORED_MODES.index(row.mode)))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class _Part:
 
 
 def _by_degree(evaluation: Evaluation) -> Iterator[_Part]:
-    for mode in SHARED_MODES:
+    for mode in SCORED_MODES:
         if runs := runs_of_mode(evaluation.runs, mode):
             everything = _Part(runs=runs, mode=mode)
             yield everything
@@ -191,7 +191,7 @@ def _pooled(evaluation: Evaluation) -> Iterator[_Part]:
     for view, runs in views.items():
         for host in (ALL, *dict.fromkeys(at.values())):
             there = [run for run in runs if host in (ALL, at[run.run.id])]
-            for mode in SHARED_MODES:
+            for mode in SCORED_MODES:
                 part = _Part(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
                 for bound in BOUNDS:
                     wanted = replace(part, bound=bound)

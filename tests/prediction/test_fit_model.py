@@ -67,6 +67,36 @@ def model(runs):
     return fit([MeasuredGpu(H200, PROFILES, runs)])
 
 
+def _as_with_priorities(runs, count):
+    """So many of the runs under MPS once more, in which the first job came before the others."""
+    served = [run for run in runs if run.sharing == "mps"]
+    for number in range(count):
+        run = served[number % len(served)]
+        order = ",".join(["0", *["1"] * (len(run.tenants) - 1)])
+        yield replace(run, id=f"p{number}", sharing=f"mps/priority={order}")
+
+
+def test_runs_with_priorities_change_nothing_that_is_learnt_of_other_modes(model, runs):
+    few = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 6)])])
+    assert replace(few, data=model.data) == model
+    assert few.data["h200-141gb"].runs["mps-priority"] == 6
+
+
+def test_priorities_borrow_the_correction_of_mps_until_enough_runs_had_them(model, runs):
+    pair, order = [PROFILES[name] for name in NAMES[:2]], parse_sharing("mps/priority=0,1")
+    borrowed = Predictor(H200, model).predict(pair, order)
+    assert not borrowed.confirmed_on_hardware
+    taught = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 30)])])
+    assert taught.corrections["mps"] == model.corrections["mps"]
+    assert Predictor(H200, taught).predict(pair, order).confirmed_on_hardware
+
+
+def test_equal_priorities_are_predicted_as_none_are(model):
+    pair, predictor = [PROFILES[name] for name in NAMES[:2]], Predictor(H200, model)
+    plain, alike = (predictor.predict(pair, parse_sharing(s)) for s in ("mps", "mps/priority=1,1"))
+    assert replace(alike, sharing=plain.sharing) == plain
+
+
 def test_a_fit_finds_what_replay_misses(model, runs):
     errors = []
     for run in runs:
