@@ -12,7 +12,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
-from advisor.prediction.memory import MPS_SERVER_MIB, leaves_free, pools
+from advisor.prediction.memory import leaves_free, pools_of
 from advisor.prediction.mix_prediction import Level, MixPrediction
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
@@ -144,7 +144,7 @@ class FitsMemory:
             )
         if self.margin == 0:
             return None
-        for pool in pools(self.gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+        for pool in pools_of(mix, self.gpu):
             upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
             if not leaves_free(upper_mib, pool.capacity_mib, self.margin):
                 return (
@@ -247,7 +247,7 @@ def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
     """
     clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
     caps: dict[int, int] = {}
-    for pool in pools(gpu, mix.sharing, len(mix.jobs), MPS_SERVER_MIB):
+    for pool in pools_of(mix, gpu):
         needs = {job: mix.jobs[job] for job in pool.jobs}
         held_mib = sum(each.memory_mib for each in needs.values())
         least_mib = sum(each.memory_min_mib for each in needs.values())

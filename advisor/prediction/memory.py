@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares, partition_of
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, SharedPartition, Sharing
 from advisor.sharing.traversal import memories, mps_servers
@@ -230,6 +230,12 @@ def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[
         mps_server_mib: What an MPS server holds of the memory that its clients share.
     """
     return [_pool(memory, gpu, mps_server_mib) for memory in memories(sharing, jobs)]
+
+
+def pools_of(mix: MixPrediction, gpu: Gpu) -> list[Pool]:
+    """The pools that the jobs of `mix` share on `gpu`."""
+    server_mib = MPS_SERVER_MIB if mix.mps_server_mib is None else mix.mps_server_mib
+    return pools(gpu, mix.sharing, len(mix.jobs), server_mib)
 
 
 def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> Pool:

@@ -137,6 +137,8 @@ class MixPrediction:
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
         ran_elsewhere: Whether real runs of this kind of sharing on those GPUs stand behind it.
+        mps_server_mib: What an MPS server holds of the memory that its clients share; None: as on
+            the GPU on which it was read first.
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
             needs was measured on this one.
@@ -156,6 +158,7 @@ class MixPrediction:
     confirmed_on_hardware: bool
     estimated_from: str | None = None
     ran_elsewhere: bool = False
+    mps_server_mib: float | None = None
     power_cap_w: float | None = None
     wide_because: str | None = None
 
@@ -195,6 +198,7 @@ def in_phases(
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
         estimated_from=next((each.estimated_from for each in answers if each.estimated_from), None),
         ran_elsewhere=all(each.confirmed_on_hardware or each.ran_elsewhere for each in answers),
+        mps_server_mib=fullest.mps_server_mib,
         power_cap_w=fullest.power_cap_w,
         wide_because=next((each.wide_because for each in answers if each.wide_because), None),
     )

@@ -101,6 +101,7 @@ class Predictor:
             confirmed_on_hardware=not measured_on and self._confirmed(asked),
             estimated_from=", ".join(sorted(measured_on.union(others))) or None,
             ran_elsewhere=bool(measured_on or others) and self._learnt(asked),
+            mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing),
         )
         return widened(mix, self.model.widening(self.gpu)) if others else mix
