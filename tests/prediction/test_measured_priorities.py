@@ -1,0 +1,44 @@
+"""What replay says of client priorities, beside the runs with them on an H100."""
+
+from pathlib import Path
+
+import numpy as np
+
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.model_file import load_model
+from advisor.prediction.physics import replay_mix
+from advisor.prediction.tenant_hosts import profiles_on_host
+from advisor.sharing import Mps, parse_sharing
+from advisor.workload.store import read_profile, read_runs
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "profiles" / "h100-sxm-80gb"
+MEASURED = [
+    run
+    for folder in (SHIPPED / "runs", ROOT / "benchmarks" / "campaign-priority" / "runs")
+    for path in sorted(folder.glob("*.jsonl"))
+    for run in read_runs(path)
+    if run.purpose == "drawn" and run.ok and parse_sharing(run.sharing).mode == "mps-priority"
+]
+
+
+def _off(*, heeded):
+    """How far replayed steps are off, as shares; with priorities `heeded` or passed over."""
+    card = gpu("h100-sxm-80gb")
+    physics = load_model(ROOT / "models" / "sharing.json").of(card).physics
+    names = {tenant.workload.name for run in MEASURED for tenant in run.tenants}
+    profiles = {name: read_profile(SHIPPED / f"{name}.json") for name in names}
+    found = []
+    for run in MEASURED:
+        sharing = parse_sharing(run.sharing)
+        asked = sharing if heeded else Mps(sharing.limits)
+        steps_s = replay_mix(profiles_on_host(run, profiles), asked, card, physics)
+        found += list(np.abs(steps_s / [tenant.step_s for tenant in run.tenants] - 1))
+    return np.array(found)
+
+
+def test_priorities_are_replayed_nearer_to_real_runs_than_if_they_were_passed_over():
+    heeded, passed_over = _off(heeded=True), _off(heeded=False)
+    assert len(heeded) >= 18
+    assert heeded.mean() < 0.2
+    assert heeded.mean() < 0.7 * passed_over.mean()
