@@ -1,12 +1,14 @@
 """Predicts intervals of the step time of each job in a mix, with or without traces."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
+from advisor.prediction.cache import once_a_mix
 from advisor.prediction.correction import SOLO_SPREAD
 from advisor.prediction.fewer_sms import slowdown_on_fewer_sms
 from advisor.prediction.gpu_transfer import estimate_spread
@@ -67,17 +69,28 @@ def _estimated(profile: Profile) -> Interval:
 def _intervals(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
-    def whole(jobs: Sequence[Profile], shared: Naive | Mps, gpu: Gpu) -> list[Interval]:
-        if len(jobs) == 1:
-            return [_left_alone(jobs[0], shared, gpu, model, play)]
-        return _shared(jobs, shared, gpu, model, play)
-
     for instances in instance_sets(sharing):
-        return on_instances(profiles, instances, gpu, model.of(gpu).physics, whole)
+        there = partial(_on_instance, model=model)
+        return on_instances(profiles, instances, gpu, model.of(gpu).physics, there)
     shared = together(sharing)
     if shared is None:
         return [_alone(each, each.step_s, model) for each in profiles]
-    return whole(profiles, shared, gpu)
+    return _on_gpu(profiles, shared, gpu, model, play)
+
+
+@once_a_mix  # many layouts have instances with the same jobs on them
+def _on_instance(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+) -> list[Interval]:
+    return _on_gpu(profiles, sharing, gpu, model, replay_mix)
+
+
+def _on_gpu(
+    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
+) -> list[Interval]:
+    if len(profiles) == 1:
+        return [_left_alone(profiles[0], sharing, gpu, model, play)]
+    return _shared(profiles, sharing, gpu, model, play)
 
 
 def _left_alone(

@@ -95,6 +95,10 @@ class Model:
         if not self.constants:
             raise InvalidInput("a model has the constants of one GPU at least")
 
+    def __hash__(self) -> int:
+        """Hash of what it was fitted to, since answers are cached by model."""
+        return hash(tuple(each.sha256 for each in self.data.values()))
+
     def of(self, gpu: Gpu) -> GpuConstants:
         """The constants of `gpu`: its own, else those of the GPU most like it."""
         own = self.constants.get(gpu.key)
