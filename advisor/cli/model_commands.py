@@ -41,7 +41,9 @@ def fit(
     alone, shipped, own = measured.read()
     if not shipped + own:
         raise InvalidInput(_nothing_to_learn(card.key))
-    model = _fitted((MeasuredGpu(card, alone, shipped + own), *measured.others()))
+    everyone = (MeasuredGpu(card, alone, shipped + own), *measured.others())
+    # In one order whichever GPU was asked about, so that the model is one and the same.
+    model = _fitted(sorted(everyone, key=lambda each: each.gpu.key))
     write_whole(path, model_text(model))
     for key, data in model.data.items():
         show_text(

@@ -211,18 +211,16 @@ class MeasuredOptions:
         return _measured(self.gpu, self.profiles)
 
     def others(self) -> "tuple[MeasuredGpu, ...]":
-        """What was measured on every other GPU with runs."""
-        from advisor.hardware.catalogue import gpu
+        """What was measured on every other GPU with runs that is known; a CPU is none."""
+        from advisor.hardware.catalogue import known_gpus
         from advisor.prediction.fit.observation import MeasuredGpu
         from advisor.workload.store import profiled_gpus
 
-        found = []
-        for key in profiled_gpus(self.profiles):
-            if key == self.gpu:
-                continue
+        found, known = [], known_gpus()
+        for key in sorted((known.keys() & profiled_gpus(self.profiles)) - {self.gpu}):
             profiles, shipped, own = _measured(key, self.profiles)
             if shipped + own:
-                found.append(MeasuredGpu(gpu(key), profiles, shipped + own))
+                found.append(MeasuredGpu(known[key], profiles, shipped + own))
         return tuple(found)
 
 

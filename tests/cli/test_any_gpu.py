@@ -118,6 +118,20 @@ def test_the_first_runs_that_validating_keeps_teach_the_next_fit(advisor, here, 
     assert advisor("recommend", *PAIR, "--gpu", here).code == 0
 
 
+@pytest.mark.usefixtures("few_lessons")
+def test_what_was_measured_on_a_cpu_or_nobody_knows_where_is_passed_over(advisor, tmp_path):
+    profiles = [read_profile(RECORDED / f"{name}.json") for name in PAIR]
+    for key in ("cpu", "gpu-of-a-friend"):
+        folder = own(tmp_path) / "profiles" / key
+        for each in profiles:
+            write_whole(folder / f"{each.name}.json", profile_text(replace(each, gpu=key)))
+        append_run(folder / "runs" / "x.jsonl", replace(synthetic.run(profiles), gpu=key))
+    said = advisor("fit", "--gpu", "h200-141gb")
+    assert said.code == 0, said.err
+    document = json.loads((own(tmp_path) / "models" / MODEL_FILE).read_text())
+    assert document["data"].keys() == {"h200-141gb"}
+
+
 def test_where_no_gpu_is_named_the_jobs_say_which(advisor, here, tmp_path, monkeypatch):
     said = advisor("predict", *PAIR, "--sharing", "serial", "--json")
     assert json.loads(said.out)["gpu"] == here
