@@ -1,6 +1,6 @@
 """The numbers of profiles/DATA_CARD.md in words and tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from advisor.validate.score_tables import drift_text, markdown
 from research.data_figures import KINDS, DataFigures
@@ -46,8 +46,11 @@ def _families(data: DataFigures) -> str:
 
 def _purposes(data: DataFigures) -> str:
     """Runs by purpose and mode; memory trials and whole jobs apart."""
-    rows = [(each.purpose, *_by_kind(each.runs), str(each.ended_early)) for each in data.purposes]
-    table = markdown(("purpose", *KINDS, "of these ended early"), rows)
+    kinds = _kinds(data)
+    rows = [
+        (each.purpose, *_by_kind(each.runs, kinds), str(each.ended_early)) for each in data.purposes
+    ]
+    table = markdown(("purpose", *kinds, "of these ended early"), rows)
     apart = {
         "try memory on a GPU made to look smaller": data.memory_trials,
         "run whole jobs to their ends": data.whole_jobs,
@@ -57,12 +60,18 @@ def _purposes(data: DataFigures) -> str:
 
 
 def _degrees(data: DataFigures) -> str:
-    rows = [(str(each.jobs), *_by_kind(each.runs)) for each in data.degrees]
-    return markdown(("jobs at once", *KINDS), rows)
+    kinds = _kinds(data)
+    rows = [(str(each.jobs), *_by_kind(each.runs, kinds)) for each in data.degrees]
+    return markdown(("jobs at once", *kinds), rows)
 
 
-def _by_kind(runs: Mapping[str, int]) -> tuple[str, ...]:
-    return tuple(str(runs.get(kind, 0)) for kind in KINDS)
+def _kinds(data: DataFigures) -> tuple[str, ...]:
+    """The columns: kinds of sharing, and priorities where any run had them."""
+    return tuple(dict.fromkeys((*KINDS, *data.kinds)))
+
+
+def _by_kind(runs: Mapping[str, int], kinds: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(runs.get(kind, 0)) for kind in kinds)
 
 
 def _conditions(data: DataFigures) -> str:

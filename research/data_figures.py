@@ -13,6 +13,7 @@ from research.findings import Findings
 
 PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
 KINDS = ("naive", "mps", "mps limits")
+_PRIORITIES = "mps priorities"
 
 _CONDITIONS: Mapping[str, Callable[[Provenance], object]] = {
     "GPU": attrgetter("device"),
@@ -119,9 +120,13 @@ def data_figures(found: Findings) -> DataFigures:
 
 
 def _by_kind(runs: Iterable[Run]) -> dict[str, int]:
-    counts = Counter(run.sharing.partition("=")[0] + " limits" * ("=" in run.sharing)
-                     for run in runs)  # fmt: skip
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(map(_kind, runs)).items()))
+
+
+def _kind(run: Run) -> str:
+    if "/priority=" in run.sharing:
+        return _PRIORITIES
+    return run.sharing.partition("=")[0] + " limits" * ("=" in run.sharing)
 
 
 def _families(
