@@ -62,7 +62,7 @@ _MOST_REPLAYS = 21
 # Of few jobs so many of the best by the surrogate model are looked at, so many of these are
 # predicted while all run, besides limits that are the same for all, and so many of them from the
 # first step to the last: see `benchmarks/unequal_limits.py`.
-_PROMISING, _TRIED, _OF_FEW = 500, 8, 5
+_PROMISING, _TRIED, _OF_FEW = 500, 10, 5
 
 
 @dataclass(frozen=True, slots=True)
