@@ -94,9 +94,9 @@ def test_intervals_of_a_gpu_never_seen_are_as_much_wider_as_the_model_says(model
 
 def test_a_share_held_says_how_much_wider_normal_errors_need_it():
     assert widening(0.9) == pytest.approx(1.0)
-    assert widening(0.78) == pytest.approx(1.34, abs=0.01)
+    assert widening(0.83) == pytest.approx(1.20, abs=0.01)
     assert widening(0.99) == 1.0, "never narrower"
-    assert FROM_ANOTHER_GPU.widening == widening(0.78)
+    assert FROM_ANOTHER_GPU.widening == widening(0.83)
 
 
 @given(st.floats(0.1, 1.0), st.floats(1.0, 3.0), st.floats(1.0, 5.0))
@@ -114,7 +114,7 @@ def test_a_factor_that_would_narrow_intervals_is_refused():
 
 def test_a_gpu_of_an_architecture_that_was_seen_is_answered_as_surely(model):
     assert model.widening(H100) == model.unseen.alike == 1.0
-    assert model.widening(A100) == model.unseen.widening > 1.3
+    assert model.widening(A100) == model.unseen.widening > 1.1
 
 
 def test_runs_of_several_gpus_each_go_with_the_profiles_of_their_own():
