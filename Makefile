@@ -35,16 +35,19 @@ check-all: $(VENV)/dev
 app: $(VENV)/base
 	$(BIN)/advisor app
 
-# Whatever the README and profiles/REPORT.md say in numbers, again from the committed data.
+# Whatever the README, docs/questions.md and profiles/REPORT.md say in numbers, again from the
+# committed data.
 report: $(VENV)/base
+	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
+	$(BIN)/python -m research.questions
 
 # The newest of everything but what was chosen by hand, which the first lines keep. A CUDA build of
 # torch says itself which versions of CUDA's packages it needs.
 constraints:
 	$(PYTHON) -m venv --clear $(FRESH)
 	sed '/^# Below/q' constraints.txt > $(FRESH)/pins
-	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,dev]'
+	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,dev]'
 	$(FRESH)/bin/python -m pip freeze --all --exclude pip --exclude-editable > $(FRESH)/frozen
 	grep -vE '^((torch|torchvision|timm|triton)==|cuda-|nvidia-[^m])' $(FRESH)/frozen >> $(FRESH)/pins
 	mv $(FRESH)/pins constraints.txt

@@ -4,6 +4,7 @@ What is exported here is imported when it is first used, so that measuring, whic
 package too, needs none of what advice needs.
 """
 
+import sys
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -13,6 +14,13 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.api import Advisor, predict, recommend
+    from advisor.apply.study import (
+        SharedProcesses,
+        StudySpec,
+        gpu_shared_by,
+        processes_of,
+        run_study,
+    )
     from advisor.errors import AdvisorError
     from advisor.plan.recommendation import Forecast, Plan, Recommendation
     from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
@@ -34,10 +42,16 @@ __all__ = [
     "Plan",
     "Profile",
     "Recommendation",
+    "SharedProcesses",
+    "StudySpec",
+    "gpu_shared_by",
     "load_profile",
     "predict",
+    "processes_of",
     "read_jobs",
     "recommend",
+    "run_study",
+    "step",
 ]
 
 _HOME = {
@@ -52,11 +66,27 @@ _HOME = {
     "Plan": "advisor.plan.recommendation",
     "Profile": "advisor.workload.profile",
     "Recommendation": "advisor.plan.recommendation",
+    "SharedProcesses": "advisor.apply.study",
+    "StudySpec": "advisor.apply.study",
+    "gpu_shared_by": "advisor.apply.study",
     "load_profile": "advisor.workload.store",
     "predict": "advisor.api",
+    "processes_of": "advisor.apply.study",
     "read_jobs": "advisor.workload.job_file",
     "recommend": "advisor.api",
+    "run_study": "advisor.apply.study",
 }
+
+
+def step() -> None:
+    """Say that a training step has ended, where no optimizer of torch does; else do nothing.
+
+    For a script that `advisor profile -- python train.py` or `advisor validate` starts, whose steps
+    would not be found.
+    """
+    hook = sys.modules.get("advisor.measure.process.script_hook")
+    if hook is not None:
+        hook.step_ended()
 
 
 def __getattr__(name: str) -> object:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from advisor.plan.copies_search import Copies
     from advisor.plan.fleet_plan import FleetPlan, FleetTerms
     from advisor.plan.machine import Running
+    from advisor.plan.slice_batches import SlicesForJob
+    from advisor.plan.trials import Trials
     from advisor.prediction.mix_prediction import Level
     from advisor.prediction.replayed_kernels import ReplayedKernel
     from advisor.timeline.outcome import Simulation
@@ -62,7 +64,8 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
-        from advisor.plan.bottlenecks import variants_of
+        from advisor.plan.bottlenecks import binding, variants_of
+        from advisor.plan.host_remedies import host_remedies
         from advisor.plan.ranking import ranked
 
         if self.power_cap_w is not None and conditions.power_caps:
@@ -71,9 +74,12 @@ class Advisor(Sources):
         found = self.jobs(jobs)
         advised = ranked(found, self.card, predictor, objective, conditions, level)
         variants, refused = variants_of(found, self.card.key, self.profiles)
+        best = advised.best.prediction
+        bound = binding(advised.jobs, self.card, best)
         return replace(
             with_commands(advised), standing=self.machine.standing(found), variants=variants,
             refused_variants=refused,
+            remedies=host_remedies(advised.jobs, bound, best, predictor),
         )  # fmt: skip
 
     def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
@@ -95,6 +101,48 @@ class Advisor(Sources):
 
         found = copies_that_pay(job, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.machine.standing([job]))
+
+    def trials(
+        self,
+        job: Job,
+        *,
+        steps: float | None = None,
+        count: int | None = None,
+        conditions: Conditions = UNCONDITIONAL,
+        level: "Level" = "p50",
+    ) -> "Trials":
+        """How many trials of a hyper-parameter search to run at once; as `trials_that_pay`.
+
+        Raises:
+            InvalidInput: A number is wrong, or the length of a trial is not known.
+            NothingFits: Not even one fits.
+        """
+        from advisor.plan.trials import trials_that_pay
+
+        copies = self.recommend_copies(job, conditions, level)
+        return trials_that_pay(copies, self.predictor, steps, count)
+
+    def batches(
+        self, names: Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()
+    ) -> "SlicesForJob":
+        """What batch sizes of one job do on slices of the GPU; as `slices_for_job`.
+
+        Args:
+            names: The job's, with or without a batch size; or of its profiles, or their files, one
+                for each size.
+            on: MIG profiles, or ``"whole"``; none: all.
+            batches: Sizes to look at; none: those measured, and the largest that fits.
+
+        Raises:
+            UnknownName: There is no such profile or slice.
+            InvalidInput: The profiles are not of one job, or a size is too far from theirs.
+            NothingFits: The GPU has no MIG.
+        """
+        from advisor.plan.slice_batches import slices_for_job
+
+        profiles = self.at_measured_batches(names)
+        found = slices_for_job(profiles, self.card, self.predictor, on, batches)
+        return replace(found, standing=self.machine.standing([Job(each) for each in profiles]))
 
     def admit(
         self, running: "Running", offered: Sequence[Job], limits: "AdmissionLimits"
@@ -203,7 +251,8 @@ class Advisor(Sources):
     ) -> Forecast:
         from advisor.plan.forecast import Mixes, forecast
 
-        predictor = self.predictor_under(cap_w)
+        own = cap_w == self.power_cap_w
+        predictor = self.predictor if own else self.predictor_under(cap_w)
         asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
         found = self.jobs(jobs)
         standing = self.machine.standing(found)

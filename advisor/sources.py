@@ -37,6 +37,8 @@ class Sources:
         calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
             GPU, if there is one.
         power_cap_w: What the GPU may draw at most; None: its own limit.
+        host_cores: Cores that all jobs have together; None: those of the machine at hand, where
+            advice is for it, else as many as they need.
         present: The machine at hand, to tell which profiles are stale; None: the one that was
             calibrated.
         check_host: Tells how fast the host at hand is now, where it was not calibrated; None:
@@ -52,6 +54,7 @@ class Sources:
     models: Path | None = None
     calibration: Path | None = None
     power_cap_w: float | None = None
+    host_cores: int | None = None
     present: Present | None = None
     check_host: "HostCheckNow | None" = None
 
@@ -106,18 +109,27 @@ class Sources:
 
     @cached_property
     def predictor(self) -> Predicts:
-        """What answers for mixes on this machine, under the power cap.
+        """What answers for mixes on this machine, under the power cap; for each mix once.
+
+        So a question that changes another one costs little.
 
         Raises:
             InvalidInput: The model is malformed, or the GPU cannot be set to that cap.
         """
-        return self.predictor_under(self.power_cap_w)
+        from advisor.plan.forecast import MixCache
+
+        return MixCache(self.predictor_under(self.power_cap_w))
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
         """As `predictor`, under another cap; None: the GPU's own limit."""
         from advisor.plan.candidates import CappedPredictor
+        from advisor.plan.shared_cores import SharedCores
 
         here = self.machine.predictor(self.uncalibrated)
+        at_hand = None if self.present is None else self.present.host_cores
+        cores = self.host_cores or at_hand
+        if cores is not None:
+            here = SharedCores(here, cores)
         return here if cap_w is None else CappedPredictor(here, self.card, cap_w)
 
     def chosen_jobs(
@@ -187,6 +199,18 @@ class Sources:
 
     def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
         return parse_jobs(names, self.find_profile) if names else ()
+
+    def at_measured_batches(self, names: Sequence[str]) -> tuple[Profile, ...]:
+        """The profiles of one job at each batch size measured; errors as of `find_profile`.
+
+        Args:
+            names: A job's name, with or without a batch size; or of its profiles, or their files.
+        """
+        from advisor.prediction.estimated_profile import names_of_batches
+
+        if len(names) == 1 and not names[0].endswith(".json"):
+            names = names_of_batches(names[0], self.card, self.profiles) or names
+        return tuple(self.find_profile(each) for each in names)
 
     def jobs(self, asked: Iterable[str | Profile | Job]) -> tuple[Job, ...]:
         """The jobs that `asked` names; a profile alone is one epoch of it.

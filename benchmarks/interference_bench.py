@@ -13,7 +13,8 @@ from typing import Any, TextIO
 from interference_kinds import Kind
 
 from advisor.measure.process.claimed_device import Device, Meter
-from advisor.measure.process.tenants import TenantProcess, ask_all, living
+from advisor.measure.process.tenant_handle import TenantHandle, living
+from advisor.measure.process.tenants import ask_all
 
 LOAD_S = 300.0
 
@@ -132,7 +133,7 @@ class Bench:
 
     name: str
     device: Device
-    pair: tuple[TenantProcess, ...]
+    pair: tuple[TenantHandle, ...]
     meter: Meter
     record: Record
 

@@ -35,7 +35,8 @@ from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_co
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder, sweep
-from advisor.measure.process.tenants import living, tenants_on, warm_up
+from advisor.measure.process.tenant_handle import living
+from advisor.measure.process.tenants import tenants_on, warm_up
 from advisor.sharing import Mps, Naive
 
 SEED = 11

@@ -5,6 +5,9 @@
 writes ``plans-0.json`` .. for ``python -m advisor.collocation``, and the same runs as ``plan.toml``
 for `advisor campaign`. What the processes of a run are
 expected to hold is between 0.85 and 1.15 of what the card has free, most often near 1.
+
+With ``--alone`` each run is one job on a card that has less free than the job would hold and about
+what it needs: whether the allocator can give up as much of its cache decides, as on a MIG slice.
 """
 
 import argparse
@@ -18,7 +21,7 @@ from advisor.hardware.catalogue import Gpu, gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.fit.memory_fit import fit_context
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.memory import MPS_SERVER_MIB, need
+from advisor.prediction.memory import MPS_SERVER_MIB, Need, need
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles, load_runs
 
@@ -31,6 +34,9 @@ LEAST, MOST, USUAL = 0.85, 1.15, 1.0
 # How far what is expected may lie from what was drawn, as a share of the card.
 TOLERANCE = 0.01
 TRIES = 4000
+# Share of its cache that a job alone has to give up: from none to more than it has. A smaller cache
+# than this says nothing, for a GPU is not filled more exactly than that.
+ALONE, LEAST_CACHE_MIB = (-0.1, 1.3), 200
 # A step this long makes a workload half as likely: it loads and steps slowly.
 SLOW_S = 0.05
 
@@ -42,11 +48,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--runs", type=int, default=324)
     parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--gpu", default="h200-141gb")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     lots = Lots(load_profiles(asked.gpu), gpu(asked.gpu))
-    plans = list(drawn(Random(asked.seed), lots, asked.runs))
+    draw = drawn_alone if asked.alone else drawn
+    plans = list(draw(Random(asked.seed), lots, asked.runs))
     asked.out.mkdir(parents=True, exist_ok=True)
     for shard in range(asked.shards):
         document = {"schema": 1, "gpu": asked.gpu, "plans": plans[shard :: asked.shards]}
@@ -78,6 +86,14 @@ class Lots:
         self.names = sorted(self._profiles)
         self.weights = [1 / (1 + self._profiles[name].step_s / SLOW_S) for name in self.names]
 
+    def need(self, name: str) -> Need:
+        """What one process of a workload takes, alone and without MPS."""
+        return need(self._profiles[name], self._context, under_mps=False)
+
+    @property
+    def reserved_mib(self) -> int:
+        return self._gpu.reserved_mib or 0
+
     def filled(self, sharing: str, names: Sequence[str], capacity_mib: int) -> float:
         """Share of what a card has free that the processes are expected to hold together."""
         mps, _, limits = sharing.partition("=")
@@ -106,6 +122,26 @@ def drawn(random: Random, lots: Lots, runs: int) -> Iterator[dict]:
             })  # fmt: skip
     random.shuffle(entries)
     yield from entries
+
+
+def drawn_alone(random: Random, lots: Lots, runs: int) -> Iterator[dict]:
+    """One job each, every workload with a cache worth the name before any comes twice."""
+    worth = [name for name in lots.names if _cache_mib(lots, name) > LEAST_CACHE_MIB]
+    names: list[str] = []
+    while len(names) < runs:
+        names += random.sample(worth, min(len(worth), runs - len(names)))
+    for number, name in enumerate(names):
+        given_up = random.uniform(*ALONE)
+        room_mib = lots.need(name).held_mib - given_up * _cache_mib(lots, name)
+        yield {
+            "id": f"alone-{number:03}", "sharing": "naive", "purpose": "memory",
+            "capacity_mib": round(room_mib) + lots.reserved_mib, "workloads": [name],
+        }  # fmt: skip
+
+
+def _cache_mib(lots: Lots, name: str) -> float:
+    found = lots.need(name)
+    return found.held_mib - found.least_mib
 
 
 def mix(random: Random, lots: Lots, capacity_mib: int, mode: str) -> Draw:

@@ -85,7 +85,7 @@ def evaluate_memory(
     """
     shared = shared_runs(profiles, runs, gpu)
     drawn = [each for each in shared if each.run.purpose == "drawn"]
-    scored = list(_scored_processes(profiles, shared, drawn, gpu))
+    scored = list(scored_processes(profiles, shared, drawn, gpu))
     modes = sorted({each.mode for each in scored})
     context = fit_context(profiles, shared, gpu)
     tried = trials(profiles, runs, context, gpu)
@@ -100,20 +100,24 @@ def evaluate_memory(
 
 
 @dataclass(frozen=True, slots=True)
-class _Process:
+class ScoredProcess:
+    """One process of a run: what others taught to expect of its family, and what was measured."""
+
     mode: Mode
     run: str
+    family: str
     predicted: Need
     held_mib: float
     least_mib: float
 
 
-def _scored_processes(
+def scored_processes(
     profiles: Mapping[str, Profile],
     shared: Sequence[ObservedRun],
     drawn: Sequence[ObservedRun],
     gpu: Gpu,
-) -> Iterator[_Process]:
+) -> Iterator[ScoredProcess]:
+    """Every process of `drawn`, by a context fitted to those of `shared` without its family."""
     for family in sorted({family for each in drawn for family in each.families}):
         others = {name: each for name, each in profiles.items() if each.workload.family != family}
         context = fit_context(others, [s for s in shared if family not in s.families], gpu)
@@ -125,13 +129,15 @@ def _scored_processes(
                     continue
                 if memory.device_mib and memory.context_mib:
                     least_mib = memory.allocated_mib + memory.context_mib
-                    yield _Process(each.mode, each.run.id, its, memory.device_mib, least_mib)
+                    yield ScoredProcess(
+                        each.mode, each.run.id, family, its, memory.device_mib, least_mib
+                    )  # fmt: skip
 
 
-def _memory_row(mode: Mode, processes: Sequence[_Process]) -> MemoryRow:
+def _memory_row(mode: Mode, processes: Sequence[ScoredProcess]) -> MemoryRow:
     held = [abs(each.predicted.held_mib / each.held_mib - 1) for each in processes]
     least = [abs(each.predicted.least_mib / each.least_mib - 1) for each in processes]
-    runs: dict[str, list[_Process]] = {}
+    runs: dict[str, list[ScoredProcess]] = {}
     for each in processes:
         runs.setdefault(each.run, []).append(each)
     totals = [

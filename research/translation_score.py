@@ -36,12 +36,12 @@ _THEIR_GPUS = {
     "NVIDIA_L4": "l4-24gb",
     "Tesla_V100-PCIE-32GB": "v100-pcie-32gb",
 }
-_VISION = {
+VISION = {
     "vision_transformer": "vit_base_patch16_224-imagenet-bs{}-tf32",
     "resnet50_moco": "resnet50-finetune-bs{}-tf32",
 }
 # At this batch their host sets the pace: twice the batch takes a tenth or a third longer only.
-_OF_THEIR_HOST = "8"
+OF_THEIR_HOST = "8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ def vision_steps(profiles: Mapping[str, Profile], theirs: Path) -> list[Translat
     there = _with_sms(gpu("a100-40gb"), partition_of(gpu("a100-40gb"), "7g.40gb").sms)
     rows = _rows(theirs / "a100_mig_training.csv")
     named = [
-        (profiles.get(_VISION[row["model"]].format(row["batch_size"])), row["step_ms"])
+        (profiles.get(VISION[row["model"]].format(row["batch_size"])), row["step_ms"])
         for row in rows
-        if row["mig_profile"] == "7g.40gb" and row["batch_size"] != _OF_THEIR_HOST
+        if row["mig_profile"] == "7g.40gb" and row["batch_size"] != OF_THEIR_HOST
     ]
     return [_step(each, there, _whole, float(step_ms)) for each, step_ms in named if each]
 

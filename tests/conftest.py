@@ -1,5 +1,7 @@
 import os
 import signal
+import sys
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -10,6 +12,15 @@ from advisor.measure.process.run_locks import temporary_base
 # Threads of one small step wait for each other: on cores that others use, ten times as long as one
 # thread takes. Read when numpy or torch is imported first, and by children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Scripts of users are started by the word `python`: the one of this environment, as where it is
+# activated, which `make check` does not do.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+# What whoever runs the tests has measured, named or started stays out of them, and they of it.
+_OWN = TemporaryDirectory(prefix="advisor-tests-", ignore_cleanup_errors=True)
+for _kind in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
+    os.environ[_kind] = _OWN.name
 
 # How fast the machine is is no law. `make check-all` asks for the thorough profile, which draws
 # other examples each time; the brief one takes the same, so that it fails for changes alone.

@@ -5,10 +5,18 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted((Path(__file__).parents[1] / "benchmarks").glob("*.py"))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS = sorted(BENCHMARKS.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_benchmark_imports_what_is_there(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)
     assert runpy.run_path(str(path), run_name="imported")["__doc__"]
+
+
+def test_the_page_on_trials_shows_what_was_measured(monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    script = runpy.run_path(str(BENCHMARKS / "study_of_trials.py"), run_name="imported")
+    page = (BENCHMARKS.parent / "docs" / "hyperparameter-search.md").read_text()
+    assert "\n".join(script["compare"](BENCHMARKS / "study-of-trials")) in page

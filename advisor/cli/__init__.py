@@ -13,17 +13,33 @@ from typing import Annotated, NoReturn
 import typer
 
 from advisor import __version__
+from advisor.cli.batch_command import batch
 from advisor.cli.estimate_memory_command import estimate_memory
 from advisor.cli.explain_command import explain
 from advisor.cli.export_command import export
+from advisor.cli.init_command import init
 from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
 from advisor.cli.model_commands import evaluate, fit
 from advisor.cli.output import aside, forget_stdout, ready, show_text
 from advisor.cli.predict_command import predict
-from advisor.cli.program_commands import AS_GIVEN, app, calibrate, campaign, profile
+from advisor.cli.program_commands import (
+    AS_GIVEN,
+    app,
+    as_given,
+    calibrate,
+    campaign,
+    confirm,
+    doctor,
+    profile,
+    watch,
+)
 from advisor.cli.recommend_command import recommend
+from advisor.cli.reproduce_command import reproduce
+from advisor.cli.restore_command import restore
+from advisor.cli.run_commands import run, status, stop
 from advisor.cli.simulate_command import simulate
 from advisor.cli.translate_command import translate
+from advisor.cli.trials_command import trials
 from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
@@ -40,11 +56,27 @@ _app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (recommend, predict, explain, simulate, export, estimate_memory):
+for _command in (recommend, trials, batch, predict, explain, simulate, export, estimate_memory):
     _app.command()(_command)
-for _command in (profile, campaign, calibrate):
+for _command in (profile, watch, campaign, confirm, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
-for _command in (translate, validate, fit, evaluate, gpus, layouts, workloads, profiles, app):
+for _command in (
+    translate,
+    validate,
+    run,
+    status,
+    stop,
+    restore,
+    reproduce,
+    fit,
+    evaluate,
+    gpus,
+    layouts,
+    workloads,
+    profiles,
+    init,
+    app,
+):
     _app.command()(_command)
 
 
@@ -79,8 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     ready()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in words
-    asked = [word for word in words if word != "--debug"]
+    ours = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in ours
+    asked = as_given([word for word in ours if word != "--debug"], words[len(ours) :])
     try:
         code = _app(asked, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:

@@ -134,6 +134,15 @@ Calibration = Annotated[
         "checked if the GPU is here; none: neither.",
     ),
 ]
+HostCores = Annotated[
+    int | None,
+    typer.Option(
+        "--host-cores",
+        metavar="N",
+        min=1,
+        help="Cores that all jobs have together; default: those at hand, else enough.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
 By = Annotated[
     ObjectiveName,
@@ -176,6 +185,7 @@ class Files:
     profiles: Profiles = None
     models: Models = None
     calibration: Calibration = None
+    host_cores: HostCores = None
 
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """What answers about `gpu`, for the machine at hand."""
@@ -185,7 +195,7 @@ class Files:
         present = present_machine(gpu)
         return Advisor(
             gpu, profiles=self.profiles, models=self.models, calibration=self.calibration,
-            power_cap_w=power_cap_w, present=present,
+            power_cap_w=power_cap_w, host_cores=self.host_cores, present=present,
             check_host=None if present is None else _host_check(gpu),
         )  # fmt: skip
 

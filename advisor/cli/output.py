@@ -19,6 +19,8 @@ from advisor.terminal import clean
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from advisor.measure.execution.run_view import RunView
+
 _Found = TypeVar("_Found")
 
 _LINE = "\n"
@@ -154,6 +156,22 @@ def _write(text: str) -> None:
     except BrokenPipeError:  # a reader that leaves early ends the command well
         forget_stdout()
         raise typer.Exit from None
+
+
+@contextmanager
+def live() -> "Iterator[Callable[[RunView], None]]":
+    """Shows a run while the block runs: a table that changes where somebody watches, else lines."""
+    from advisor.report.run_tables import run_table
+
+    if not sys.stdout.isatty():
+        from advisor.measure.execution.execution_command import printed
+
+        yield printed(show_text)
+        return
+    from rich.live import Live
+
+    with Live(console=_console(), auto_refresh=False) as table:
+        yield lambda view: table.update(_Clean(run_table(view)), refresh=True)
 
 
 Advance = Callable[[int, int, str], None]

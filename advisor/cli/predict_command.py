@@ -30,7 +30,7 @@ def predict(
 ) -> None:
     """Predict what the JOBs do under one way of sharing: pace, memory, power."""
     from advisor.report.documents import forecast_document
-    from advisor.report.plan_tables import forecast_report
+    from advisor.report.forecast_text import forecast_report
 
     advisor = files.advisor(gpu, power_cap)
     found = advisor.predict(named.chosen(advisor), sharing)

@@ -1,6 +1,6 @@
-"""``advisor profile``, ``campaign``, ``calibrate`` and ``app``: each starts another program.
+"""``advisor profile``, ``watch``, ``campaign``, ``confirm``, ``calibrate``, ``doctor``, ``app``.
 
-The first three also run without this command line: their words are handed on as they are, to the
+All but the last also run without this command line: their words are handed on as they are, to the
 same programs that ``python -m`` starts.
 """
 
@@ -13,11 +13,27 @@ import typer
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
+def as_given(words: list[str], rest: list[str]) -> list[str]:
+    """`words` and the `rest` from ``--`` on, which typer must hand on where a script follows."""
+    return words + rest[: words[:1] == ["profile"]] + rest
+
+
 def profile(context: typer.Context) -> None:
-    """Measure workloads alone; --help says more."""
+    """Measure workloads, or a script of your own, alone; --help says more.
+
+    With --mlflow URI, what is measured is logged to MLflow too.
+    """
+    from advisor.cli.tracking_options import profiled_and_logged
     from advisor.profiling import main
 
-    raise typer.Exit(main(context.args))
+    raise typer.Exit(profiled_and_logged(context.args, main))
+
+
+def watch(context: typer.Context) -> None:
+    """Read what the driver tells of a job that runs already; --help says more."""
+    from advisor.measure.solo.watch_command import run
+
+    raise typer.Exit(run(context.args))
 
 
 def campaign(context: typer.Context) -> None:
@@ -27,9 +43,26 @@ def campaign(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
+def confirm(context: typer.Context) -> None:
+    """Measure the cases of published studies on your GPU; --help says more."""
+    from advisor.confirm import main
+    from advisor.measure.process.supervisor import supervised
+
+    if "--apply" in context.args:
+        raise typer.Exit(supervised("advisor.apply.confirm_on_mig:run", context.args))
+    raise typer.Exit(main(context.args))
+
+
 def calibrate(context: typer.Context) -> None:
     """Measure this machine, so that advice is for it; --help says more."""
     from advisor.calibration import main
+
+    raise typer.Exit(main(context.args))
+
+
+def doctor(context: typer.Context) -> None:
+    """Say what on this machine spoils measuring or sharing; --help says more."""
+    from advisor.doctor import main
 
     raise typer.Exit(main(context.args))
 
@@ -44,6 +77,7 @@ def app(
     options = {
         "server.address": "127.0.0.1",
         "server.port": port,
+        "server.maxUploadSize": 8,  # MiB; our largest profile has a sixth of one
         "server.headless": "true",  # or it asks for an e-mail address at first
         "browser.gatherUsageStats": "false",
         "server.fileWatcherType": "none",  # it would watch every file near the package

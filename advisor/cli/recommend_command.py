@@ -9,6 +9,7 @@ import typer
 from advisor.cli.options import AsJson, Files, Named, cap_w, given_in, grouped
 from advisor.cli.output import leave_out, show, show_json, show_text, warn
 from advisor.cli.recommend_options import Asked, Gpus, Joining, Ranking, Shown
+from advisor.cli.tracking_options import Mlflow, mlflow_log
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,12 +29,14 @@ def recommend(
     joining: Joining,
     files: Files,
     as_json: AsJson = False,
+    mlflow: Mlflow = None,
 ) -> None:
     """Rank the ways to share GPUs among the JOBs; the bundled ones where none is named.
 
     More than 8 jobs, or several GPUs: the best plan found in time. JOB:auto: how many copies of it
     fit, and how many pay. --running or --now: what may be added to what runs.
     """
+    log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
     answer = _answer(Asked(
         advisor, named, ranking, shown, several, joining, ranking.conditions, given_in(context)
@@ -46,6 +49,8 @@ def recommend(
         show_json(answer.document())
     else:
         show(answer.report())
+    if log is not None:
+        log.plans(answer.document())
 
 
 def _no_commands(_rank: int) -> str:
@@ -97,7 +102,9 @@ def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
         found = with_commands(found, asked.device)
     return _Answer(
         standing=found.standing,
-        report=lambda: plans_report(found, asked.shown.top),
+        report=lambda: plans_report(
+            found, asked.shown.top if "top" in asked.given else None, details=asked.shown.details
+        ),
         document=document,
         commands=lambda rank: plan_commands(found, rank),
         refused=found.refused_variants,

@@ -30,22 +30,26 @@ if TYPE_CHECKING:
     from advisor.workload.job import Job
 
 
+Pessimistic = Annotated[
+    bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
+]
+MemoryMargin = Annotated[
+    float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The options that say what is best, and what machine and user allow."""
 
     gpu: GpuKey = DEFAULT_GPU
     objective: By = "makespan"
-    pessimistic: Annotated[
-        bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
-    ] = False
+    pessimistic: Pessimistic = False
     power_cap: CapOrAuto = None
     root: Annotated[
         bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
     ] = True
-    memory_margin: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
-    ] = 0.0
+    memory_margin: MemoryMargin = 0.0
     protect: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A job that sharing must not slow: see --hurt."),
@@ -68,6 +72,9 @@ class Shown:
     """The options that say which plans are shown; `commands` is the rank of one."""
 
     top: Top = 5
+    details: Annotated[
+        bool, typer.Option("--details", help="Every plan in full, and how they were found.")
+    ] = False
     commands: Annotated[
         int | None,
         typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
@@ -136,7 +143,7 @@ _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
-    "commands", "top", "protect",
+    "commands", "top", "details", "protect",
 )  # fmt: skip
 
 
@@ -185,6 +192,8 @@ class Asked:
         apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
         needs(given, "running_sharing", _RUNS)
         needs(given, "hurt", {**_RUNS, "protect": "--protect"})
+        whole = "--details is of the ways to share one GPU from the start."
+        apart(given, "details", ("commands", "gpus", *_RUNS), whole)
         why = "--now reads from the driver how the GPU is shared."
         apart(given, "now", ("running_sharing",), why)
         for runs in _RUNS:

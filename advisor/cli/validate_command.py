@@ -19,6 +19,7 @@ from advisor.cli.options import (
     grouped,
 )
 from advisor.cli.output import show_found, show_text
+from advisor.cli.tracking_options import Mlflow, mlflow_log
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def validate(
     run_files: RunFiles,
     files: Files,
     as_json: AsJson = False,
+    mlflow: Mlflow = None,
 ) -> None:
     """Run the best plans for the JOBs, and set what is measured beside what was predicted.
 
@@ -74,6 +76,7 @@ def validate(
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
     apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
     apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
+    log = mlflow_log(mlflow)
     advisor = files.advisor(gpu)
     if run_files.runs is not None:
         validation = validate_file(run_files.runs, advisor, run_files.out)
@@ -85,6 +88,8 @@ def validate(
         ran = validate_advice(advised, advisor, tried.top, tried.device, run_files.out)
         validation = replace(ran, host=host_note(advised.standing))
     show_found(validation, as_json, validation_table, validation_document)
+    if log is not None:
+        log.validation(validation_document(validation))
     check(validation)
 
 

@@ -134,6 +134,12 @@ def known_gpus() -> dict[str, Gpu]:
     return {**catalogue(), **{key: each for key, each in kept.items() if key not in catalogue()}}
 
 
+# What reading a document meets that is not of the form that it should have.
+_WRONG = (
+    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidInput,
+)  # fmt: skip
+
+
 @read_once(64)
 def read_gpu(path: Path) -> Gpu:
     """The GPU model that a driver described, kept in `path` by `keep_gpu`.
@@ -145,7 +151,7 @@ def read_gpu(path: Path) -> Gpu:
     document = read_json(path, remedy)
     try:
         return _described(document, path.stem)
-    except (AttributeError, KeyError, TypeError, ValueError, InvalidInput) as error:
+    except _WRONG as error:
         raise InvalidInput(f"{path}: no description of a GPU: {error}. {remedy}") from None
 
 
@@ -194,8 +200,9 @@ def gpu(key: str) -> Gpu:
     if (listed := catalogue().get(key)) is not None:
         return listed
     path = user_folder("gpus") / f"{key}.json"
-    if key and key == Path(key).name and path.is_file():
-        return read_gpu(path)
+    with suppress(OSError):  # a key that is longer than a file's name may be
+        if key and key == Path(key).name and path.is_file():
+            return read_gpu(path)
     remedy = "`advisor gpus` lists all, and reads the one at hand."
     raise UnknownName("GPU", key, known_gpus(), remedy)
 

@@ -152,13 +152,21 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
 
 
 def _utilisation(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:
+    gract = _mean_share(nvml, handle, since_unix_us, nvml.NVML_GPU_UTILIZATION_SAMPLES, "gpu")
+    kind = nvml.NVML_MEMORY_UTILIZATION_SAMPLES
+    memory = _mean_share(nvml, handle, since_unix_us, kind, "memory")
+    if gract is None:
+        return None
+    return Counters(source="nvml", gract=gract, memory_utilization=memory)
+
+
+def _mean_share(
+    nvml: Any, handle: Any, since_unix_us: int, kind: int, latest_as: str
+) -> float | None:
     """From the driver's own log of utilisation, some 100 entries of 1/6 s to 1 s each."""
-    kind = nvml.NVML_GPU_UTILIZATION_SAMPLES
     logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
     percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
     if not percents:  # too short for an entry: use the driver's latest figure
         latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
-        percents = [latest.gpu] if latest else []
-    if not percents:
-        return None
-    return Counters(source="nvml", gract=min(sum(percents) / len(percents) / 100, 1.0))
+        percents = [getattr(latest, latest_as)] if latest else []
+    return min(sum(percents) / len(percents) / 100, 1.0) if percents else None

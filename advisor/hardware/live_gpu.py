@@ -128,7 +128,7 @@ def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
         driver=str(nvml.nvmlSystemGetDriverVersion()),
         mig_enabled=None if mig[0] is None else bool(mig[0]),
         mig_pending=None if mig[1] is None else bool(mig[1]),
-        compute_mode=None if mode is None else _COMPUTE_MODES[mode],
+        compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
         mps=mps_processes(),
         counters=_counters(nvml, handle),
         processes=_processes(nvml, handle),

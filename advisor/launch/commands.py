@@ -1,18 +1,11 @@
-"""The shell lines that apply a plan by hand, and plans for several GPUs of one host at once.
-
-Of MIG, after NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and first
-memory slice, compute instances of a divided one by name, the largest first, since the driver
-chooses their places; taken apart in the opposite order.
-"""
+"""The shell lines that apply a plan by hand, and plans for several GPUs of one host at once."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import Gpu
-from advisor.hardware.mig_layouts import profile_of
-from advisor.launch import shell
+from advisor.launch import mig_shell, shell
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -23,7 +16,6 @@ from advisor.launch.launch_plan import (
 )
 from advisor.plan.candidates import chosen_for
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.sharing import Instance
 
 ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 """Indices of ``nvidia-smi`` count GPUs by their places on the bus; with this set, CUDA does too."""
@@ -62,9 +54,13 @@ def body(plan: LaunchPlan) -> tuple[str, ...]:
     """As `commands`, for a shell that is there already."""
     limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
     capped = plan.power_cap_w is not None
-    undo = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
+    uncapped = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
+    undo = (*mig_shell.undo(plan), *uncapped)
+    # What a killed run of these lines left goes first.
+    first = [mig_shell.UNDONE] if plan.on_mig else []
     cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
-    return (*shell.guard(plan.partitions, undo), *cap, *_lines(plan), shell.STATUS)
+    guard = shell.guard(plan.partitions, undo, mig_shell.definitions(plan))
+    return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
 
 
 def head(plan: LaunchPlan) -> Iterator[str]:
@@ -75,58 +71,17 @@ def head(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _lines(plan: LaunchPlan) -> Iterator[str]:
-    on_mig = False
     for number, stage in enumerate(plan.stages, start=1):
         if len(plan.stages) > 1:
             jobs = ", ".join(str(start.number) for start in stage.starts)
             yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
-        if stage.on_mig != on_mig:
-            on_mig = stage.on_mig
-            yield f"sudo nvidia-smi -i {plan.device} -mig {on_mig:d}"
-        yield from _on_mig(stage, plan.gpu) if on_mig else run(stage.partitions)
-    if on_mig:
-        yield f"sudo nvidia-smi -i {plan.device} -mig 0"
-
-
-def _on_mig(stage: Stage, gpu: Gpu) -> Iterator[str]:
-    yield from created(stage, gpu)
-    yield "nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set"
-    for part in stage.partitions:
-        jobs = ", ".join(str(start.number) for start in part.starts)
-        yield f': "${{MIG_{part.number}:?set it to the UUID of {part}, for job {jobs}}}"'
-    yield from run(stage.partitions)
-    mig = f"sudo nvidia-smi mig -i {stage.device}"
-    yield f"{mig} -dci && {mig} -dgi"
-
-
-def created(stage: Stage, gpu: Gpu) -> Iterator[str]:
-    """Lines that make the stage's GPU instances at their places, and all compute instances."""
-    whole = [part.instance for part in stage.partitions if part.instance and part.slices is None]
-    if whole:
-        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts(whole, gpu)} -C"
-    divided: dict[Instance, list[LaunchPartition]] = {}
-    for part in stage.partitions:
-        if part.instance and part.slices is not None:
-            divided.setdefault(part.instance, []).append(part)
-    for instance, partitions in divided.items():
-        yield f"sudo nvidia-smi mig -i {stage.device} -cgi {_cuts([instance], gpu)}"
-        yield from _compute_instances(instance, partitions)
-
-
-def _compute_instances(instance: Instance, partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    variable, mig = f"GI_{partitions[0].number}", f"nvidia-smi mig -i {partitions[0].device}"
-    largest_first = sorted(partitions, key=lambda part: -(part.slices or 0))
-    names = ",".join(str(part.profile) for part in largest_first)
-    yield f"{mig} -lgi  # IDs of the GPU instances; a script stops below too"
-    yield f': "${{{variable}:?set it to the ID of {instance}}}"'
-    yield f'sudo {mig} -cci {names} -gi "${variable}"'
-
-
-def _cuts(instances: Sequence[Instance], gpu: Gpu) -> str:
-    """What ``-cgi`` takes: ``ID:START``, the largest first."""
-    found = [(profile_of(gpu, each.profile), each.start) for each in instances]
-    found.sort(key=lambda each: (-each[0].memory_slices, each[1]))
-    return ",".join(f"{profile.profile_id}:{start}" for profile, start in found)
+        if plan.on_mig:
+            yield mig_shell.mode(plan, on=stage.on_mig)
+        if stage.on_mig:
+            yield from mig_shell.made(stage, plan.gpu)
+        yield from run(stage.partitions)
+        if stage.on_mig:
+            yield mig_shell.UNDONE
 
 
 def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) -> Iterator[str]:
@@ -142,6 +97,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
     for part in served:
         # Pipes are Unix sockets, whose paths are short.
         yield f"{shell.folder(part)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
+        if part.instance and not by_scheduler:
+            yield mig_shell.daemon_noted(part)
         where = [] if by_scheduler else [shell.device(part)]
         yield " ".join([*where, shell.daemon_started(part), "|| exit"])
     one_by_one = partitions[0].sharing.mode == "serial"
@@ -158,7 +115,7 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
         yield "ended"
     for part in served:
         yield shell.daemon_stopped(part)
-        yield f"{shell.folder(part)}="
+        yield f"{shell.folder(part)}=''"
 
 
 def side_by_side(

@@ -5,10 +5,11 @@ the plan has its name, how much of it is to run, and its constraints.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
@@ -18,10 +19,10 @@ from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
 from advisor.workload.job import Job
-from advisor.workload.spec import STRICT, Workload
+from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument, StepRange
+from advisor.workload.spec import Workload
 from advisor.workload.store import parse_record
 
-_SCHEMA: Literal[1] = 1
 _ASKED = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
 )  # fmt: skip
@@ -43,65 +44,30 @@ class SavedPlan:
     power_cap_w: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlannedJob:
-    __pydantic_config__ = STRICT
-
-    job: str
-    examples_per_epoch: int | None
-    epochs: float
-    validation_s: float
-    checkpoint_s: float
-    user: str | None
-    data_parallel: bool
-    isolated: bool
-    cores: tuple[int, int] | None
-    mps_limit_percent: float | None
-    memory_cap_mib: int | None
-    mps_client_priority: int | None = None
-    protect: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    __pydantic_config__ = STRICT
-
-    rank: int
-    sharing: str
-    power_cap_w: float | None
-    note: str | None
-    jobs: tuple[_PlannedJob, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlanFile:
-    __pydantic_config__ = STRICT
-
-    schema: Literal[1]
-    gpu: str
-    objective: None
-    workloads: dict[str, Workload]
-    plans: tuple[_Plan]
-
-
 def plan_text(plan: LaunchPlan) -> str:
     """`plan` as JSON; cores, limits and memory caps of jobs are there for others to read."""
-    document = _PlanFile(
-        schema=_SCHEMA,
+    return json.dumps(asdict(plan_document(plan)), indent=1, allow_nan=False) + "\n"
+
+
+def plan_document(
+    plan: LaunchPlan, predicted: Mapping[int, StepRange] = MappingProxyType({})
+) -> PlanDocument:
+    """What is written of `plan`, with the steps that are `predicted` of jobs, by their numbers."""
+    return PlanDocument(
+        schema=1,
         gpu=plan.gpu.key,
         objective=None,
         workloads={start.job.name: start.job.profile.workload for start in plan.starts},
         plans=(
-            _Plan(
+            DocumentedPlan(
                 rank=1,
                 sharing=str(plan.sharing),
                 power_cap_w=plan.power_cap_w,
                 note=NOT_RUN if plan.on_mig else None,
-                jobs=tuple(map(_planned, plan.starts)),
+                jobs=tuple(_planned(each, predicted.get(each.number)) for each in plan.starts),
             ),
         ),
     )
-    return json.dumps(asdict(document), indent=1, allow_nan=False) + "\n"
 
 
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
@@ -110,7 +76,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     Raises:
         InvalidInput: It holds no plan, or a job has no profile there, or one of another workload.
     """
-    document = parse_record(_PlanFile, read_bytes(path), str(path), _REMEDY)
+    document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
     try:
@@ -161,27 +127,33 @@ def of_the_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     return first
 
 
-def _planned(start: Start) -> _PlannedJob:
+def _planned(start: Start, step_s: StepRange | None) -> DocumentedJob:
     job = start.job
-    return _PlannedJob(
+    return DocumentedJob(
         job=job.name,
         examples_per_epoch=job.profile.workload.examples_per_epoch,
         cores=start.cores,
         mps_limit_percent=start.limit,
         mps_client_priority=start.priority,
         memory_cap_mib=start.memory_cap_mib,
+        script=job.profile.workload.script,
+        step_s=step_s,
         **_asked_of(job),
     )
 
 
-def _asked_of(job: Job | _PlannedJob) -> dict[str, Any]:
+def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
     """How much of `job` is to run and its constraints, which `Job` and the file name alike."""
     return {name: getattr(job, name) for name in _ASKED}
 
 
-def _job(found: Job, planned: _PlannedJob, asked: Workload) -> Job:
-    """The job that was planned, from its profile; the file says how long an epoch is."""
-    workload = replace(found.profile.workload, examples_per_epoch=planned.examples_per_epoch)
+def _job(found: Job, planned: DocumentedJob, asked: Workload) -> Job:
+    """The job that was planned, from its profile; its script and its epoch are as in the file."""
+    workload = replace(
+        found.profile.workload,
+        examples_per_epoch=planned.examples_per_epoch,
+        script=planned.script,
+    )
     if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
         raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
     profile = replace(found.profile, workload=workload)

@@ -6,7 +6,7 @@ answers, CUDA runs without MPS and says nothing: so each is asked before a job s
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.launch.launch_plan import LaunchPartition, Start
 
@@ -17,20 +17,38 @@ MPS_WORDS = (
     "CUDA_MPS_CLIENT_PRIORITY",
     f"mps_answers() {{ echo get_server_list | {_CONTROL} > /dev/null 2>&1; }}",
     "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
-    f"  {_CONTROL} -d && for try in $(seq 50); do",
+    f"  {_CONTROL} -d 9>&- && for _ in $(seq 50); do",
     "    mps_answers && return",
     "    sleep 0.1",
     "  done",
     '  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2',
     "  return 1",
     "}",
-    f"mps_stop() {{ ! mps_answers || echo quit | {_CONTROL}; }}",
+    "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
+    "  local said servers='' silent=0",
+    "  for _ in $(seq 100); do",
+    f"    if said=$(echo get_server_list | {_CONTROL} 2> /dev/null); then",
+    "      servers=${said:-$servers} silent=0",
+    f"      echo quit | {_CONTROL} > /dev/null 2>&1 || :",
+    "    else",
+    "      # shellcheck disable=SC2086",
+    "      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0",
+    "    fi",
+    "    sleep 0.1",
+    "  done",
+    '  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2',
+    "  return 1",
+    "}",
 )
 """Lines that define what `daemon_started`, `daemon_answers` and `daemon_stopped` call, and keep
 limits and priorities that the caller's environment sets from jobs that are to have none."""
 
 
-def guard(partitions: Sequence[LaunchPartition], undo: Sequence[str] = ()) -> Iterator[str]:
+def guard(
+    partitions: Sequence[LaunchPartition],
+    undo: Iterable[str] = (),
+    definitions: Iterable[str] = (),
+) -> Iterator[str]:
     """Lines before those that start anything: they end all of it, also when interrupted.
 
     They make a shell theirs: its traps, and the variables ``jobs`` and ``failed``.
@@ -38,13 +56,17 @@ def guard(partitions: Sequence[LaunchPartition], undo: Sequence[str] = ()) -> It
     Args:
         partitions: Whose daemons and jobs are started.
         undo: Lines that take back what else was set.
+        definitions: Lines that define what those call.
     """
     served = [part for part in partitions if part.under_mps]
-    yield " ".join(["jobs= failed=0", *(f"{folder(part)}=" for part in served)])
+    yield "set -euo pipefail"
+    yield " ".join(["jobs='' failed=0", *(f"{folder(part)}=''" for part in served)])
     # A session each, so that a job's own processes end with it.
     yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
     yield 'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }'
-    yield "stop() {  # also when interrupted"
+    yield "stop() {  # also when interrupted, and whatever fails"
+    yield "  set +e"
+    yield "  trap '' INT HUP TERM"
     yield "  for each in $jobs; do"
     yield '    kill -s TERM -- "-$each" || kill -s TERM "$each"'
     yield "  done 2> /dev/null"
@@ -55,6 +77,7 @@ def guard(partitions: Sequence[LaunchPartition], undo: Sequence[str] = ()) -> It
     yield "}"
     if served:
         yield from MPS_WORDS
+    yield from definitions
     yield "trap stop EXIT"
     yield "trap 'exit 130' INT"
     yield "trap 'exit 143' HUP TERM"
@@ -127,8 +150,12 @@ def pinned(start: Start) -> list[str]:
 
 
 def command(start: Start) -> str:
-    """Stands for the user's own command."""
-    return shlex.quote(f"./{start.job.name}.sh")
+    """Starts the job's script in its folder; where none is known, stands for the user's own."""
+    script = start.job.profile.workload.script
+    if script is None:
+        return shlex.quote(f"./{start.job.name}.sh")
+    given = (f"{name}={value}" for name, value in script.environment.items())
+    return shlex.join(["env", "-C", script.folder, *given, *script.command])
 
 
 def _pipes(part: LaunchPartition) -> str:

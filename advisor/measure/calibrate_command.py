@@ -25,7 +25,8 @@ from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import TenantProcess, tenants_on, warm_up
+from advisor.measure.process.tenant_handle import TenantHandle
+from advisor.measure.process.tenants import tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.switching import Clocks, all_answers, switching
 from advisor.sharing import Naive
@@ -179,7 +180,7 @@ _ROUNDS = 12
 
 
 def host_checks(
-    tenants: Sequence[TenantProcess],
+    tenants: Sequence[TenantHandle],
     longest_s: float = inf,
     clock: Callable[[], float] = monotonic,
 ) -> tuple[HostCheck, ...]:

@@ -69,5 +69,5 @@ def _seen(session: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
     # In a container the driver may list it under another pid; but the server holds less.
     own_mib = seen.get(tenant.pid, max(seen.values(), default=None))
     others_mib = sum(seen.values()) - (own_mib or 0.0)
-    context_mib = memory_record(answer["memory"], own_mib).context_mib
-    return _Seen(context_mib, answer["sms"], others_mib)
+    memory = memory_record(answer["memory"], own_mib)
+    return _Seen(None if memory is None else memory.context_mib, answer["sms"], others_mib)

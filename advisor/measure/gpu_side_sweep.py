@@ -15,8 +15,8 @@ from typing import Any
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.operator_calls import timed
 from advisor.measure.process.claimed_device import Meter
+from advisor.measure.process.tenant_handle import TenantHandle, living
 from advisor.measure.process.tenant_verbs import training_verbs
-from advisor.measure.process.tenants import TenantProcess, living
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.workload.gpu_side import GpuSide, Operator, OperatorPrecision, OperatorTime
 
@@ -109,7 +109,7 @@ class _Round:
 
 
 def sweep(
-    tenant: TenantProcess, meter: Meter, wanted: Sequence[Operator], rounds: int = _ROUNDS
+    tenant: TenantHandle, meter: Meter, wanted: Sequence[Operator], rounds: int = _ROUNDS
 ) -> GpuSide:
     """Time `wanted` in some rounds, each in another order; the median of each operator.
 
@@ -141,7 +141,7 @@ def sweep(
     )
 
 
-def _round(tenant: TenantProcess, meter: Meter, order: Sequence[Operator]) -> _Round:
+def _round(tenant: TenantHandle, meter: Meter, order: Sequence[Operator]) -> _Round:
     tenant.send("time_operators", wanted=order)
     sleep(_CLOCKS_AFTER_S)
     sm_clock_mhz, _ = meter.clocks_mhz()

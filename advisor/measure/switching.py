@@ -15,15 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 from time import perf_counter, time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
+from advisor.measure.process.tenant_handle import TenantHandle, living
 from advisor.measure.process.tenant_verbs import synchronise, training_verbs
-from advisor.measure.process.tenants import GRACE_S, TenantProcess, ask_all, living, tenants_on
+from advisor.measure.process.tenants import GRACE_S, ask_all, tenants_on
+from advisor.measure.process.trainable import Trainable
 from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.sharing import Naive
@@ -65,7 +67,7 @@ def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
         ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
         kernel = _Repeated(state.device, side, ahead)
         took_s = _took_s(state, kernel)
-    state.step = kernel  # type: ignore[assignment]  # `run` only calls it
+    state.trainable = cast("Trainable", kernel)  # `run` only calls it
     return {"kernel_s": took_s}
 
 
@@ -102,7 +104,7 @@ class _Repeated:
 
 
 def all_answers(
-    tenants: Sequence[TenantProcess], verb: str, **arguments: Any
+    tenants: Sequence[TenantHandle], verb: str, **arguments: Any
 ) -> list[dict[str, Any]]:
     """Send all `tenants` the same request at once; their answers, in their order.
 
@@ -160,7 +162,7 @@ def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switchin
     return tuple(found), clocks_mhz
 
 
-def _timed_kernels(tenants: Sequence[TenantProcess], meter: Meter) -> tuple[TimedKernels, Clocks]:
+def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[TimedKernels, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)

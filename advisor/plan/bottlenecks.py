@@ -8,7 +8,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power import summed_share
 from advisor.prediction.utilisation_model import MPS_CAPACITY
 from advisor.sharing import Sharing
@@ -110,7 +110,9 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
     profiles = [job.profile for job in jobs]
     return Binding(
-        host_shares=_of_steps([each.host_s for each in profiles], profiles, mix),
+        host_shares=_of_steps(
+            [each.host_s and each.host_s * mix.host_stretch for each in profiles], profiles, mix
+        ),
         gpu_shares=_of_steps([each.gpu_s for each in profiles], profiles, mix),
         alone=frozenset(run[0] for run in runs if len(run) == 1),
         uses=_uses(jobs, gpu, mix),
@@ -195,6 +197,24 @@ class HostBound:
     step_s: float
     variant: str | None
     variant_step_s: float | None
+
+
+RemedyKind = Literal["loader workers", "shared loading", "CUDA graph", "fusing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """One change to a job that waits for its host, and how much faster it then trains.
+
+    Attributes:
+        workers: Loader workers that it should have; None where these are not what changes.
+        gain: Steps now over steps then, in the same plan; predicted, never measured.
+    """
+
+    job: str
+    kind: RemedyKind
+    workers: int | None
+    gain: Interval
 
 
 def host_bound(

@@ -1,4 +1,4 @@
-"""How many copies of a job fit on one GPU, and how many pay."""
+"""How many copies of a job fit on one GPU, how many pay, and how many MPS serves: three numbers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,14 @@ from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Predicts, Standing
-from advisor.plan.rules import UNCONDITIONAL, Conditions, FitsMemory, first_broken, rules
+from advisor.plan.rules import (
+    UNCONDITIONAL,
+    Conditions,
+    FitsMemory,
+    first_broken,
+    mps_clients,
+    rules,
+)
 from advisor.prediction.mix_prediction import Level, MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.workload.job import MAX_JOBS, Job
@@ -16,8 +23,9 @@ PAYS = 0.02
 """Share by which more copies must raise the throughput: twice what two runs of the same jobs with
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
-# After so many copies that did not pay, none more is looked at.
-_PATIENCE = 2
+PATIENCE = 2
+"""After so many copies that did not pay, none more is looked at."""
+
 # What the equal limits of all copies add up to, in per cent.
 _LIMIT_SUMS = (100, 200)
 
@@ -43,10 +51,14 @@ class Copies:
     """What comes of 1 to n copies of a job.
 
     Attributes:
-        rows: For 1, 2, ... copies, until more neither fit nor pay.
-        fit: Copies that fit at most.
+        rows: For 1, 2, ... copies, until no more fit, the next `PATIENCE` do not pay, or there are
+            as many as one question is about.
+        fit: Copies that fit at most: whose memory suffices, and which may share at all. More than
+            `MAX_JOBS` are counted by what one of so many holds at most, since memory adds up.
         limited_by: Why no more fit.
-        pay: Copies with most throughput: of those that give as much within `PAYS`, the fewest.
+        pay: The most copies reached by steps up of at most `PATIENCE`, each of which raised the
+            throughput by more than `PAYS`.
+        mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
     gpu: Gpu
@@ -55,7 +67,13 @@ class Copies:
     fit: int
     limited_by: str
     pay: int
+    mps_clients: int
     standing: Standing = field(default_factory=Standing)
+
+    @property
+    def at_best(self) -> CopiesRow:
+        """Of as many copies as pay."""
+        return self.rows[self.pay - 1]
 
 
 def copies_that_pay(
@@ -78,7 +96,7 @@ def copies_that_pay(
         raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
     rows, pay = [CopiesRow(1, first, table.throughput(first), None)], 1
     fit, limited_by = table.most()
-    while len(rows) < min(fit, pay + _PATIENCE):
+    while len(rows) < min(fit, pay + PATIENCE, MAX_JOBS):
         found = table.best(len(rows) + 1)
         if isinstance(found, str):  # memory is not all that a rule looks at
             fit, limited_by = len(rows), found
@@ -88,7 +106,8 @@ def copies_that_pay(
         if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
             pay = len(rows)
     return Copies(
-        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay
+        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
+        mps_clients=mps_clients(gpu, conditions.cuda),
     )  # fmt: skip
 
 
@@ -105,8 +124,9 @@ class _CopiesTable:
 
     def most(self) -> tuple[int, str]:
         """Copies that fit at most, and why no more do."""
-        fits, too_many = 1, MAX_JOBS + 1
-        why = f"no more than {MAX_JOBS} jobs are put on one GPU"
+        if (why := self._problem(MAX_JOBS)) is None:
+            return self._added_up()
+        fits, too_many = 1, MAX_JOBS
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
             if problem := self._problem(middle):
@@ -114,6 +134,17 @@ class _CopiesTable:
             else:
                 fits = middle
         return fits, why
+
+    def _added_up(self) -> tuple[int, str]:
+        """As `most`, of more copies than are predicted."""
+        mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
+        each_mib = mix.jobs[0].memory_interval_mib.p95
+        room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
+        fits = max(MAX_JOBS, int(room_mib // each_mib))
+        return fits, (
+            f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
+            f"{room_mib:,.0f} MiB"
+        )
 
     def best(self, copies: int) -> MixPrediction | str:
         """The way to share that gives most throughput; why there is none."""
@@ -124,9 +155,10 @@ class _CopiesTable:
 
     def _problem(self, copies: int) -> str | None:
         """Why so many do not run at once, limits or not; None where they do."""
-        asked = [self._asked(copies, sharing) for sharing in (Naive(), Mps())]
-        problems = [each for each in asked if isinstance(each, str)]
-        return problems[0] if len(problems) == len(asked) else None
+        first = self._asked(copies, Naive())
+        if not isinstance(first, str) or not isinstance(self._asked(copies, Mps()), str):
+            return None
+        return first
 
     def _asked(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
         jobs: Sequence[Job] = [self.job] * copies

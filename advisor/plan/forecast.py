@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.plan.recommendation import Forecast, Predicts
+from advisor.prediction.cache import once_a_mix
 from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, around, in_phases
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogatePredictor
@@ -61,18 +62,31 @@ class Mixes:
         return self._known[key]
 
 
-class CachingPredictor:
-    """Answers as `predictor` does: groups that lose a job become smaller groups.
+class MixCache:
+    """Answers as `predictor` does, for the same profiles in the same order once."""
+
+    def __init__(self, predictor: Predicts) -> None:
+        self._predict = once_a_mix(predictor.predict)
+        self._surrogate = once_a_mix(predictor.surrogate)
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        return self._predict(profiles, sharing)
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        return self._surrogate(profiles)
+
+
+class CachingPredictor(MixCache):
+    """As `MixCache`: groups that lose a job become smaller groups.
 
     Jobs that share a whole GPU are asked about in the order in which they were first: a replay
     differs a little with the order, and a plan is to be reported as it was found.
     """
 
     def __init__(self, predictor: Predicts) -> None:
-        self._predictor = predictor
+        super().__init__(predictor)
         # The position of each by its id; it is held, so that no other takes its id.
         self._profiles: dict[int, tuple[int, Profile]] = {}
-        self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         for each in profiles:
@@ -80,19 +94,10 @@ class CachingPredictor:
         places = [self._profiles[id(each)][0] for each in profiles]
         order = sorted(range(len(profiles)), key=places.__getitem__)
         if order == list(range(len(profiles))) or sharing.instances:
-            return self._asked(profiles, sharing)
-        found = self._asked([profiles[at] for at in order], restricted(sharing, order))
+            return super().predict(profiles, sharing)
+        found = super().predict([profiles[at] for at in order], restricted(sharing, order))
         jobs = dict(zip(order, found.jobs, strict=True))
         return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        return self._predictor.surrogate(profiles)
-
-    def _asked(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        key = tuple(map(id, profiles)), sharing
-        if key not in self._known:
-            self._known[key] = self._predictor.predict(profiles, sharing)
-        return self._known[key]
 
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:

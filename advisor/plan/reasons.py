@@ -60,10 +60,10 @@ def first_by(rule: Precedence, level: Level) -> str:
     match rule:
         case "deadlines":
             return "as it makes fewer jobs late"
-        case "confirmed":
-            return "as real runs stand behind its kind"
         case "fairness":
             return f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
+        case "confirmed":
+            return f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind"
         case "cost":
             return "by its median" if level == "p50" else "by the upper end of its range"
         case "simplicity":

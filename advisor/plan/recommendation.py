@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.bottlenecks import Remedy
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
@@ -14,7 +15,7 @@ from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
 
-Precedence = Literal["deadlines", "confirmed", "fairness", "cost", "simplicity"]
+Precedence = Literal["deadlines", "fairness", "confirmed", "cost", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.precedence`."""
 
 
@@ -65,8 +66,8 @@ class Standing:
         stale: Profiles made with something else than is there now, by kind.
         unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
         unsteady: A line on each profile whose own windows disagreed.
-        estimated: Profiles that nobody measured on this GPU; each is what one that was measured on
-            another lets expect.
+        estimated: Profiles that nobody measured on this GPU, or at this batch size; each is what
+            those measured on another, or at others, let expect.
     """
 
     calibrated: Calibrated | None = None
@@ -173,6 +174,7 @@ class Recommendation:
             was nothing to search.
         variants: Profiles of the same work with another loader or execution, where there are any.
         refused_variants: Why files that bear the names of such profiles hold none.
+        remedies: What would help jobs that wait for their hosts under the best plan.
     """
 
     gpu: Gpu
@@ -189,6 +191,7 @@ class Recommendation:
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
     refused_variants: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
     @property
     def best(self) -> Plan:

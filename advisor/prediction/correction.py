@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
+from advisor.prediction.cholesky import CholeskyFactor, cholesky
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.residual_bounds import ResidualBounds
@@ -45,8 +48,8 @@ class Kernel:
         if min(self.length, self.signal, self.noise) <= 0:
             raise InvalidInput("a kernel's length, signal and noise are above 0")
 
-    def likeness(self, rows: Floats, points: Floats) -> Floats:
-        """Covariance of each row with each point, shape (rows, points)."""
+    def likeness(self, rows: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
+        """Covariance of each row with each point, shape (rows, points), as precise as these."""
         squares = (rows**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None, :]
         squares -= 2 * rows @ points.T
         np.maximum(0.0, squares, out=squares)
@@ -137,12 +140,11 @@ class Correction:
 
     def spread(self, rows: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider far from all points."""
-        from scipy.linalg import solve_triangular
-
         rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
-        near = solve_triangular(self._mixing, self._near(rows).T, lower=True, check_finite=False)
-        most = self.kernel.signal + self.kernel.noise
-        return np.asarray(np.sqrt(most - (near * near).sum(axis=0)))[which.reshape(-1)]
+        near = self._mixing.whitened(self._near(rows).T)
+        explained = (near * near).sum(axis=0, dtype=np.float64)
+        unexplained = self.kernel.noise + np.maximum(0.0, self.kernel.signal - explained)
+        return np.asarray(np.sqrt(unexplained))[which.reshape(-1)]
 
     def log_bounds(
         self, profiles: Sequence[Profile], rows: Floats, steps_s: Floats
@@ -165,12 +167,13 @@ class Correction:
         return np.array(self.mean), np.array(self.scale)
 
     @cached_property
-    def _mixing(self) -> Floats:
-        """Lower Cholesky factor of the points' covariance, shape (points, points)."""
-        covariance = self.kernel.likeness(self._points, self._points)
+    def _mixing(self) -> CholeskyFactor:
+        """Of the points' covariance."""
+        points = self._points.astype(np.float32)
+        covariance = self.kernel.likeness(points, points)
         covariance[np.diag_indices_from(covariance)] += self.kernel.noise
         try:
-            return np.asarray(np.linalg.cholesky(covariance))
+            return cholesky(covariance)
         except np.linalg.LinAlgError:
             raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
 

@@ -1,26 +1,32 @@
-"""Finds profiles of a GPU; where nobody measured a workload there, estimates it from another GPU.
+"""Finds profiles of a GPU; where nobody measured a workload so, estimates it.
 
-What was measured on the GPU, or written for it by its user, goes before an estimate.
+From another GPU, else from other batch sizes of the same workload. What was measured on the GPU, or
+written for it by its user, goes before an estimate.
 """
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 
-from advisor.errors import InvalidInput
+from advisor.english import with_article
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
+from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.gpu_transfer import on_gpu
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
+from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
 from advisor.workload.store import (
     NO_CALIBRATION,
     load_calibration,
     load_profile,
+    parse_profile,
     profile_paths,
     profiled_gpus,
     read_profile,
+    unknown_profile,
 )
 
 # GPUs whose rates are no further apart than an H100's and an H200's are about as like a third.
@@ -44,24 +50,52 @@ def profile_finder(
 def found_profile(
     name: str, gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
 ) -> Profile:
-    """The profile called `name` as measured on `gpu`, else estimated from the GPU most like it.
+    """The profile called `name` as measured on `gpu`, else estimated.
+
+    From the GPU most like it on which it was measured; where it was measured on none, from two or
+    more other batch sizes.
 
     Args:
-        name: Of a profile; or the path of its file, which is of `gpu`.
+        name: Of a profile; or the path of its file, which is of `gpu`; or of a script,
+            ``train.py``, whose profile has that file's name.
         gpu: Where the jobs are to run.
         folder: As of `profile_finder`.
         calibration: As of `profile_finder`.
 
     Raises:
-        UnknownName: It was measured on no GPU.
+        UnknownName: It was measured on no GPU, and at less than two batch sizes.
         InvalidInput: The file is malformed or of another GPU, or nothing can be estimated.
     """
+    if name.endswith(".py"):
+        return _of_script(Path(name), gpu, folder, calibration)
     if "/" in name or name.endswith(".json") or name in profile_paths(gpu.key, folder):
         return load_profile(name, gpu.key, folder)
     elsewhere = measured_on(name, gpu, folder)
     if elsewhere is None:
-        return load_profile(name, gpu.key, folder)  # which says what is missing
+        said, others = batch_name(name), names_of_batches(name, gpu, folder)
+        if said is None or len(others) < 2:
+            return _own(name, gpu, folder)  # which says what is missing
+        found = [found_profile(each, gpu, folder, calibration) for each in others]
+        return at_batch(found, said.batch)
     return _estimated(elsewhere, gpu, _calibrations(gpu, elsewhere, calibration))
+
+
+def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
+    """Of `gpu` itself; an unknown name is compared with what could be estimated for it too."""
+    known = names_of_jobs(gpu, folder)
+    if known and name not in profile_paths(gpu.key, folder):
+        raise unknown_profile(name, gpu.key, known)
+    return load_profile(name, gpu.key, folder)
+
+
+def _of_script(script: Path, gpu: Gpu, folder: Path | None, calibration: Path | None) -> Profile:
+    try:
+        return found_profile(script.stem, gpu, folder, calibration)
+    except UnknownName:
+        raise InvalidInput(
+            f"{script}: it was not measured yet. Measure it alone on {with_article(gpu.key)}, as "
+            f"it is: `advisor profile -- python {script}`."
+        ) from None
 
 
 @lru_cache(1024)
@@ -70,11 +104,40 @@ def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]
     return on_gpu(profile, gpu, calibrations)
 
 
+def handed_in(content: bytes, file: str, gpu: Gpu) -> Profile:
+    """The profile in the `content` of a `file`; of another GPU, what it lets expect on `gpu`.
+
+    Raises:
+        InvalidInput: It holds none, or none that can be estimated for `gpu`.
+    """
+    found = parse_profile(content, file)
+    return found if found.gpu == gpu.key else on_gpu(found, gpu)
+
+
 def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
     """Names of all profiles that `found_profile` finds for `gpu`: measured there, or elsewhere."""
     there = (key for key in profiled_gpus(folder) if key in known_gpus())
     names = {name for key in (gpu.key, *there) for name in profile_paths(key, folder)}
     return tuple(sorted(names))
+
+
+def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
+    """Names of profiles of the workload `name` at every batch size, smallest first.
+
+    Those measured on `gpu` if they are at least two, else those measured anywhere.
+
+    Args:
+        name: Of a profile at any batch size, measured or not; or without a size.
+        gpu: Where the job is to run.
+        folder: As of `profile_finder`.
+    """
+    asked = batch_name(name)
+    work = name if asked is None else asked.work
+    for names in (profile_paths(gpu.key, folder), names_of_jobs(gpu, folder)):
+        said = [each for each in map(batch_name, names) if each is not None and each.work == work]
+        if len(said) >= 2:
+            break
+    return tuple(each.at(each.batch) for each in sorted(said, key=lambda each: each.batch))
 
 
 def translated(
@@ -109,7 +172,7 @@ def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
         own = profile_paths(gpu.key, folder).get(name)
         there = own is not None and read_profile(own).estimated_from is None
         elsewhere = measured_on(name, gpu, folder)
-        found = elsewhere or load_profile(name, gpu.key, folder)
+        found = elsewhere or _own(name, gpu, folder)
     if there:
         raise InvalidInput(f"{name}: it was measured on {gpu.key}, so there is nothing to estimate")
     return found

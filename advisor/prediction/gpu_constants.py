@@ -23,7 +23,8 @@ class GpuConstants:
         physics: Of replay.
         context: Sizes of CUDA contexts.
         power: How power and activity of jobs that share add up.
-        memory_edges: By mode: when mixes run out of memory; empty if no outcome was measured.
+        memory_edges: By mode: when mixes run out of memory, and as serial when a process alone
+            does; empty if no outcome was measured.
         mps_server_mib: What an MPS server holds of the GPU's memory.
     """
 

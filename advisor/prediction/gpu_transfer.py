@@ -7,6 +7,7 @@ it is of the host and not of the GPU.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import hypot
 
 import numpy as np
 
@@ -60,11 +61,13 @@ _SPREAD_WITHIN, _SPREAD_ACROSS = 0.03, 0.14
 
 def estimate_spread(profile: Profile) -> float:
     """Standard deviation of the log of the profile's step if it is an estimate; 0 if measured."""
+    others = profile.other_batches
+    of_batch = 0.0 if others is None else others.step_spread
     if profile.estimated_from is None:
-        return 0.0
+        return of_batch
     here, there = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
     alike = here is not None and there is not None and here.architecture == there.architecture
-    return _SPREAD_WITHIN if alike else _SPREAD_ACROSS
+    return hypot(of_batch, _SPREAD_WITHIN if alike else _SPREAD_ACROSS)
 
 
 def _rates(gpu: Gpu, calibrations: Sequence[Calibration]) -> GpuRates | None:

@@ -22,7 +22,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.spec import Precision
 
 # A kernel that does nothing takes about this long on an H100 or H200: the start and end of a grid.
-_START_US = 2.0
+START_US = 2.0
 
 # Share of a kernel's time that DRAM bounds where its data exceed L2 by far: how 30,000 kernels of
 # 71 workloads differ between an H200 and an H100, which differ in DRAM alone.
@@ -104,7 +104,7 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
         target: Another, or the same.
     """
     kernels = _kernels(profile)
-    start_us = np.minimum(kernels.us, _START_US)
+    start_us = np.minimum(kernels.us, START_US)
     rest_us = kernels.us - start_us
     is_product = np.isin(kernels.kinds, _PRODUCTS)
     moved = _moved(kernels, rest_us, source, target)

@@ -6,9 +6,9 @@ allocated at peak plus the context; that suffices only where the process is capp
 because one process's cache is never released for another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import erf, isfinite, sqrt
+from math import erf, hypot, isfinite, sqrt
 from statistics import NormalDist
 from typing import TypeVar
 
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import limit_shares, partition_of
+from advisor.hardware.gpu_partition import Partition, partition_of
+from advisor.prediction.cache import once_a_profile
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.trace import Floats
-from advisor.sharing import Arrangement, SharedPartition, Sharing
-from advisor.sharing.traversal import memories, mps_servers
+from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
+from advisor.sharing.traversal import memories, partitions, plain_mode
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT
@@ -35,6 +36,13 @@ MPS_SERVER_MIB = 66.0
 
 _MOST_SPREAD = 1000.0  # of a share of memory
 
+# Convolutions do with smaller workspaces where memory is short, and what is left in pieces between
+# live tensors nobody can use: so other jobs give up a third as much of their caches. Of 270 mixes
+# and 36 jobs alone on an H200 made to look like smaller cards, either set alone tells the same.
+_RIGID = 0.33
+# Share of its GPU time in convolutions from which a job counts as one of these: a choice.
+_CONVOLUTIONAL = 0.1
+
 Z95 = 1.645  # standard normal quantile
 
 
@@ -44,8 +52,9 @@ class Context:
 
     Attributes:
         usual_mib: Stands in where the driver would not say.
-        per_sm_mib: What each SM that an MPS limit takes away saves: the context keeps local
-            memory for every thread that its SMs can hold.
+        per_sm_mib: What each SM that an MPS limit or an instance takes away saves: the context
+            keeps local memory for every thread that its SMs can hold. 4.4 under limits of an H200;
+            4.2 on slices of an A100, by what two networks held on them (MIGPerf).
     """
 
     __pydantic_config__ = STRICT
@@ -59,10 +68,31 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Device memory of one process, MiB."""
+    """Device memory of one process, MiB.
+
+    Attributes:
+        held_mib: When nothing stops it.
+        least_mib: Its live tensors at their peak, and its context.
+        spread_mib: Standard deviation, where it is an estimate.
+        pliable: How readily it gives up what it holds beyond `least_mib`, relative to a job of
+            convolutions.
+    """
 
     held_mib: float
     least_mib: float
+    spread_mib: float = 0.0
+    pliable: float = 1.0
+
+    @property
+    def cache_mib(self) -> float:
+        """What it holds beyond what it needs, as far as it gives that up."""
+        return self.pliable * (self.held_mib - self.least_mib)
+
+    def interval_mib(self, sigma: float) -> Interval:
+        """Around what it holds, at a relative standard error of `sigma` in measured ones."""
+        wide = hypot(sigma, self.spread_mib / self.held_mib if self.held_mib else 0.0)
+        ends = (upper_end_mib(self.held_mib, each) for each in (-wide, 0.0, wide))
+        return Interval(*ends)
 
 
 def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
@@ -72,33 +102,50 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
         profile: Measured alone.
         context: Of processes on this GPU.
         under_mps: Whether it will be an MPS client; as measured where the probe measured it.
-        sms_taken: SMs that its MPS limit takes away.
+        sms_taken: SMs that its MPS limit or instance takes away.
     """
     memory = profile.mps.memory if under_mps and profile.mps else profile.memory
     measured = memory.context_mib
     whole_mib = context.usual_mib if measured is None else measured
+    spread = profile.other_batches.memory_spread if profile.other_batches else 0.0
     saved_mib = min(whole_mib, sms_taken * context.per_sm_mib)
     if memory.reserved_mib is None or memory.allocated_mib is None:
         # What of it is a cache is not known.
         held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
-        return Need(held_mib, held_mib)
+        return Need(held_mib, held_mib, spread * held_mib)
     context_mib = whole_mib - saved_mib
-    return Need(memory.reserved_mib + context_mib, memory.allocated_mib + context_mib)
+    tensors_mib = memory.reserved_mib
+    return Need(
+        tensors_mib + context_mib,
+        memory.allocated_mib + context_mib,
+        spread * tensors_mib,
+        _pliable(profile),
+    )
+
+
+@once_a_profile
+def _pliable(profile: Profile) -> float:
+    if profile.trace is None:
+        return _RIGID
+    us = np.asarray(profile.trace.duration_us)
+    of_conv = np.array(profile.trace.classes)[list(profile.trace.class_of)] == "conv"
+    return 1.0 if float(us[of_conv].sum()) > _CONVOLUTIONAL * float(us.sum()) else _RIGID
 
 
 def needs(
     profiles: Sequence[Profile], sharing: Arrangement, context: Context, gpu: Gpu
 ) -> list[Need]:
-    """What each of `profiles` takes under `sharing`, in their order.
-
-    On a MIG instance a context is taken to be as large as on the whole GPU: nobody measured it.
-    """
-    clients = {job for server in mps_servers(sharing, len(profiles)) for job in server}
-    shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles)
-    return [
-        need(each, context, under_mps=job in clients, sms_taken=(1 - share) * gpu.sms)
-        for job, (each, share) in enumerate(zip(profiles, shares, strict=True))
-    ]
+    """What each of `profiles` takes under `sharing`, in their order."""
+    found: dict[int, Need] = {}
+    for part in partitions(sharing, len(profiles)):
+        there = _partition(part, gpu)
+        left = [there.limited(each).sms for each in part.sharing.limits]
+        left = left or [there.sms] * len(part.jobs)
+        for number, sms in zip(part.jobs, left, strict=True):
+            under_mps, taken = part.sharing.under_mps, gpu.sms - sms
+            its = need(profiles[number - 1], context, under_mps=under_mps, sms_taken=taken)
+            found[number] = its
+    return [found[number] for number in sorted(found)]
 
 
 def upper_end_mib(held_mib: FloatOrArray, sigma: float) -> FloatOrArray:
@@ -111,11 +158,20 @@ def leaves_free(upper_mib: FloatOrArray, capacity_mib: float, margin: float) -> 
     return np.asarray(upper_mib <= (1 - margin) * capacity_mib)
 
 
+def caches_mib(needs: Sequence[Need]) -> float:
+    """What processes hold together beyond what they need, as far as it is there to be given up.
+
+    Their caches are full at different times, so their squares add up.
+    """
+    return hypot(*(each.cache_mib for each in needs))
+
+
 def deviations_over(
     held_mib: Numbers,
-    least_mib: Numbers,
+    cache_mib: Numbers,
     capacity_mib: Numbers,
     edge: tuple[Numbers, Numbers, Numbers],
+    own_spread_mib: Numbers = 0.0,
 ) -> Floats:
     """How many standard deviations beyond even odds of running out processes are.
 
@@ -124,20 +180,15 @@ def deviations_over(
 
     Args:
         held_mib: What processes hold together when nothing stops them.
-        least_mib: What they need together.
+        cache_mib: As of `caches_mib`.
         capacity_mib: What there is.
         edge: Share, width and sigma as of `Edge`.
+        own_spread_mib: Of estimated processes together.
     """
     share, width, sigma = edge
-    given_up_mib = held_mib - least_mib
-    even_mib = held_mib - (1 - share) * given_up_mib
-    spread_mib = np.hypot(np.hypot(sigma * held_mib, width * given_up_mib), 1e-9)
+    even_mib = held_mib - (1 - share) * cache_mib
+    spread_mib = np.hypot(np.hypot(sigma * held_mib, width * cache_mib), 1e-9 + own_spread_mib)
     return np.asarray((even_mib - capacity_mib) / spread_mib)
-
-
-def interval_mib(held_mib: float, sigma: float) -> Interval:
-    """Around `held_mib`, at a relative standard error of `sigma`."""
-    return Interval(upper_end_mib(held_mib, -sigma), held_mib, upper_end_mib(held_mib, sigma))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +199,8 @@ class Edge:
     hold more if nothing stopped it; but no process gives up its cache for another.
 
     Attributes:
-        share: How far from what the processes need (0) to what they would hold (1) the card must
-            reach for even odds.
+        share: How far from where all caches are given up (0) to what the processes would hold (1)
+            the card must reach for even odds; see `caches_mib`.
         width: Standard deviation of that share from mix to mix.
         sigma: Standard deviation of the processes' memory, as a share of it.
         victims: How many processes of a mix that runs out are refused, on average.
@@ -170,28 +221,29 @@ class Edge:
     def risk(self, needs: Sequence[Need], capacity_mib: float) -> float:
         """Chance that `needs` together run out of `capacity_mib`, 0..1."""
         held_mib = sum(need.held_mib for need in needs)
-        least_mib = sum(need.least_mib for need in needs)
-        over = self._over(held_mib, least_mib, capacity_mib)
+        spread_mib = sum(need.spread_mib for need in needs)
+        over = self._over(held_mib, caches_mib(needs), capacity_mib, spread_mib)
         return 0.5 * (1 + erf(float(over) / sqrt(2)))
 
     def allows(
-        self, held_mib: Floats, least_mib: Floats, capacity_mib: float, most_risk: float
+        self, held_mib: Floats, cache_mib: Floats, capacity_mib: float, most_risk: float
     ) -> Bools:
         """Whether the chance to run out is at most `most_risk`, shape (sets,).
 
         Args:
             held_mib: What the processes of each set hold together, shape (sets,).
-            least_mib: What they need together, in the same shape.
+            cache_mib: As of `caches_mib`, in the same shape.
             capacity_mib: What there is.
             most_risk: 0..1, neither end.
         """
-        over = self._over(held_mib, least_mib, capacity_mib)
+        over = self._over(held_mib, cache_mib, capacity_mib)
         return np.asarray(over <= NormalDist().inv_cdf(most_risk))
 
-    def _over(self, held_mib: Numbers, least_mib: Numbers, capacity_mib: float) -> Floats:
-        return deviations_over(
-            held_mib, least_mib, capacity_mib, (self.share, self.width, self.sigma)
-        )
+    def _over(
+        self, held_mib: Numbers, cache_mib: Numbers, capacity_mib: float, spread_mib: float = 0.0
+    ) -> Floats:
+        edge = (self.share, self.width, self.sigma)
+        return deviations_over(held_mib, cache_mib, capacity_mib, edge, spread_mib)
 
     def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
         """Chance that each of `needs` is refused, by who asks when the card is full.
@@ -212,12 +264,31 @@ def cautious_edge(sigma: float) -> Edge:
     return Edge(share=1.0, width=0.0, sigma=sigma, victims=float("inf"))
 
 
+def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: float) -> Edge:
+    """When processes that share one memory run out of it, an instance's as a whole GPU's.
+
+    By what mixes tell where no trials of this kind do: the driver refuses all alike, and a process
+    alone is never refused for another's cache.
+
+    Args:
+        edges: Those that trials taught; serial: of a process alone.
+        mode: How they share.
+        processes: How many.
+        sigma: Relative standard error of a process's memory, where no outcome was measured.
+    """
+    # Compute instances have a job each, and their memory in common.
+    alike: Mode = "naive" if mode == "serial" else mode
+    own = edges.get("serial" if processes == 1 else alike)
+    return own or edges.get("naive") or cautious_edge(sigma)
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Memory of a GPU or of one MIG instance, and the jobs on it by their positions."""
+    """Memory of a GPU or of one MIG instance, the jobs on it by their positions, how they share."""
 
     jobs: tuple[int, ...]
     capacity_mib: float
+    mode: Mode
 
 
 def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
@@ -239,8 +310,12 @@ def pools_of(mix: MixPrediction, gpu: Gpu) -> list[Pool]:
 
 
 def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> Pool:
-    instance = parts[0].instance
-    whole_mib = partition_of(gpu, instance.profile if instance else None).memory_mib
+    whole_mib = _partition(parts[0], gpu).memory_mib
     servers = sum(part.sharing.under_mps for part in parts)
     positions = tuple(number - 1 for part in parts for number in part.jobs)
-    return Pool(positions, float(whole_mib) - servers * mps_server_mib)
+    capacity_mib = float(whole_mib) - servers * mps_server_mib
+    return Pool(positions, capacity_mib, plain_mode(parts[0].sharing))
+
+
+def _partition(part: SharedPartition, gpu: Gpu) -> Partition:
+    return partition_of(gpu, part.instance.profile if part.instance else None, part.slices)

@@ -7,10 +7,10 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import limit_shares
+from advisor.hardware.gpu_partition import whole_gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.correction import SOLO_SPREAD
-from advisor.prediction.fewer_sms import slowdown_on_fewer_sms
+from advisor.prediction.fewer_sms import slowdown_on
 from advisor.prediction.gpu_transfer import estimate_spread
 from advisor.prediction.memory import Z95
 from advisor.prediction.mig_instances import on_instances
@@ -18,7 +18,6 @@ from advisor.prediction.mix_prediction import Interval, interval_around, spannin
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
-from advisor.prediction.replay import Effort
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import any_busy, capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Mps, Naive
@@ -48,7 +47,7 @@ def step_intervals(
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
     found = [
-        each.times(_estimated(profile)) if profile.estimated_from else each
+        each.times(_estimated(profile)) if profile.is_estimate else each
         for each, profile in zip(
             _intervals(profiles, sharing, gpu, model, play), profiles, strict=True
         )
@@ -61,7 +60,7 @@ def step_intervals(
 
 
 def _estimated(profile: Profile) -> Interval:
-    """What the step of a profile that nobody measured on its GPU may be, over what it says."""
+    """What the step of a profile that nobody measured may be, over what it says."""
     end = Z95 * estimate_spread(profile)
     return interval_around(1.0, -end, end)
 
@@ -74,7 +73,7 @@ def _intervals(
         return on_instances(profiles, instances, gpu, model.of(gpu).physics, there)
     shared = together(sharing)
     if shared is None:
-        return [_alone(each, each.step_s, model) for each in profiles]
+        return [around_alone(each, each.step_s, model) for each in profiles]
     return _on_gpu(profiles, shared, gpu, model, play)
 
 
@@ -97,12 +96,12 @@ def _left_alone(
     profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> Interval:
     if profile.trace is not None or not sharing.limits:
-        return _alone(profile, alone_s(profile, sharing, gpu, model, play), model)
-    (share,) = limit_shares(sharing.limits, gpu.sms)
-    return _alone(profile, profile.step_s, model).times(slowdown_on_fewer_sms(profile, share, gpu))
+        return around_alone(profile, alone_s(profile, sharing, gpu, model, play), model)
+    limited = whole_gpu(gpu).limited(sharing.limits[0])
+    return around_alone(profile, profile.step_s, model).times(slowdown_on(profile, limited))
 
 
-def _alone(profile: Profile, step_s: float, model: Model) -> Interval:
+def around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
     """Around `step_s` alone; the model adds no doubt of its own."""
     doubt = model.alone
     scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
@@ -117,16 +116,14 @@ def alone_s(
     model: Model,
     play: ReplayFunction = replay_mix,
 ) -> float:
-    """Seconds of a step of a job that is left alone, by replay without correction.
+    """Seconds of a step of a job that is left alone: as measured, or under a limit as replayed.
 
-    Without a trace as measured alone: a limit is not known to slow it.
+    Without a trace as measured under a limit too, which is not known to slow it.
     """
-    if sharing.limits:
-        replayed_s = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
-    else:
-        replayed = play([profile], sharing, gpu, model.of(gpu).physics, Effort())
-        replayed_s = None if replayed is None else float(replayed[0])
-    return profile.step_s if replayed_s is None else replayed_s
+    if not sharing.limits:
+        return profile.step_s
+    found = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
+    return profile.step_s if found is None else found
 
 
 def _shared(

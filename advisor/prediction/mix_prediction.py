@@ -143,6 +143,7 @@ class MixPrediction:
         estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
             needs was measured on this one.
         wide_because: Why steps have wider intervals than usual, in words; None if they have not.
+        host_stretch: How much longer host work takes since jobs wait for cores; 1: not at all.
     """
 
     gpu: str
@@ -161,6 +162,7 @@ class MixPrediction:
     mps_server_mib: float | None = None
     power_cap_w: float | None = None
     wide_because: str | None = None
+    host_stretch: float = 1.0
 
 
 def in_phases(
@@ -201,6 +203,7 @@ def in_phases(
         mps_server_mib=fullest.mps_server_mib,
         power_cap_w=fullest.power_cap_w,
         wide_because=next((each.wide_because for each in answers if each.wide_because), None),
+        host_stretch=max(each.host_stretch for each in answers),
     )
 
 

@@ -115,8 +115,6 @@ class Model:
 
     def learnt_on(self, mode: Mode) -> tuple[str, ...]:
         """The GPUs with runs enough of `mode` to learn it from."""
-        if mode not in self.corrections:
-            return ()
         return tuple(
             key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
         )

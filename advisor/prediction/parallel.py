@@ -46,7 +46,6 @@ def begun(
 @cache
 def _pools() -> Any:
     """The thread pools of the loaded libraries; finding them takes longer than setting them."""
-    import scipy.linalg  # noqa: F401 - it has a pool of its own, found only once it is there
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -9,7 +9,7 @@ prints their errors for a network, and for a GPU, that was left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, isfinite
+from math import exp, isfinite, isnan
 from statistics import fmean
 
 import numpy as np
@@ -23,7 +23,9 @@ from advisor.prediction.mix_prediction import (
     interval_around,
     mean_interval,
 )
+from advisor.prediction.power import Power, PowerLaw
 from advisor.prediction.trace import Floats
+from advisor.workload.profile import Profile
 
 # The lowest caps that the laws were fitted to, 100 W of 300 W: nothing is said of lower ones where
 # the least that a GPU takes is not known.
@@ -126,6 +128,35 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
         confirmed_on_hardware=False,
         ran_elsewhere=False,
     )
+
+
+def throttled(
+    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power
+) -> list[Interval]:
+    """`steps` of jobs on MIG instances, longer where they would draw more than the GPU may.
+
+    Instances have one clock, and one power limit together. How a job slows near that is in its own
+    profile as far as it draws power itself; the rest goes by the law of caps, of which nobody tried
+    whether it holds on MIG: as often it is nothing as twice as much.
+    """
+    pace = [profile.step_s / step.p50 for profile, step in zip(profiles, steps, strict=True)]
+    together_w = power.awake_w + float(power.added_w(profiles, pace, PowerLaw()).sum())
+    limit_w = gpu.power_limit_w
+    if limit_w is None or isnan(together_w):
+        return list(steps)
+    longer = [_log_between(each.power_w or 0.0, together_w, limit_w) for each in profiles]
+    return [
+        step.times(Interval(1.0, exp(log), exp(2 * log)))
+        for step, log in zip(steps, longer, strict=True)
+    ]
+
+
+def _log_between(own_w: float, together_w: float, limit_w: float) -> float:
+    """Log of time at `together_w` over that at `own_w`, at least 0."""
+    # Of which `together_w` is as many times as `own_w` is of the limit.
+    as_if_w = limit_w * together_w / max(1.0, own_w)
+    rows = (np.array([each]) for each in (together_w, limit_w, as_if_w))
+    return max(0.0, float(TIME.log_ratio(*rows)[0]))
 
 
 def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:

@@ -6,13 +6,13 @@ from math import prod
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
+from advisor.prediction.engine_activity import gract_on_instances
 from advisor.prediction.estimated_power import of_estimates
 from advisor.prediction.gpu_constants import calibrated_constants
 from advisor.prediction.memory import (
     Need,
     Pool,
-    cautious_edge,
-    interval_mib,
+    edge_for,
     needs,
     pools,
 )
@@ -33,12 +33,13 @@ from advisor.prediction.power import (
     power_together,
     with_energy,
 )
+from advisor.prediction.power_cap import throttled
 from advisor.prediction.profile_gaps import why_wide
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.sharing import SHARED_MODES, Arrangement
-from advisor.sharing.traversal import check_count, plain_mode, without_idle_limits
+from advisor.sharing.traversal import check_count, instance_sets, plain_mode, without_idle_limits
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 
@@ -76,14 +77,15 @@ class Predictor:
         memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
         sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
+        if any(instance_sets(sharing)):
+            steps = throttled(profiles, steps, self.gpu, own.power)
         wanted = needs(profiles, sharing, own.context, self.gpu)
-        risks, pool_risks = self._risks(wanted, memories, sharing)
+        risks, pool_risks = self._risks(wanted, memories)
         serial = sharing.mode == "serial"
         drawn = self._drawn(profiles, steps, sharing)
         plain = map(self._job, profiles, steps, wanted, risks)
         answers = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
         held = [each.held_mib for each in wanted]
-        law = self._law(profiles, sharing)
         speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
         others = self._others(asked)
         measured_on = {each.estimated_from for each in profiles if each.estimated_from}
@@ -96,13 +98,14 @@ class Predictor:
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if serial else sum(speeds),
             power_w=drawn.power_w,
-            gract=power.gract(profiles, speeds, law),
-            smact=power.smact(profiles, speeds, law),
-            confirmed_on_hardware=not measured_on and self._confirmed(asked),
+            gract=self._gract(profiles, sharing, steps, speeds),
+            smact=power.smact(profiles, speeds, self._law(profiles, sharing)),
+            confirmed_on_hardware=not any(each.is_estimate for each in profiles)
+            and self._confirmed(asked),
             estimated_from=", ".join(sorted(measured_on.union(others))) or None,
             ran_elsewhere=bool(measured_on or others) and self._learnt(asked),
             mps_server_mib=own.mps_server_mib,
-            wide_because=why_wide(profiles, sharing),
+            wide_because=why_wide(profiles, sharing, self.gpu),
         )
         return widened(mix, self.model.widening(self.gpu)) if others else mix
 
@@ -129,13 +132,13 @@ class Predictor:
         return () if self.gpu.key in taught else taught
 
     def _risks(
-        self, wanted: Sequence[Need], memories: Sequence[Pool], sharing: Arrangement
+        self, wanted: Sequence[Need], memories: Sequence[Pool]
     ) -> tuple[list[float], list[float]]:
         """Chance that each job is refused memory, and that each pool runs out."""
-        edge = cautious_edge(self.model.memory_sigma)
-        edge = self.model.of(self.gpu).memory_edges.get(plain_mode(sharing), edge)
+        edges, sigma = self.model.of(self.gpu).memory_edges, self.model.memory_sigma
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
+            edge = edge_for(edges, pool.mode, len(pool.jobs), sigma)
             together = [wanted[job] for job in pool.jobs]
             of_pools.append(edge.risk(together, pool.capacity_mib))
             each = edge.risk_of_each(together, pool.capacity_mib)
@@ -154,9 +157,22 @@ class Predictor:
             slowdown=step_s.p50 / profile.step_s,
             memory_mib=need_mib.held_mib,
             memory_min_mib=need_mib.least_mib,
-            memory_interval_mib=interval_mib(need_mib.held_mib, self.model.memory_sigma),
+            memory_interval_mib=need_mib.interval_mib(self.model.memory_sigma),
             oom_probability=risk,
         )
+
+    def _gract(
+        self,
+        profiles: Sequence[Profile],
+        sharing: Arrangement,
+        steps: Sequence[Interval],
+        speeds: Sequence[float],
+    ) -> float | None:
+        own = self.model.of(self.gpu)
+        for hybrid in instance_sets(sharing):
+            constants = own.physics, own.power
+            return gract_on_instances(profiles, hybrid, steps, self.gpu, constants)
+        return power.gract(profiles, speeds, self._law(profiles, sharing))
 
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
         """The law of power and activity; jobs in turn count as alone."""
@@ -173,8 +189,7 @@ class Predictor:
         else:
             law = self._law(profiles, sharing)
             drawn = power_together(profiles, steps, self.gpu, power, law)
-        estimated = any(each.estimated_from for each in profiles)
-        return of_estimates(drawn, self.gpu) if estimated else drawn
+        return of_estimates(drawn, profiles, self.gpu)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fewer_sms import memory_tells
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import instance_sets, plain_mode, together
 from advisor.workload.profile import Profile
@@ -24,33 +26,44 @@ _PARTS: Mapping[str, _Part] = {
     "utilisation": _Part(
         lambda each: each.gpu_s is None and each.trace is None, "how long it keeps the GPU busy"
     ),
+    "memory utilisation": _Part(
+        lambda each: (
+            each.trace is None
+            and (each.counters is None or each.counters.memory_utilization is None)
+        ),
+        "what a slice costs it",
+    ),
     "kernel trace": _Part(lambda each: each.trace is None, "how many SMs it leaves to others"),
     "GPM counters": _Part(_lacks_counters, "how it loads SMs and memory"),
     "MPS probe": _Part(lambda each: each.mps is None, "what MPS and its limits cost it alone"),
 }
+_TOGETHER = ("utilisation", "kernel trace", "GPM counters", "MPS probe")
 # Jobs in turn have the SMs to themselves. On instances only traces are asked, as they are of a job
 # that is alone under a limit.
 _TELLING = {
     "naive": ("utilisation", "kernel trace"),
-    "mps": tuple(_PARTS),
-    "mps-limits": tuple(_PARTS),
+    "mps": _TOGETHER,
+    "mps-limits": _TOGETHER,
 }
 _OF_FEWER_SMS = ("utilisation", "kernel trace")
+_WIDE = {"kernel trace", "memory utilisation"}
 
 
-def why_wide(profiles: Sequence[Profile], sharing: Arrangement) -> str | None:
+def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
     """Why answers for `profiles` under `sharing` have wide intervals; None if nothing is lacking.
 
     Names each part that a profile lacks and what it would tell, of the parts that bear on it.
     """
     lacking: dict[tuple[str, ...], list[str]] = {}
     for each in {profile.name: profile for profile in profiles}.values():
-        missing = tuple(part for part in _bearing_on(profiles, sharing) if _PARTS[part].lacks(each))
+        missing = tuple(
+            part for part in _bearing_on(profiles, sharing, gpu) if _PARTS[part].lacks(each)
+        )
         if missing:
             lacking.setdefault(missing, []).append(each.name)
     if not lacking:
         return None
-    wide = "wide" if any("kernel trace" in each for each in lacking) else "somewhat wider"
+    wide = "wide" if any(_WIDE.intersection(each) for each in lacking) else "somewhat wider"
     listed = "; ".join(
         f"{', '.join(sorted(names))} has no {_told(missing)}" for missing, names in lacking.items()
     )
@@ -61,10 +74,10 @@ def _told(missing: Sequence[str]) -> str:
     return ", no ".join(f"{part} ({_PARTS[part].tells})" for part in missing)
 
 
-def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement) -> tuple[str, ...]:
+def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> tuple[str, ...]:
     """The parts of a profile that narrow answers for so many jobs under `sharing`."""
     if any(True for _ in instance_sets(sharing)):
-        return _OF_FEWER_SMS
+        return ("memory utilisation",) if memory_tells(gpu) else _OF_FEWER_SMS
     shared = together(sharing)
     if shared is None:
         return ()

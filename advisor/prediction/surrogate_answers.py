@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import Partition, limited_sms, whole_gpu
+from advisor.hardware.gpu_partition import Partition, whole_gpu
 from advisor.prediction.memory import (
-    Edge,
-    cautious_edge,
+    edge_for,
     leaves_free,
     need,
     upper_end_mib,
@@ -103,18 +102,25 @@ class SurrogateAnswers:
             margin: Share of the memory that the jobs' upper ends must leave free.
         """
         under_mps = tenancy.sharing.under_mps
-        taken = 0.0
-        if tenancy.limit is not None:
-            taken = self.gpu.sms - limited_sms(tenancy.limit, self.gpu.sms)
-        own = self.model.of(self.gpu)
+        part = (
+            tenancy.partition if tenancy.limit is None else tenancy.partition.limited(tenancy.limit)
+        )
+        own, taken = self.model.of(self.gpu), self.gpu.sms - part.sms
         needs = [
             need(each, own.context, under_mps=under_mps, sms_taken=taken) for each in self.profiles
         ]
         held_mib = counts @ np.array([each.held_mib for each in needs])
-        least_mib = counts @ np.array([each.least_mib for each in needs])
+        cache_mib = np.sqrt(counts @ np.array([each.cache_mib**2 for each in needs]))
         capacity_mib = tenancy.partition.memory_mib - own.mps_server_mib * under_mps
-        fits = self._edge(tenancy).allows(held_mib, least_mib, capacity_mib, most_risk)
-        upper_mib = upper_end_mib(held_mib, self.model.memory_sigma)
+        sigma = self.model.memory_sigma
+        alone, several = (
+            edge_for(own.memory_edges, tenancy.mode, processes, sigma).allows(
+                held_mib, cache_mib, capacity_mib, most_risk
+            )
+            for processes in (1, 2)
+        )
+        fits = np.where(counts.sum(axis=1) == 1, alone, several)
+        upper_mib = upper_end_mib(held_mib, sigma)
         return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
 
     def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
@@ -128,12 +134,6 @@ class SurrogateAnswers:
         law = power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
         return power.added_w(self.profiles, speeds, law)
-
-    def _edge(self, tenancy: Tenancy) -> Edge:
-        edge = cautious_edge(self.model.memory_sigma)
-        whole = tenancy.partition.whole
-        edges = self.model.of(self.gpu).memory_edges
-        return edges.get(tenancy.mode, edge) if whole else edge
 
     def _summaries(self, partition: Partition) -> Summaries:
         physics = self.model.of(self.gpu).physics

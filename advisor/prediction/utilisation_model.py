@@ -106,7 +106,10 @@ def seen_by_driver(profile: Profile) -> Profile:
         profile,
         host_s=None,
         gpu_s=counters.gract * profile.step_s if counters else profile.gpu_s,
-        counters=counters and Counters(source="nvml", gract=counters.gract),
+        counters=counters
+        and Counters(
+            source="nvml", gract=counters.gract, memory_utilization=counters.memory_utilization
+        ),
         mps=None,
         trace=None,
     )

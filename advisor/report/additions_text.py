@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies_search import PAYS, Copies, CopiesRow
+from advisor.plan.copies_search import PATIENCE, PAYS, Copies, CopiesRow
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.report import units
 from advisor.report.documents import SCHEMA, standing_document
@@ -63,7 +63,7 @@ def copies_report(found: Copies) -> "RenderableType":
     for row in found.rows:
         mix, more = row.prediction, "" if row.gain is None else f" ({row.gain:+.1%})"
         table.add_row(
-            str(row.copies), _way(mix.sharing), f"{row.throughput:.2f}{more}",
+            str(row.copies), way_of(mix.sharing), f"{row.throughput:.2f}{more}",
             units.seconds(mix.jobs[0].step_s), units.held(mix),
         )  # fmt: skip
     return answer_above_table(
@@ -78,10 +78,18 @@ def copies_document(found: Copies) -> dict[str, Any]:
         "gpu": found.gpu.key,
         "job": found.job.name,
         **standing_document(found.standing),
+        **numbers_of_copies(found),
+        "rows": [row_document(row) for row in found.rows],
+    }
+
+
+def numbers_of_copies(found: Copies) -> dict[str, Any]:
+    """How many fit, pay, and are served by MPS."""
+    return {
         "fit": found.fit,
         "limited_by": found.limited_by,
         "pay": found.pay,
-        "rows": [_row(row) for row in found.rows],
+        "mps_clients": found.mps_clients,
     }
 
 
@@ -98,7 +106,8 @@ def _addition(rank: int, each: Addition) -> dict[str, Any]:
     }
 
 
-def _row(row: CopiesRow) -> dict[str, Any]:
+def row_document(row: CopiesRow) -> dict[str, Any]:
+    """What comes of so many copies at once."""
     return {
         "copies": row.copies,
         "sharing": str(row.prediction.sharing),
@@ -122,12 +131,12 @@ def _advised_copies(found: Copies) -> str:
     if found.pay == 1:
         return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
     said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
-    done = found.rows[found.pay - 1]
-    way = _way(done.prediction.sharing)
+    done = found.at_best
+    way = way_of(done.prediction.sharing)
     return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
 
 
-def _way(sharing: Sharing) -> str:
+def way_of(sharing: Sharing) -> str:
     """The sharing of copies, whose limits are equal."""
     return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
 
@@ -154,8 +163,17 @@ def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
 
 
 def _notes_on_copies(found: Copies) -> Iterator[str]:
+    yield from notes_on_numbers(found, "copies")
+    yield host_note(found.standing)
+
+
+def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
+    """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
     yield f"More than {found.fit} do not run at once: {found.limited_by}."
-    yield f"Copies pay that raise the throughput by more than {PAYS:.0%}."
+    yield (
+        f"{found.pay} pay: more are added while up to {PATIENCE} at a time bring over {PAYS:.0%} "
+        "more work; less is within the error of such a comparison."
+    )
+    yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
     if len(found.rows) > _MEASURED_TOGETHER:
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
-    yield host_note(found.standing)

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from advisor.plan.recommendation import Plan, Recommendation
+from advisor.plan.trials import Trials
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.headline import basis, gain, kind
 from advisor.report.mig_text import Block
@@ -31,7 +32,10 @@ def sm_chart(drawn: Drawing) -> alt.LayerChart | alt.FacetChart:
 
 
 def plans_chart(advised: Recommendation) -> alt.LayerChart | alt.FacetChart:
-    """How much better each plan is than one after another, with its interval."""
+    """How much better each plan is than one after another, with its interval.
+
+    A click on a point chooses: the selection ``chosen`` holds the plan's `number`, from 0.
+    """
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
     title, axis = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
     base = _chart(rows).encode(
@@ -41,12 +45,34 @@ def plans_chart(advised: Recommendation) -> alt.LayerChart | alt.FacetChart:
         tooltip=["plan:N", "sharing:N", "why:N"],
     )
     spread = base.mark_bar(height=3).encode(x2="high:Q")
-    middle = base.mark_point(filled=True, size=90, opacity=1).encode(
-        x=alt.X("middle:Q", title=title, axis=axis)
+    chosen = alt.selection_point("chosen", fields=["number"])
+    middle = (
+        base.mark_point(filled=True, size=90, opacity=1)
+        .encode(x=alt.X("middle:Q", title=title, axis=axis))
+        .add_params(chosen)
     )
-    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], opacity=0.5)
+    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=_FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=axis))
     return alt.layer(equal, spread, middle).properties(height=alt.Step(_ROW_PX))
+
+
+def trials_chart(found: Trials) -> alt.LayerChart | alt.FacetChart:
+    """Trials that end in an hour by how many run at once, with their intervals."""
+    rows = [
+        {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
+         "sharing": str(row.prediction.sharing)}
+        for row in found.copies.rows
+        for rate in [found.per_hour(row)]
+    ]  # fmt: skip
+    title = "trials per hour"
+    base = _chart(rows).encode(x=alt.X("copies:O", title="at once"), tooltip=["sharing:N"])
+    spread = base.mark_bar(width=3, color=_SURE_COLOUR).encode(
+        y=alt.Y("low:Q", title=title), y2="high:Q"
+    )
+    middle = base.mark_point(filled=True, size=90, opacity=1, color=_SURE_COLOUR).encode(
+        y=alt.Y("middle:Q", title=title)
+    )
+    return alt.layer(spread, middle)
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int) -> alt.LayerChart | alt.FacetChart:
@@ -111,6 +137,7 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
     plan = advised.plans[number]
     better = gain(advised, plan)
     return {
+        "number": number,
         "plan": f"{plan.rank}  {kind(plan.sharing)}",
         "sharing": str(plan.sharing),
         "why": plan.why,

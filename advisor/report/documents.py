@@ -13,7 +13,8 @@ from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.report.headline import answer, basis, gain, host_note, plan_name
+from advisor.report.answer_text import answer
+from advisor.report.headline import basis, gain, host_note, plan_name
 from advisor.workload.job import Job
 
 SCHEMA = 1
@@ -47,6 +48,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
             for job in advised.jobs
             for each in job.variants
         },
+        "epochs": [job.epochs for job in advised.jobs],
         "serial": _plan(advised.serial),
         "plans": [_plan(plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
@@ -79,6 +81,7 @@ def _verdict(advised: Recommendation) -> dict[str, Any]:
             "within_error": rival.within_error,
         },
         "host_bound": [asdict(each) for each in found.host_bound],
+        "remedies": [asdict(each) for each in advised.remedies],
     }  # fmt: skip
 
 
@@ -91,6 +94,11 @@ def standing_document(standing: Standing) -> dict[str, Any]:
         "stale": [asdict(each) for each in standing.stale],
         "unsteady": list(standing.unsteady),
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
+        "estimated_batches": {
+            each.name: list(each.other_batches.batches)
+            for each in standing.estimated
+            if each.other_batches is not None
+        },
     }
 
 
@@ -129,6 +137,7 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
         "estimated_from": mix.estimated_from,
         "confirmed_on_hardware": mix.confirmed_on_hardware,
         "wide_because": mix.wide_because,
+        "host_stretch": mix.host_stretch,
     }
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from advisor.terminal.terminal_tables import FittedTable
+
 _UNKNOWN = "unknown"
 
 
@@ -144,7 +146,7 @@ def _known(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
-def plain_table(first: str, *others: str) -> "Table":
+def plain_table(first: str, *others: str) -> "FittedTable":
     """A table without lines, whose `first` column is never folded."""
     from advisor.terminal.terminal_tables import FittedTable
 

@@ -62,9 +62,7 @@ def held(mix: MixPrediction) -> str:
 
 def times(value: Interval) -> str:
     """A factor, e.g. ``"1.80x (1.62-2.01)"``."""
-    if value.p05 == value.p95:  # true by definition, as serial's gain over serial
-        return f"{number(value.p50)}x"
-    return f"{number(value.p50)}x ({number(value.p05)}-{number(value.p95)})"
+    return _with_interval(value, "x", 1.0, between="")
 
 
 def share(value: float | None) -> str:
@@ -77,6 +75,8 @@ def collapsed(equal: Sequence[str]) -> str:
     return equal[0] if len(equal) == 1 else f"{equal[0]} x{len(equal)}"
 
 
-def _with_interval(value: Interval, unit: str, size: float) -> str:
+def _with_interval(value: Interval, unit: str, size: float, between: str = " ") -> str:
     low, middle, high = (number(each / size) for each in (value.p05, value.p50, value.p95))
-    return f"{middle} {unit} ({low}-{high})"
+    said = f"{middle}{between}{unit}"
+    # Without ends where it is true by definition, as serial's gain over serial.
+    return said if value.p05 == value.p95 else f"{said} ({low}-{high})"

@@ -19,7 +19,12 @@ class FittedTable(Table):
     """A table whose words are never cut off and whose columns never vanish.
 
     Where the console has no room for its columns, each row becomes lines of a heading and a cell.
+
+    Attributes:
+        abreast: Cells that stay beside each other even then.
     """
+
+    abreast = 1
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         sizes = [_size(each, console, options) for each in self.columns]
@@ -35,9 +40,10 @@ class FittedTable(Table):
             yield _text(self.title)
         headings = [_flat(each.header) for each in self.columns]
         for row in zip(*(each.cells for each in self.columns), strict=True):
-            first, *others = map(str, row)
-            cells = ((each,) for each in others)
-            yield _record(first, zip(headings[1:], cells, strict=True))
+            words = [*map(str, row)]
+            cells = ((each,) for each in words[self.abreast :])
+            first = (" " * _GAP).join(words[: self.abreast])
+            yield _record(first, zip(headings[self.abreast :], cells, strict=True))
         if self.caption:
             yield _text(self.caption)
 

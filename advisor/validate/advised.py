@@ -121,7 +121,9 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     known = {name: load_profile(name, gpu.key, advisor.profiles) for name in sorted(names)}
     comparisons = compared(runs, known, advisor.uncalibrated.on_known_cores(), gpu)
-    keep(runs, store_file(gpu.key, store))
+    kept = store_file(gpu.key, store)
+    if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
+        keep(runs, kept)
     return Validation(gpu, runs, comparisons, host=_EACH_RUNS_OWN)
 
 

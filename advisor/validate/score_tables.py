@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 MODE_WORDS = {
-    "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits", "mps-priority": "MPS priorities"
+    "serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits",
+    "mps-priority": "MPS priorities",
 }  # fmt: skip
 RULE_WORDS = {
     MODEL: "this model",

@@ -1,4 +1,4 @@
-"""Profiles that nobody measured on their GPU: which of some they are, and their files."""
+"""Profiles that nobody measured as they are: which of some they are, and their files."""
 
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from advisor.workload.writing import profile_text, writable_folder, write_whole
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
     """Those of `profiles` that are estimates; copies count once."""
-    each = {profile.name: profile for profile in profiles if profile.estimated_from is not None}
+    each = {profile.name: profile for profile in profiles if profile.is_estimate}
     return tuple(each.values())
 
 
@@ -30,7 +30,7 @@ def measured_profiles(
             f"there are runs of {', '.join(asked)} on {gpu}, and its profile is an estimate. "
             f"Measure it there: {how_to_measure(asked)}."
         )
-    return {name: each for name, each in found.items() if each.estimated_from is None}, refused
+    return {name: each for name, each in found.items() if not each.is_estimate}, refused
 
 
 def write_estimates(folder: Path, estimates: Sequence[Profile]) -> tuple[Path, ...]:
@@ -42,7 +42,7 @@ def write_estimates(folder: Path, estimates: Sequence[Profile]) -> tuple[Path, .
     """
     paths = tuple(writable_folder(folder) / f"{each.name}.json" for each in estimates)
     for path in paths:
-        if path.exists() and read_profile(path).estimated_from is None:
+        if path.exists() and not read_profile(path).is_estimate:
             raise InvalidInput(
                 f"{path}: it was measured, and an estimate does not take its place. Choose another "
                 f"--out."

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
-Kind = Literal["profiles", "models", "calibrations", "gpus"]
+Kind = Literal["profiles", "models", "calibrations", "gpus", "journals"]
 
 # The scores of a GPU's model, in the folder of its profiles; see `research.figures`.
 EVALUATION = "evaluation.json"
@@ -126,8 +126,17 @@ def read_json(path: Path, remedy: str = "Correct the file.") -> Any:
     return parse_json(read_bytes(path), shown(path), remedy)
 
 
-def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.") -> Any:
+def parse_json(
+    text: str | bytes, where: str, remedy: str = "Correct the file.", *, of_a_type: bool = False
+) -> Any:
     """The JSON document `text`; messages call it `where`.
+
+    Args:
+        text: One document.
+        where: Names it in messages.
+        remedy: What to do about one that is refused.
+        of_a_type: It was found to be of a type, which says how deep it is nested: a long one takes
+            as long to look through as to read.
 
     Raises:
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
@@ -135,7 +144,8 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
     """
     try:
         document = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
-        _refuse_deep(document)
+        if not of_a_type:
+            _refuse_deep(document)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
     except RecursionError:
@@ -146,19 +156,25 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The TOML document in `path`.
+    """The TOML document in `path`; errors as of `parse_toml`."""
+    return parse_toml(read_bytes(path, MOST_TOML_BYTES), shown(path))
+
+
+def parse_toml(text: bytes, where: str) -> dict[str, Any]:
+    """The TOML document `text`; `where` names it in messages.
 
     Raises:
         InvalidInput: It is not TOML, too large, or nested too deep.
     """
-    text = read_bytes(path, MOST_TOML_BYTES)
+    if len(text) > MOST_TOML_BYTES:
+        raise InvalidInput(f"{where}: more than {MOST_TOML_BYTES:,} bytes. Correct the file.")
     try:
         document = tomllib.loads(text.decode())
         _refuse_deep(document)
     except RecursionError:
-        raise InvalidInput(f"{shown(path)}: {_TOO_DEEP}. Correct the file.") from None
+        raise InvalidInput(f"{where}: {_TOO_DEEP}. Correct the file.") from None
     except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"{shown(path)}: {error}. Correct the file.") from None
+        raise InvalidInput(f"{where}: {error}. Correct the file.") from None
     return document
 
 

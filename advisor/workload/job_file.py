@@ -1,25 +1,8 @@
 """Reads jobs from files, which can say more about them than a command line.
 
-A TOML file holds one table for each job, or for equal copies of it::
-
-    [[job]]
-    profile = "resnet50-imagenet64-bs128"
-    copies = 2
-    epochs = 3
-    validation_s = 40      # seconds of validation an epoch, alone
-    batches = [64, 256]    # other acceptable batch sizes, each with a profile
-    user = "ada"           # its owner: MPS serves one user at a time
-    data_parallel = true   # it exchanges data with other GPUs, which MIG instances cannot
-    isolated = true        # no other job may run in the same memory
-    deadline_s = 7200      # seconds from the start of all jobs in which it should end
-    protect = 0.1          # its steps may take a tenth longer than alone at most
-
-A CSV file holds jobs that arrive over time, in any order; `arrival_s` and `job`, a profile's name,
-are required, and `epochs`, `validation_s` and `checkpoint_s` optional::
-
-    arrival_s,job,epochs
-    0,resnet26-cifar10-bs128,5
-    12.5,bert-base-finetune-bs16,3
+A TOML file holds one table for each job, or for equal copies of it: `templates/jobs.toml` says
+each field, and ``advisor init jobs`` writes it. A CSV file holds jobs that arrive over time, in any
+order, as `templates/trace.csv`: `arrival_s` and `job`, a profile's name, are required.
 """
 
 import csv
@@ -29,13 +12,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import read_bytes, read_toml, shown
+from advisor.workload.files import parse_toml, read_bytes, read_toml, shown
 from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, job_set
+from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
+from advisor.workload.spec import STRICT, Script
 from advisor.workload.store import parse_record
+
+_REMEDY = "Correct the file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +43,9 @@ class _Entry:
     isolated: bool = False
     deadline_s: float | None = None
     protect: float | None = None
+    command: tuple[str, ...] | None = None
+    folder: str | None = None
+    environment: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +60,46 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
 
     A profile's path is relative to the file's folder.
     """
-    remedy = "Correct the file."
-    text = json.dumps(read_toml(path), default=str)
-    entries = parse_record(_JobFile, text, shown(path), remedy).job
+    return _jobs(read_toml(path), shown(path), path.parent, load, gpus)
+
+
+def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> tuple[Job, ...]:
+    """The jobs in the `content` of a TOML `file` that somebody handed in; errors as of `read_jobs`.
+
+    It names profiles and no files: those of whoever handed it in are not here.
+    """
+
+    def named(name: str) -> Profile:
+        if _is_path(name) or name.endswith(".py"):
+            raise InvalidInput(f"{name}: hand that profile in too, and write its name here")
+        return load(name)
+
+    return _jobs(parse_toml(content, file), file, Path(), named, 1)
+
+
+def _jobs(
+    document: dict[str, Any], where: str, folder: Path, load: FindsProfiles, gpus: int
+) -> tuple[Job, ...]:
+    entries = parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
     load = cache(load)
     try:
         found = [
             job
             for entry in entries
-            for job in [_job(entry, path.parent, load)]
+            for job in [_job(entry, folder, load)]
             * checked_copies(entry.copies, entry.profile, gpus)
         ]
         return job_set(found, gpus)
     except InvalidInput as error:
-        raise InvalidInput(f"{shown(path)}: {error}") from None
+        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
-    is_path = "/" in entry.profile or entry.profile.endswith(".json")
-    name = str(folder / entry.profile) if is_path else entry.profile
+    name = str(folder / entry.profile) if _is_path(entry.profile) else entry.profile
     first = load(name)
     profile, *choices = (
-        _asked(each, entry) for each in (first, *(load(_at(name, first, n)) for n in entry.batches))
+        _asked(each, entry, folder)
+        for each in (first, *(load(name_at_batch(name, first, n)) for n in entry.batches))
     )
     return Job(
         profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
@@ -100,27 +108,54 @@ def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
     )  # fmt: skip
 
 
-def _asked(profile: Profile, entry: _Entry) -> Profile:
-    """`profile`, with the entry's examples per epoch if it has any."""
-    if entry.examples_per_epoch is None:
-        return profile
-    asked = replace(profile.workload, examples_per_epoch=entry.examples_per_epoch)
-    return replace(profile, workload=asked)
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith(".json")
 
 
-def _at(name: str, profile: Profile, batch: int) -> str:
+def _asked(profile: Profile, entry: _Entry, folder: Path) -> Profile:
+    """`profile`, with the examples per epoch and the script of the entry, if it has any."""
+    workload = profile.workload
+    if entry.examples_per_epoch is not None:
+        workload = replace(workload, examples_per_epoch=entry.examples_per_epoch)
+    script = _script(workload.script, entry, folder)
+    return replace(profile, workload=replace(workload, script=script))
+
+
+def _script(known: Script | None, entry: _Entry, folder: Path) -> Script | None:
+    """What starts the job of `entry`: the script that was profiled, with what the entry changes.
+
+    Raises:
+        InvalidInput: The entry says where or with what a command runs, and there is none.
+    """
+    where = None if entry.folder is None else str((folder / entry.folder).resolve())
+    if known is not None:
+        return known.with_words(entry.command, where, entry.environment)
+    if entry.command is not None:
+        return Script(
+            command=entry.command,
+            folder=where or str(folder.resolve()),
+            environment=entry.environment or {},
+        )
+    if where is not None or entry.environment is not None:
+        raise InvalidInput(
+            f"{entry.profile}: folder and environment are those of a command, and it has none"
+        )
+    return None
+
+
+def name_at_batch(name: str, profile: Profile, batch: int) -> str:
     """What the profile `name` is called at another batch size.
 
     Raises:
         InvalidInput: Its name does not say the batch size.
     """
-    head, said, tail = name.rpartition(f"-bs{profile.workload.batch}")
-    if not said or tail[:1].isdigit():
+    said = batch_name(name.removesuffix(".json"))
+    if said is None or said.batch != profile.workload.batch:
         raise InvalidInput(
             f"{name}: batches are found by names that end in -bs{profile.workload.batch} or go on "
             f"with a -, as the shipped ones do. Rename the profile, or leave batches out."
         )
-    return f"{head}-bs{batch}{tail}"
+    return said.at(batch) + (".json" if name.endswith(".json") else "")
 
 
 _NEEDED = ("arrival_s", "job")

@@ -96,6 +96,8 @@ class Counters:
         sm_occupancy: Mean share of warp slots in use, 0..1; None without GPM.
         tensor_active: Share of cycles in which tensor cores worked, 0..1; None without GPM.
         dram_active: Share of DRAM bandwidth in use, 0..1; None without GPM.
+        memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
+            it, 0..1; None if not measured.
         pcie_rx_mib_s: Traffic into the GPU; None if not measured.
         pcie_tx_mib_s: Traffic out of the GPU; None if not measured.
     """
@@ -108,11 +110,13 @@ class Counters:
     sm_occupancy: float | None = None
     tensor_active: float | None = None
     dram_active: float | None = None
+    memory_utilization: float | None = None
     pcie_rx_mib_s: float | None = None
     pcie_tx_mib_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("gract", "sm_active", "sm_occupancy", "tensor_active", "dram_active"):
+        shares = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "memory_utilization")
+        for name in ("gract", *shares):
             share = getattr(self, name)
             if share is not None and not 0 <= share <= 1:
                 raise InvalidInput(f"{name} is a share in 0..1, got {share}")

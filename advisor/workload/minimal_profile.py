@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from advisor.errors import InvalidInput
 from advisor.workload.measured import Counters, Memory, Window
+from advisor.workload.other_batches import batch_name
 from advisor.workload.plausible import LEAST_STEP_S, check, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.spec import STRICT, Workload
@@ -35,9 +36,9 @@ class MinimalProfile:
         gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1; None if not
             known.
         memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1;
-            None if not known. Kept, but no answer rests on it: on an H200, use of DRAM told nothing
-            of what fewer SMs cost a job that its power did not.
+            None if not known. Tells best what slices of an A100 or A30 cost.
         examples_per_epoch: Examples of one pass; None if not known.
+        read_from: Whose record the numbers were read from; None: a person's.
 
     Raises:
         InvalidInput: The numbers are impossible, or have another unit.
@@ -55,6 +56,7 @@ class MinimalProfile:
     gpu_utilization: float | None
     memory_utilization: float | None
     examples_per_epoch: int | None = None
+    read_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.schema != 1:
@@ -78,10 +80,11 @@ class MinimalProfile:
 
     def whole(self) -> Profile:
         """As a profile, in which all else is not measured."""
-        share = self.gpu_utilization
+        share, said = self.gpu_utilization, batch_name(self.workload)
+        work = said.work if said else self.workload
         return Profile(
             workload=Workload(
-                name=self.workload, source="numbers", model=self.workload, family=self.workload,
+                name=self.workload, source="numbers", model=work, family=work,
                 batch=self.batch_size, examples_per_epoch=self.examples_per_epoch,
             ),
             gpu=self.gpu,
@@ -90,7 +93,9 @@ class MinimalProfile:
             gpu_s=None if share is None else share * self.step_s,
             host_cpu_share=None,
             memory=Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib),
-            counters=None if share is None else Counters(source="nvml", gract=share),
+            counters=None if share is None else Counters(
+                source="nvml", gract=share, memory_utilization=self.memory_utilization
+            ),
             power_w=self.power_w,
             energy_j=None,
             idle_power_w=None,
@@ -114,8 +119,9 @@ def holds_minimal(text: bytes) -> bool:
 
 
 def minimal_text(minimal: MinimalProfile) -> str:
-    """`minimal` as JSON, one line; without `examples_per_epoch` where that is not known."""
+    """`minimal` as JSON, one line; without the last fields where these are not known."""
     known = asdict(minimal)
-    if minimal.examples_per_epoch is None:
-        del known["examples_per_epoch"]
+    for name in ("examples_per_epoch", "read_from"):
+        if known[name] is None:
+            del known[name]
     return json.dumps(known, allow_nan=False) + "\n"

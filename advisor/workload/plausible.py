@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from advisor.errors import InvalidInput
 
 DAY_S = 86_400.0
+_MOST_FLOAT = 1e308
 # A kernel launch alone takes some microseconds.
 LEAST_STEP_S = 1e-9
 MOST_EPOCH_S = 366 * DAY_S
@@ -76,7 +77,9 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
     if not least <= value < float("inf"):
         raise InvalidInput(f"{what} is finite and at least {least:g}, got {value}")
     if value > most:
-        raise InvalidInput(f"{what} is at most {most:,.12g}, got {value:,.12g}; check its unit")
+        # A whole number may be beyond all that a float holds.
+        got = f"{float(value):,.12g}" if value < _MOST_FLOAT else "one of hundreds of digits"
+        raise InvalidInput(f"{what} is at most {most:,.12g}, got {got}; check its unit")
 
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:

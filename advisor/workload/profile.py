@@ -5,6 +5,7 @@ from math import expm1, isfinite
 from operator import gt
 
 from advisor.errors import InvalidInput
+from advisor.workload.host_side import HostSide
 from advisor.workload.measured import (
     UNSTEADY,
     Counters,
@@ -14,6 +15,7 @@ from advisor.workload.measured import (
     median_step_s,
     pace_spread,
 )
+from advisor.workload.other_batches import OtherBatches
 from advisor.workload.plausible import (
     DAY_S,
     LEAST_STEP_S,
@@ -196,6 +198,8 @@ class Profile:
         took: None in profiles from before it was recorded.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
             expect of `gpu`; None: measured on `gpu`.
+        host: What the host does for a step, in parts; None in profiles from before it was recorded.
+        other_batches: From which batch sizes it is estimated; None: measured at its own.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -221,6 +225,8 @@ class Profile:
     host_check_s: float | None = None
     took: PartSeconds | None = None
     estimated_from: str | None = None
+    host: HostSide | None = None
+    other_batches: OtherBatches | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -251,6 +257,11 @@ class Profile:
     @property
     def name(self) -> str:
         return self.workload.name
+
+    @property
+    def is_estimate(self) -> bool:
+        """Whether nobody measured it: on this GPU, or at this batch size."""
+        return self.estimated_from is not None or self.other_batches is not None
 
     @property
     def step_s(self) -> float:

@@ -1,7 +1,9 @@
 """The description of a workload: what is trained, and how."""
 
+import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
@@ -14,10 +16,110 @@ STRICT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
-Source = Literal["timm", "plain", "numbers"]
+Source = Literal["timm", "plain", "script", "numbers"]
 
 _COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "examples_per_epoch")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+# Whoever starts the script decides on which GPU, and with which share of it.
+_SET_BY_US = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_")
+
+# Linux refuses a single word beyond 128 KiB (MAX_ARG_STRLEN, execve(2)).
+_LONGEST_WORD, _MOST_WORDS = 2**17 - 1, 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """How a training job of the user's is started.
+
+    Attributes:
+        command: Its words, the program first, e.g. ``("python", "train.py", "--lr", "0.1")``.
+        folder: Absolute path of the folder in which it runs.
+        environment: Variables that the user gave, by name; set beside those inherited.
+        throughput: For what does not train by torch: a regular expression that finds in its output
+            how many examples it did a second, as its only group; None: its steps are counted.
+        to_end: Whether its only step is its whole run, from start to end.
+
+    Raises:
+        InvalidInput: It cannot be started like this.
+    """
+
+    __pydantic_config__ = STRICT
+
+    command: tuple[str, ...]
+    folder: str
+    environment: dict[str, str] = field(default_factory=dict)
+    throughput: str | None = None
+    to_end: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.command or not self.command[0]:
+            raise InvalidInput("a script has a command: a list of words, the program first")
+        if len(self.command) > _MOST_WORDS:
+            raise InvalidInput(f"a command has {_MOST_WORDS:,} words at most")
+        for word in (*self.command, self.folder, *self.environment.values()):
+            if not _can_be_given(word):
+                raise InvalidInput(f"no program can be given the word {word[:40]!r}...")
+        if not Path(self.folder).is_absolute():
+            raise InvalidInput(f"a script's folder is an absolute path, got {self.folder!r}")
+        for name in self.environment:
+            _check_variable(name)
+        if self.throughput is not None:
+            self._check_throughput(self.throughput)
+
+    def _check_throughput(self, throughput: str) -> None:
+        try:
+            groups = re.compile(throughput).groups
+        except re.error as error:
+            raise InvalidInput(f"{throughput!r} is no regular expression: {error}") from None
+        if groups != 1 or self.to_end:
+            raise InvalidInput(
+                f"{throughput!r}: a throughput is found by one group, e.g. '([0-9.]+) images/s', "
+                f"and not together with the time to the end"
+            )
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether its optimizer steps are counted, from inside."""
+        return self.throughput is None and not self.to_end
+
+    @property
+    def file(self) -> str | None:
+        """The Python file that it runs, as its command names it; None if it names none."""
+        return next((word for word in self.command if word.endswith(".py")), None)
+
+    def with_words(
+        self,
+        command: tuple[str, ...] | None = None,
+        folder: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> "Script":
+        """The same with another command or folder, and with more variables set."""
+        return replace(
+            self,
+            command=self.command if command is None else command,
+            folder=self.folder if folder is None else folder,
+            environment=self.environment | (environment or {}),
+        )
+
+
+def _can_be_given(word: str) -> bool:
+    """Whether a program can be started with that word."""
+    try:
+        return "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
+    except UnicodeEncodeError:  # half of a character
+        return False
+
+
+def _check_variable(name: str) -> None:
+    if not _VARIABLE.fullmatch(name):
+        raise InvalidInput(f"{name!r} names no variable of an environment")
+    if name.startswith(_SET_BY_US):
+        raise InvalidInput(
+            f"{name} is set by whoever starts the job, for the GPU and the share it gets: leave it "
+            f"out"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +129,8 @@ class Workload:
     Attributes:
         name: Stem of the profile's file, e.g. ``"resnet50-imagenet64-bs128"``; no slash.
         source: ``"timm"``: `model` is timm's name; ``"plain"``: a model of `advisor.zoo`;
-            ``"numbers"``: a job of the user's, of which only numbers are known.
+            ``"script"``: a training script of the user's; ``"numbers"``: a job of the user's, of
+            which only numbers are known.
         model: Which model, e.g. ``"resnet50"`` or ``"gpt2-small"``.
         family: Models that are one architecture in several sizes, e.g. ``"resnet"``. Evaluation
             leaves whole families out.
@@ -43,6 +146,9 @@ class Workload:
         sequence_length: Tokens or frames an example; None if the input is not a sequence.
         table_mib: Size of the embedding tables; None if there are none.
         examples_per_epoch: Examples of one pass; None if not given.
+        data: Absolute path of the folder of images that it reads; None: its input is made up.
+        script: What is started, also instead of a workload of the zoo; None: nothing of the user's.
+            Two workloads are equal whatever starts them: other arguments train as fast.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -63,6 +169,8 @@ class Workload:
     sequence_length: int | None = None
     table_mib: int | None = None
     examples_per_epoch: int | None = None
+    data: str | None = None
+    script: Script | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -71,19 +179,43 @@ class Workload:
             raise InvalidInput(
                 f"{EVALUATION} lies next to profiles and is not one: choose another name"
             )
-        for field, allowed in (("precision", Precision), ("execution", Execution)):
-            if (given := getattr(self, field)) not in get_args(allowed):
+        for name, allowed in (("precision", Precision), ("execution", Execution)):
+            if (given := getattr(self, name)) not in get_args(allowed):
                 known = ", ".join(get_args(allowed))
-                raise InvalidInput(f"{self.name}: {field} is one of {known}, got {given!r}")
+                raise InvalidInput(f"{self.name}: {name} is one of {known}, got {given!r}")
+        if self.source == "script" and self.script is None:
+            raise InvalidInput(f"{self.name}: a script of the user's has a command")
+        if self.data is not None and not Path(self.data).is_absolute():
+            raise InvalidInput(f"{self.name}: its data lies at an absolute path, not {self.data!r}")
+        self._check_counts()
+
+    def _check_counts(self) -> None:
         if self.loader_workers < 0:
             raise InvalidInput(f"{self.name}: loader_workers={self.loader_workers} is below 0")
-        for field in _COUNTS:
-            count = getattr(self, field)
+        for name in _COUNTS:
+            count = getattr(self, name)
             if count is not None and count < 1:
-                raise InvalidInput(f"{self.name}: {field} must be at least 1, got {count}")
+                raise InvalidInput(f"{self.name}: {name} must be at least 1, got {count}")
         check(self, _COUNTS, MOST_COUNT)
         check(self, ("table_mib",))
         check(self, ("loader_workers",), MOST_LOADER_WORKERS)
+
+    def reading(self, folder: Path, images: int) -> "Workload":
+        """The same on the `images` that lie in `folder`, under a name that says so.
+
+        Raises:
+            InvalidInput: Its input is no image, or it has no loader that could read them.
+        """
+        if self.resolution is None:
+            raise InvalidInput(f"{self.name}: its input is no image, so it reads no folder of them")
+        if self.loader_workers == 0:
+            raise InvalidInput(
+                f"{self.name}: files are read by a loader, and it has none. Say -loader4 at the "
+                f"end of its name, or --loader-workers 4."
+            )
+        return replace(
+            self, name=f"{self.name}-files", data=str(folder.resolve()), examples_per_epoch=images
+        )
 
     def check_startable(self) -> None:
         """See that something here knows how to start it.
@@ -91,10 +223,11 @@ class Workload:
         Raises:
             InvalidInput: Only numbers are known of it.
         """
-        if self.source == "numbers":
+        if self.source == "numbers" and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
-                f"Leave it out, or run it yourself: `advisor recommend JOB... --commands 1`"
+                f"Name its command in a job file, leave it out, or run it yourself: `advisor "
+                f"recommend JOB... --commands 1`"
             )
 
     @property

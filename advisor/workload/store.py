@@ -77,7 +77,7 @@ def parse_record(
         raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    parse_json(text, where, remedy)  # pydantic takes the last of duplicate keys
+    parse_json(text, where, remedy, of_a_type=True)  # pydantic takes the last of duplicate keys
     return record
 
 
@@ -95,7 +95,15 @@ def read_profile(path: Path) -> Profile:
         raise InvalidInput(
             f"{shown(path)}: it describes the profiles next to it and is not one. Leave it out."
         )
-    content, where = read_bytes(path), shown(path)
+    return parse_profile(read_bytes(path), shown(path))
+
+
+def parse_profile(content: bytes, where: str) -> Profile:
+    """The profile in `content`, whole or minimal; messages call it `where`.
+
+    Raises:
+        InvalidInput: There is none, or its numbers are impossible.
+    """
     if holds_minimal(content):
         return parse_record(MinimalProfile, content, where, _OF_NUMBERS).whole()
     return parse_record(Profile, content, where)
@@ -166,8 +174,7 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
                 f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
             )
         if name not in paths:
-            remedy = f"Measure it on {with_article(gpu)}: {how_to_measure([name])}."
-            raise UnknownName("profile", name, paths, remedy)
+            raise unknown_profile(name, gpu, paths)
         path = paths[name]
     profile = read_profile(path)
     if profile.gpu != gpu:
@@ -177,6 +184,12 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
             f"{path} --to {gpu}`."
         )
     return profile
+
+
+def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
+    """What to say of a `name` that no profile has: which of those `known` are near, and measure."""
+    remedy = f"Measure it on {with_article(gpu)}: {how_to_measure([name])}."
+    return UnknownName("profile", name, known, remedy)
 
 
 def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:

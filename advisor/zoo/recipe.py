@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -20,6 +21,7 @@ from advisor.zoo.examples import (
     Spans,
     Vectors,
 )
+from advisor.zoo.image_files import ImageFiles, found_images
 from advisor.zoo.networks.diffusion import Diffusion, check_side
 from advisor.zoo.networks.encoder_decoder import T5_VOCABULARY, T5Small
 from advisor.zoo.networks.graph_network import ARXIV, MOLECULES, GraphNetwork, GraphShape
@@ -84,14 +86,25 @@ def recipe_of(workload: Workload) -> Recipe:
         InvalidInput: The workload lacks a number that its model needs.
     """
     if workload.source == "timm":
-        return _timm(workload)
+        return _reading(workload, _timm(workload))
     try:
         plain = _PLAIN[workload.model]
     except KeyError:
         raise UnknownName(
             "plain model", workload.model, _PLAIN, "For a model of timm say --timm NAME."
         ) from None
-    return plain(workload)
+    return _reading(workload, plain(workload))
+
+
+def _reading(workload: Workload, recipe: Recipe) -> Recipe:
+    """`recipe` on the files that `workload` reads, if it reads any."""
+    if workload.data is None:
+        return recipe
+    if not isinstance(recipe.examples, Images):
+        raise InvalidInput(f"{workload.name}: its input is no image, so it reads no folder of them")
+    side, classes = recipe.examples.resolution, recipe.examples.classes
+    files = ImageFiles(found_images(Path(workload.data)), side, classes)
+    return replace(recipe, examples=files)
 
 
 def _timm(workload: Workload) -> Recipe:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from shutil import which
+from time import perf_counter
 from typing import cast
 
 import torch
@@ -30,11 +31,13 @@ class Step:
         loss: Of the last step, on the device, not yet waited for; None before the first.
         network: What it trains, compiled or not.
         optimizer: What changes the network's weights.
+        fetched_s: Seconds spent so far on taking batches.
     """
 
     def __init__(self, workload: Workload, device: torch.device) -> None:
         recipe = recipe_of(workload)
         self.workload = workload
+        self.fetched_s = 0.0
         self.loss: Tensor | None = None
         self._batch: tuple[Tensor, ...] = ()
         self._device = device
@@ -91,7 +94,15 @@ class Step:
 
     def next_batch(self) -> tuple[Tensor, ...]:
         """Take the next batch without training on it: what a step waits for its input."""
-        return self._feed.next_batch()
+        began = perf_counter()
+        batch = self._feed.next_batch()
+        self.fetched_s += perf_counter() - began
+        return batch
+
+    @property
+    def loader_workers(self) -> int:
+        """Processes of the loader that feeds it; 0 without."""
+        return self.workload.loader_workers
 
     def close(self) -> None:
         """End the loader's workers, if any. The step cannot be called afterwards."""

@@ -17,18 +17,21 @@ ALWAYS = {"gpu", "profiles", "models", "calibration", "as_json"}
 MODES = {
     "recommend": {
         "one GPU": ([BERT], {"time_limit", "running_sharing", "hurt", "device"}),
-        "commands": ([BERT, "--commands", "1"], {"as_json"}),
-        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device", "protect"}),
+        "commands": ([BERT, "--commands", "1"], {"as_json", "details"}),
+        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device", "protect", "details"}),
         "copies": (
             [f"{BERT}:auto"],
             {"job_file", "running", "now", "running_sharing", "hurt", "device", "gpus",
-             "time_limit", "commands", "top", "protect"},
+             "time_limit", "commands", "top", "protect", "details"},
         ),
         "beside others": (
             [BERT, "--running", RESNET],
-            {"gpus", "time_limit", "device", "commands", "pessimistic", "objective", "protect"},
+            {"gpus", "time_limit", "device", "commands", "pessimistic", "objective", "protect",
+             "details"},
         ),
-        "beside what runs now": ([BERT, "--now"], {"gpus", "time_limit", "running_sharing"}),
+        "beside what runs now": (
+            [BERT, "--now"], {"gpus", "time_limit", "running_sharing", "details"},
+        ),
     },
     "validate": {
         "runs made elsewhere": (
@@ -57,6 +60,7 @@ WORDS = {
     "hurt": ["--hurt", "0.1"], "protect": ["--protect", BERT],
     "device": ["--device", "3"], "running": ["--running", RESNET],
     "now": ["--now"], "commands": ["--commands", "1"], "top": ["--top", "2"],
+    "details": ["--details"],
     "as_json": ["--json"], "pessimistic": ["--pessimistic"], "objective": ["--objective", "energy"],
     "dry_run": ["--dry-run"], "out": ["--out", "o"], "trace_in": ["--trace-in", "t.csv"],
     "calibration": ["--calibration", "none"],
@@ -89,7 +93,9 @@ def test_a_new_option_is_thought_of_here():
         "jobs", "job_file", "root", "memory_margin", "power_cap", "top", "objective", "sharing",
         "plan", "gpus", "policy", "at_once", "price", "trace", "runs", "out", "form", "first",
         "second", "workload", "folder", "in_use", "driver", "port", "export", "predictions",
-        "context", "names", "to",
+        "context", "names", "to", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
+        "mlflow", "kind", "apply", "rank", "patience", "deadline", "grace", "replace_instances",
+        "resume", "everything", "named", "cores",
     }  # fmt: skip
     known = heeded | WORDS.keys()
     taken = [name for name, each in COMMANDS.items() if each.context_settings != AS_GIVEN]

@@ -77,6 +77,20 @@ def test_the_command_that_runs_mixes_reads_a_plan_file(exported):
     assert (plan.sharing, len(plan.workloads)) == ("mps=60,60", 2)
 
 
+def test_a_plan_file_starts_each_job_by_its_own_command(advisor, measured, tmp_path):
+    jobs = tmp_path / "trials.toml"
+    entry = '[[job]]\nprofile = "{}"\ncommand = ["python", "train.py", "--seed", "{}"]\n'
+    jobs.write_text("".join(entry.format(BOTH[0], seed) for seed in (1, 2)))
+    out = tmp_path / "plan.json"
+    words = ["--jobs", jobs, "--sharing", "naive", "--format", "json", "--out", out]
+    assert advisor("export", *words).code == 0
+    seeds = [job.profile.workload.script.command[-1] for job in read_plan(
+        out, measured / "profiles").jobs]  # fmt: skip
+    assert seeds == ["1", "2"]
+    (plan,) = read_plans(out, "h200-141gb")
+    assert [each.script.command[-1] for each in plan.workloads] == seeds
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

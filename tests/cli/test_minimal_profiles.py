@@ -82,6 +82,19 @@ def test_fitting_learns_from_the_others_and_passes_it_by(advisor, tmp_path):
     assert (said.code, "fitted to 45 runs of 3 profiles" in said.out) == (0, True)
 
 
+def test_what_is_not_known_of_it_is_not_called_unmeasured_or_estimated_by_kernels(
+    advisor, tmp_path
+):
+    path = tmp_path / "my-job.json"
+    path.write_text(minimal_text(replace(KNOWN, examples_per_epoch=None)))
+    said = advisor("predict", path, path, "--sharing", "mps").out
+    assert "until all are done  not known: the length of an epoch is not" in said
+    out = tmp_path / "out"
+    assert advisor("translate", path, "--to", "a30-24gb", "--out", out).code == 0
+    there = advisor("predict", out / "my-job.json", RESNET, "--gpu", "a30-24gb").out
+    assert "my-job, resnet50-imagenet64-bs128, not all kernel by kernel" in " ".join(there.split())
+
+
 def test_a_job_that_holds_more_than_the_gpu_has_fits_nowhere(advisor, tmp_path):
     path = tmp_path / "my-job.json"
     path.write_text(minimal_text(replace(KNOWN, memory_mib=200_000)))

@@ -10,8 +10,15 @@ def test_without_a_job_the_bundled_ones_are_ranked(advisor):
     said = advisor("recommend")
     assert said.code == 0
     assert said.err == ""
-    assert f"A  {RESNET}\n" in said.out
-    assert "gain over serial" in said.out
+    assert f"A  {RESNET} " in said.out
+    assert " as fast as one after another" in said.out.splitlines()[0] + said.out.splitlines()[1]
+
+
+def test_details_show_every_plan_in_full_and_how_it_was_found(advisor):
+    said = advisor("recommend", RESNET, BERT, "--details").out
+    assert f"A  {RESNET}\n" in said
+    assert "gain over serial" in said
+    assert "Searched: every set of jobs was predicted" in said
 
 
 def test_piped_output_has_no_colours(advisor):
@@ -41,7 +48,7 @@ def test_every_objective_can_be_asked_for(advisor, objective):
 def test_the_commands_of_a_plan_can_be_piped_into_a_shell(advisor):
     said = advisor("recommend", RESNET, BERT, "--commands", 1)
     assert f"./{BERT}.sh" in said.out
-    assert "gain" not in said.out
+    assert "until all are done" not in said.out
 
 
 @pytest.mark.parametrize(
@@ -72,20 +79,19 @@ def test_a_mix_that_does_not_fit_is_predicted_with_its_risk(advisor):
 def test_a_job_file_is_read(advisor, tmp_path):
     file = tmp_path / "jobs.toml"
     file.write_text(f'[[job]]\nprofile = "{BERT}"\ncopies = 2\nepochs = 3\n')
-    assert f"A  {BERT}, 3 epochs\n" in advisor("recommend", "--jobs", file).out
+    assert f"A x2  {BERT}, 3 epochs " in advisor("recommend", "--jobs", file).out
 
 
 def test_a_profile_is_named_by_its_path(advisor, measured):
     path = measured / "profiles" / "h200-141gb" / f"{BERT}.json"
-    assert f"A  {BERT}\n" in advisor("recommend", f"{path}:2").out
+    assert f"A x2  {BERT} " in advisor("recommend", f"{path}:2").out
 
 
 def test_the_environment_names_the_gpu(advisor, monkeypatch):
     monkeypatch.setenv("ADVISOR_GPU", "a30-24gb")
-    assert (
-        "no workload was measured on a30-24gb"
-        in advisor("recommend", "bert-base-finetune-bs61").err
-    )
+    said = advisor("recommend", "bert-base-finetune-bs61").err
+    assert f"Near: {BERT}" in said
+    assert "Measure it on an a30-24gb" in said
 
 
 def test_the_library_gives_what_the_command_gives(advisor):

@@ -48,7 +48,7 @@ def test_an_estimate_has_a_wider_interval_than_what_was_measured(advisor, tmp_pa
     [
         ([RESNET, "--to", "voodoo-2"], "no GPU is called 'voodoo-2'"),
         ([RESNET, "--to", "h200-141gb"], "it was measured on h200-141gb"),
-        (["resnet50-imagenet64-bs129", "--to", "a100-40gb"], "no workload was measured on a100"),
+        (["resnet50-imagenet64-bs129", "--to", "a100-40gb"], "Near: resnet50-imagenet64-bs128"),
         (["nowhere/such.json", "--to", "a100-40gb"], "No such file"),
     ],
 )

@@ -24,7 +24,7 @@ def changed(**changes):
         (
             ["recommend", "bert-base-finetune-bs61", "--gpu", "a100-80gb"],
             2,
-            "there are profiles of h200-141gb",
+            "Near: bert-base-finetune-bs16",
         ),
         (["recommend", f"{BERT}:0"], 2, "with 0 copies there is no job"),
         (["recommend", f"{BERT}:-2"], 2, "there cannot be -2 copies"),

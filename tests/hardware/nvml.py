@@ -33,6 +33,13 @@ class FakeGpu:
     capability: tuple[int, int] = (9, 0)
     cores: int | None = 16896  # CUDA cores; None: the driver does not say
     memory_mib: int = 143771
+    compute_mode: int = 3
+    persistence: int = 1
+    slowed: int = 0  # bits of NVML's clock event reasons
+    ecc: tuple[int, int] = (1, 1)
+    uncorrected: int = 0
+    remap_pending: int = 0
+    default_limit_mw: int = 350_000
 
 
 def pointed(handle) -> int:
@@ -130,6 +137,15 @@ def mig_mode(_library, gpu, current, pending):
         return pynvml.NVML_ERROR_NOT_SUPPORTED
     current._obj.value, pending._obj.value = gpu.mig
     return pynvml.NVML_SUCCESS
+
+
+def ecc_mode(_library, gpu, current, pending):
+    fill(current, value=gpu.ecc[0])
+    return fill(pending, value=gpu.ecc[1])
+
+
+def remapped_rows(_library, gpu, *four):
+    return fill(four[2], value=gpu.remap_pending)
 
 
 def profile_info(_library, gpu, enumerator, reference):
@@ -240,10 +256,17 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     "nvmlDeviceGetNumGpuCores": cores,
     "nvmlDeviceGetMemoryBusWidth": lambda _lib, _gpu, r: fill(r, value=384),
     "nvmlDeviceGetMaxClockInfo": lambda _lib, _gpu, _domain, r: fill(r, value=9751),
-    "nvmlDeviceGetPowerManagementDefaultLimit": lambda _lib, _gpu, r: fill(r, value=350_000),
+    "nvmlDeviceGetPowerManagementDefaultLimit": (
+        lambda _lib, gpu, r: fill(r, value=gpu.default_limit_mw)
+    ),
     "nvmlDeviceGetPowerManagementLimitConstraints": limits,
     "nvmlDeviceGetMigMode": mig_mode,
-    "nvmlDeviceGetComputeMode": lambda _lib, _gpu, r: fill(r, value=3),
+    "nvmlDeviceGetComputeMode": lambda _lib, gpu, r: fill(r, value=gpu.compute_mode),
+    "nvmlDeviceGetPersistenceMode": lambda _lib, gpu, r: fill(r, value=gpu.persistence),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _lib, gpu, r: fill(r, value=gpu.slowed),
+    "nvmlDeviceGetEccMode": ecc_mode,
+    "nvmlDeviceGetTotalEccErrors": lambda _lib, gpu, *a: fill(a[-1], value=gpu.uncorrected),
+    "nvmlDeviceGetRemappedRows": remapped_rows,
     "nvmlDeviceGetComputeRunningProcesses_v3": lambda _l, gpu, *a: process_list(gpu.processes, *a),
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": (
         lambda _lib, gpu, *a: process_list(gpu.mps_clients, *a)

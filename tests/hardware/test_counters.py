@@ -92,11 +92,13 @@ def test_without_gpm_the_driver_s_log_of_the_window_gives_the_busy_share(install
     counters = window(library, 2.0).counters
     assert (counters.source, counters.sm_active) == ("nvml", None)
     assert counters.gract == pytest.approx(0.80)
+    assert counters.memory_utilization is not None
 
 
 def test_without_gpm_a_short_window_takes_the_driver_s_latest_figure(install):
     counters = window(install(FakeLibrary(FakeGpu(gpm=False))), 0.05).counters
     assert (counters.source, counters.gract) == ("nvml", 0.37)
+    assert counters.memory_utilization == 0.05
 
 
 def test_a_gpu_that_tells_nothing_has_no_counters_and_no_power(install):

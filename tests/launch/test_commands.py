@@ -2,22 +2,33 @@
 
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import catalogue
 from advisor.hardware.mig_layouts import layouts, profile_of
-from advisor.launch.commands import commands, commands_at_once, side_by_side
+from advisor.launch.commands import commands, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan
 from advisor.sharing import Mig
+from advisor.workload.job import Job
+from advisor.workload.spec import Script
 from tests.handed import JOBS, RESNET, handed, predicted
 
 _NOTE = """\
 #!/usr/bin/env bash
 echo "${0##*/} $*" "device=${CUDA_VISIBLE_DEVICES:-}" "pipes=${CUDA_MPS_PIPE_DIRECTORY:+set}" \\
   "limit=${CUDA_MPS_ACTIVE_THREAD_PERCENTAGE:-}" "cap=${CUDA_MPS_PINNED_DEVICE_MEM_LIMIT:-}" >> %s
+"""
+# Answers from -d on until it is asked to quit.
+_DAEMON = """
+on=$CUDA_MPS_PIPE_DIRECTORY/on
+[ "$*" != -d ] || { touch "$on"; exit; }
+[ -e "$on" ] || exit 1
+read -r asked
+[ "$asked" != quit ] || rm "$on"
 """
 _PASS_ON = '#!/usr/bin/env bash\necho "cores $2" >> %s\nshift 2\nexec "$@"\n'
 
@@ -29,7 +40,8 @@ def shell(tmp_path):
     tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
     texts = dict.fromkeys(tools, _NOTE % log)
     texts["taskset"] = _PASS_ON % log
-    texts["mktemp"] = '#!/bin/sh\nmkdir -p pipes\necho "$PWD/pipes"\n'
+    texts["nvidia-cuda-mps-control"] += _DAEMON
+    texts["mktemp"] = '#!/bin/sh\nexec /usr/bin/mktemp -d "$PWD/pipes XXXX"\n'
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -78,41 +90,15 @@ def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
     assert lines[2] == "cores 0-2"
 
 
-def test_on_mig_each_job_sees_its_instance_and_what_was_made_is_taken_apart(shell):
-    plan = handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps=60,80", JOBS)
-    ended, lines = shell(script(plan), MIG_1="MIG-a", MIG_2="MIG-b")
-    assert ended.returncode == 0
-    assert [line.split()[1] for line in job_lines(lines)] == [
-        "device=MIG-b", "device=MIG-b", "device=MIG-a",
-    ]  # fmt: skip
-    asked = [line.partition(" device=")[0] for line in lines if line.startswith("nvidia-")]
-    assert asked == [
-        "nvidia-smi -i 0 -mig 1",
-        "nvidia-smi mig -i 0 -cgi 5:0,9:4 -C",
-        "nvidia-smi -L",
-        "nvidia-cuda-mps-control -d",
-        *["nvidia-cuda-mps-control "] * 3,  # asked, asked again, asked to quit
-        "nvidia-smi mig -i 0 -dci",
-        "nvidia-smi mig -i 0 -dgi",
-        "nvidia-smi -i 0 -mig 0",
-    ]
-
-
-def test_a_script_stops_before_any_job_where_no_uuid_was_filled_in(shell):
-    ended, lines = shell(script(handed("mig=3g.71gb,4g.71gb")))
-    assert ended.returncode != 0
-    assert "MIG_1: set it to the UUID of 3g.71gb@4, for job 1" in ended.stderr
-    assert not job_lines(lines)
-
-
 def test_compute_instances_are_made_largest_first_without_a_default_one():
     lines = [line.strip() for line in commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))]
-    assert "sudo nvidia-smi mig -i 0 -cgi 0:0" in lines
-    assert 'sudo nvidia-smi mig -i 0 -cci 4c.7g.141gb,3c.7g.141gb -gi "$GI_1"' in lines
+    assert "mig_make '' 0:0 || exit" in lines
+    assert "mig_split 0:0 4c.7g.141gb,3c.7g.141gb || exit" in lines
 
 
 def test_the_mps_script_gives_a_command_the_limits_and_cores_of_a_job(shell):
     text = EXPORTS["mps"](handed("mps=43,57.5"))
+    assert shell(text, "start")[0].returncode == 0
     _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
     assert lines[1:] == [
         "cores 1-3",
@@ -146,8 +132,8 @@ def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
         for layout in layouts(gpu):
             jobs = [RESNET] * len(layout)
             mix = predicted(str(Mig(layout)), jobs)
-            (line,) = (each for each in commands(launch_plan(jobs, gpu, mix)) if "-cgi" in each)
-            said = re.search(r"-cgi (\S+) -C", line)[1].split(",")
+            lines = "\n".join(commands(launch_plan(jobs, gpu, mix)))
+            said = re.search(r"mig_make -C (.+) \|\| exit", lines)[1].split()
             planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
             assert sorted(said) == sorted(planned)
 
@@ -173,37 +159,11 @@ def beside():
     return side_by_side(plans, jobs)
 
 
-def test_on_several_gpus_each_job_sees_its_own_and_all_are_waited_for(shell):
-    text = "\n".join(commands_at_once(beside()))
-    ended, lines = shell(text, MIG_2="MIG-a", MIG_3="MIG-b")
-    assert ended.returncode == 0
-    # To clients of a daemon that sees GPU 0 alone, and to others of GPU 3, by its number.
-    assert sorted(line.split()[1] for line in job_lines(lines)) == [
-        "device=0", "device=0", "device=3", "device=MIG-a", "device=MIG-b", "device=MIG-b",
-    ]  # fmt: skip
-    assert sorted({line.split(" device=")[0] for line in lines if "smi" in line}) == [
-        "nvidia-smi -L",
-        "nvidia-smi -i 0 --power-limit=350",
-        "nvidia-smi -i 0 --power-limit=700",
-        "nvidia-smi -i 1 -mig 0",
-        "nvidia-smi -i 1 -mig 1",
-        "nvidia-smi mig -i 1 -cgi 5:0,9:4 -C",
-        "nvidia-smi mig -i 1 -dci",
-        "nvidia-smi mig -i 1 -dgi",
-    ]
-
-
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
     (plan,) = side_by_side({2: handed("mps")}, {2: (1, 2)})
     _, lines = shell(script(plan))
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=2 ")
     assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
-
-
-def test_a_gpu_without_its_uuids_stops_alone(shell):
-    ended, lines = shell("\n".join(commands_at_once(beside())))
-    assert "MIG_2: set it to the UUID" in ended.stderr
-    assert len(job_lines(lines)) == 3
 
 
 def test_several_gpus_share_neither_cores_nor_numbers():
@@ -219,3 +179,17 @@ def test_several_gpus_share_neither_cores_nor_numbers():
 def test_an_impossible_cut_is_refused():
     with pytest.raises(NothingFits, match="cannot hold"):
         handed("mig=7g.141gb/ci=4c[1]+4c[2]")
+
+
+def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder(shell, tmp_path):
+    folder = tmp_path / "its folder"
+    folder.mkdir()
+    note = 'echo "ran $PWD $SEED $1" >> "$LOG"'
+    script = Script(
+        command=("sh", "-c", note, "sh", "a 'b' $(no)"),
+        folder=str(folder),
+        environment={"SEED": "1 2", "LOG": str(tmp_path / "log")},
+    )
+    profile = replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script))
+    _, lines = shell("\n".join(commands(handed("naive", (Job(profile),)))))
+    assert f"ran {folder} 1 2 a 'b' $(no)" in lines

@@ -1,10 +1,38 @@
 """What somebody does on the page, and what they see there."""
 
-from tests import shelf
+
+def jobs(page):
+    """The table of jobs as it stands, a row each."""
+    table = page.session_state["job table"]
+    return {row["name"]: row for row in table.now}
 
 
-def choose(page, *names):
-    return page.multiselect(key=f"jobs {shelf.GPU}").set_value(list(names)).run()
+def choose(page, *names, **cells):
+    """The jobs `names` alone, each with these `cells`."""
+    (editor,) = page.data_editor
+    edits = {
+        "edited_rows": {},
+        "added_rows": [{"name": name} | cells for name in names],
+        "deleted_rows": list(range(len(editor.value))),
+    }
+    page.session_state[editor.key] = edits
+    return page.run()
+
+
+def fill_in(page, name, **cells):
+    """Type `cells` into the row of the job `name`, and leave all that was typed before."""
+    (editor,) = page.data_editor
+    known = page.session_state[editor.key]
+    for row in known["added_rows"]:
+        if row["name"] == name:
+            row.update(cells)
+            page.session_state[editor.key] = dict(known)
+            return page.run()
+    edited = {int(row): dict(typed) for row, typed in known["edited_rows"].items()}
+    row = list(editor.value["name"]).index(name)
+    edited[row] = edited.get(row, {}) | cells
+    page.session_state[editor.key] = {**known, "edited_rows": edited}
+    return page.run()
 
 
 def cap(page, watts):
@@ -22,9 +50,14 @@ def choose_plan(page, words):
 
 
 def ranking(page):
-    return page.table[-1].value
+    return page.main.dataframe[-1].value
 
 
 def ends(page):
     """What the simulation comes down to, by the names of its figures."""
     return dict(page.table[0].value.itertuples(index=False))
+
+
+def outdated(page):
+    """Whether the answer that is shown is marked as one to what was asked before."""
+    return any("this is the last one" in each.value for each in page.warning) and page.success

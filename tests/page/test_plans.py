@@ -7,7 +7,7 @@ import pytest
 from advisor.launch.exports import EXPORTS
 from advisor.workload.writing import profile_text, write_whole
 from tests import shelf
-from tests.page.seen import charts, choose, choose_plan, ends, ranking
+from tests.page.seen import charts, choose, choose_plan, ends, fill_in, jobs, ranking
 
 
 def test_the_first_paint_answers_for_the_bundled_jobs(page):
@@ -15,16 +15,28 @@ def test_the_first_paint_answers_for_the_bundled_jobs(page):
     assert not page.exception
     assert "3" in page.success[0].value
     assert page.selectbox(key="plan").value.startswith("1  ")
-    assert list(page.dataframe[0].value["job"]) == [
+    assert list(page.main.dataframe[0].value["job"]) == [
         "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128", "bert-base-finetune-bs16",
     ]  # fmt: skip
-    assert page.number_input(key="epochs resnet26-cifar10-bs128").value == 150
+    assert jobs(page)["resnet26-cifar10-bs128"]["epochs"] == 150
     assert len(charts(page)) == 3 + 1 + 4, "the GPU, the plans; jobs over time, and four curves"
+
+
+def test_the_answer_comes_first_then_its_figures_then_all_plans_as_a_picture(page):
+    page.run()
+    drawn = [each.type.removeprefix("arrow_") for each in page.main]
+    assert page.success[0].value.startswith("### MPS")
+    assert drawn.index("success") < drawn.index("vega_lite_chart") < drawn.index("selectbox")
+    assert [each.label for each in page.metric] == [
+        "Until all are done", "Gain over serial", "Memory", "Power",
+    ]  # fmt: skip
+    assert page.metric[0].delta.startswith("serial ")
+    assert page.metric[1].delta == "predicted, from real runs of this kind"
 
 
 def test_every_predicted_time_is_shown_with_its_interval(page):
     page.run()
-    times = [*ranking(page)["until all are done"], *page.dataframe[0].value["a step"]]
+    times = [*ranking(page)["until all are done"], *page.main.dataframe[0].value["a step"]]
     assert times
     assert all("(" in text and "-" in text for text in times)
 
@@ -49,8 +61,8 @@ def test_how_mig_cuts_up_the_gpu_is_drawn(page):
 
 def test_a_step_alone_is_measured_and_a_shared_one_predicted(page):
     page.run()
-    (alone, *_) = page.dataframe[0].value["a step alone, measured"]
-    (shared, *_) = page.dataframe[0].value["a step"]
+    (alone, *_) = page.main.dataframe[0].value["a step alone, measured"]
+    (shared, *_) = page.main.dataframe[0].value["a step"]
     assert alone == "30.0 ms"
     assert "(" in shared
     assert any(said.value.startswith("**Measured** is each job alone") for said in page.markdown)
@@ -110,9 +122,28 @@ def test_a_format_that_cannot_say_a_plan_says_so(page):
 def test_jobs_that_do_not_fit_together_are_listed_as_left_out(page):
     page.run()
     choose(page, "dlrm-29gb-bs32", "resnet50-imagenet64-bs128")
-    page.number_input(key="copies dlrm-29gb-bs32").set_value(2).run()
+    fill_in(page, "dlrm-29gb-bs32", copies=2)
     assert not page.exception
     plans = [name.split()[1] for name in page.selectbox(key="plan").options]
     assert "serial" in plans
     assert not {"naive", "mps"} & set(plans)
     assert any("does not fit" in each.value for each in page.markdown)
+
+
+def test_a_click_on_a_point_of_the_chart_chooses_the_plan(page):
+    page.run()
+    assert page.selectbox(key="plan").value.startswith("1  ")
+    page.session_state["chart"] = {"selection": {"chosen": [{"number": 2}]}}
+    page.run()
+    assert not page.exception
+    assert page.selectbox(key="plan").value.startswith("3  ")
+
+
+def test_a_click_on_a_row_chooses_the_plan_and_another_plan_can_be_chosen_after_it(page):
+    page.run()
+    page.session_state["ranking"] = {"selection": {"rows": [1], "columns": [], "cells": []}}
+    page.run()
+    assert not page.exception
+    assert page.selectbox(key="plan").value.startswith("2  ")
+    choose_plan(page, "serial")
+    assert "serial" in page.selectbox(key="plan").value

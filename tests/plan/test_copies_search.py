@@ -45,9 +45,21 @@ def test_a_margin_leaves_memory_for_fewer():
     assert copies(LARGE, replace(UNCONDITIONAL, memory_margin=0.15)).fit == 2
 
 
-def test_no_more_copies_are_thought_of_than_mps_has_clients():
+def test_what_mps_serves_is_another_number_than_what_fits():
     tiny = Job(synthetic.profile("resnet26-cifar10-bs128", memory_mib=500))
-    assert copies(tiny).fit == MAX_JOBS
+    found = copies(tiny)
+    # Each holds up to 10 % more than 500 MiB, and memory adds up.
+    assert found.fit == pytest.approx(H200.usable_mib / 550, abs=2)
+    assert "MiB" in found.limited_by
+    assert found.mps_clients == MAX_JOBS < found.fit
+    newer = copies(tiny, replace(UNCONDITIONAL, cuda="13.1"))
+    assert (newer.mps_clients, newer.fit) == (60, found.fit)
+
+
+def test_no_more_copies_are_looked_at_than_one_question_may_name():
+    idle = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=1.0, gpu_s=0.001, memory_mib=500))
+    found = copies(idle)
+    assert found.pay == len(found.rows) == MAX_JOBS
 
 
 def test_an_isolated_job_shares_with_no_copy_of_itself():

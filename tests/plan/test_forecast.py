@@ -1,14 +1,16 @@
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
-from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.forecast import MixCache, Mixes, forecast
 from advisor.plan.objectives import cost, possible, tied
+from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.stand_in import StandIn
+from tests.plan.stand_in import H200, StandIn
 
 # Alone: 10 ms a step and 100 steps, or 20 ms and 100.
 SHORT = synthetic.profile("resnet26-cifar10-bs500", host_s=0.01, gpu_s=0.01)
@@ -123,3 +125,22 @@ def test_throughput_is_worth_the_sum_of_speeds():
 def test_costs_are_tied_where_one_median_lies_in_the_other_interval():
     assert tied(Interval(9, 10, 11), Interval(10.9, 12, 13)) is False
     assert tied(Interval(9, 10, 12.5), Interval(11.9, 12, 12.1)) is True
+
+
+class Counted(StandIn):
+    """Notes what it is asked."""
+
+    noted: ClassVar = []
+
+    def predict(self, profiles, sharing):
+        self.noted.append((tuple(each.name for each in profiles), str(sharing)))
+        return super().predict(profiles, sharing)
+
+
+def test_a_question_that_changes_another_one_asks_only_for_mixes_that_are_new():
+    known, asked = MixCache(Counted()), Counted.noted
+    assert ranked(BOTH, H200, known, "makespan") == ranked(BOTH, H200, StandIn(), "makespan")
+    longer = [replace(BOTH[0], epochs=2), BOTH[1]]
+    assert ranked(longer, H200, known, "makespan") == ranked(longer, H200, StandIn(), "makespan")
+    assert ranked(BOTH, H200, known, "energy") == ranked(BOTH, H200, StandIn(), "energy")
+    assert len(set(asked)) == len(asked) > 0

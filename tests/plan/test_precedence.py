@@ -14,8 +14,8 @@ from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Question
 from advisor.prediction.mix_prediction import Interval
+from advisor.report.answer_text import answer
 from advisor.report.documents import recommendation_document
-from advisor.report.headline import answer
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -69,13 +69,14 @@ def level_cost(each, level):
 
 def excused(first, other, level):
     """Why a plan that costs less than the first one stands behind it; None where nothing says."""
-    if level_cost(other, level) * (1 + CLOSE) >= level_cost(first, level):
+    dearer = level_cost(first, level) / level_cost(other, level) - 1
+    if dearer <= (1 + CLOSE) * (1 + 1e-12) - 1:
         return "close"
-    if confirmed(first) and not confirmed(other):
-        return "confirmed"
+    if dearer > (1 + COMPARED) * (1 + CLOSE) * (1 + 1e-12) - 1:
+        return None
     if spares(first, level) and not spares(other, level):
         return "fairness"
-    return None
+    return "confirmed" if confirmed(first) and not confirmed(other) else None
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
@@ -87,32 +88,34 @@ def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
-def test_whoever_comes_first_without_being_cheapest_equals_the_cheapest(drawn, level):
+def test_whoever_comes_first_costs_about_what_the_cheapest_costs(drawn, level):
     first, *_ = by_rule(drawn, asked(level))
-    best = min(drawn, key=lambda each: level_cost(each, level))
-    sure = [each for each in drawn if confirmed(each)]
-    if sure and not confirmed(best):
-        least = min(sure, key=lambda each: level_cost(each, level))
-        best = least if tied(least.price, best.price) else best
-    spared = COMPARED if spares(first, level) else 0.0
-    assert level_cost(first, level) <= (1 + CLOSE) * (1 + spared) * level_cost(best, level)
+    best = min(level_cost(each, level) for each in drawn)
+    assert level_cost(first, level) <= (1 + CLOSE) * (1 + COMPARED) * best * (1 + 1e-12)
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
 def test_a_plan_that_starves_a_job_comes_first_only_where_no_fair_one_equals_it(drawn, level):
     first, *_ = by_rule(drawn, asked(level))
-    fair = [each for each in drawn if spares(each, level) and confirmed(each)]
+    fair = [each for each in drawn if spares(each, level)]
     if not spares(first, level) and fair:
         best = min(drawn, key=lambda each: level_cost(each, level))
         least = min(fair, key=lambda each: level_cost(each, level))
         assert level_cost(least, level) > (1 + COMPARED) * level_cost(best, level)
 
 
+@given(prices, st.sampled_from(LEVELS))
+def test_being_measured_decides_only_between_plans_closer_than_we_can_compare(price, level):
+    for times, first in ((1 + 0.9 * COMPARED, "mps"), (1 + 1.1 * COMPARED, "mig")):
+        drawn = [plan("mig=3g.71gb,3g.71gb", price), plan("mps", price.scaled(times))]
+        assert by_rule(drawn, asked(level))[0].forecast.sharing.mode == first
+
+
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
 def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level):
     ordered = by_rule(drawn, asked(level))
     assert ordered[-1].precedes_by is None
-    for rank, (each, after) in enumerate(pairwise(ordered), start=1):
+    for each, after in pairwise(ordered):
         match each.precedes_by:
             case "cost":
                 assert level_cost(each, level) <= level_cost(after, level)
@@ -120,11 +123,9 @@ def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level)
                 assert simplicity(each.forecast) < simplicity(after.forecast)
                 assert level_cost(each, level) <= (1 + CLOSE) * level_cost(after, level)
             case "confirmed":
-                assert rank == 1
                 assert confirmed(each) > confirmed(after)
             case "fairness":
-                assert spares(each, level)
-                assert not spares(after, level) or confirmed(each) > confirmed(after)
+                assert spares(each, level) > spares(after, level)
             case other:
                 raise AssertionError(other)
 
@@ -139,10 +140,10 @@ def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
 
 def test_of_plans_that_cost_the_same_the_simplest_comes_first():
     same = [plan(sharing, Interval(0.9, 1.0, 1.1)) for sharing in reversed(FROM_SIMPLE)]
-    sure = [each for each in by_rule(same, asked()) if confirmed(each)]
-    assert [str(each.forecast.sharing) for each in sure] == list(FROM_SIMPLE[:6])
     assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(8)]
-    assert {each.precedes_by for each in by_rule(same, asked())} == {"simplicity", None}
+    assert {each.precedes_by for each in by_rule(same, asked())} <= {
+        "simplicity", "confirmed", None,
+    }  # fmt: skip
 
 
 def test_simplicity_is_not_worth_what_lies_within_wide_intervals():
@@ -229,11 +230,10 @@ def test_the_sentence_and_the_document_say_by_what_rule_the_first_precedes():
 
 
 def test_runs_of_a_kind_on_another_gpu_count_as_runs_of_it():
-    """Else one after another, which needs no runs, would come first on every GPU without them."""
-    wide = Interval(0.3, 0.6, 1.2)
-    learnt = plan("mps", wide)
+    """Else one after another, which needs no runs, would come before what costs about as much."""
+    learnt = plan("mps", Interval(0.9, 1.0, 1.1))
     unseen = {"confirmed_on_hardware": False, "estimated_from": "h200-141gb"}
-    serial = plan("serial", Interval(0.9, 1.0, 1.1))
+    serial = plan("serial", Interval(0.9, 1.03, 1.1))
     for ran_elsewhere, first in ((True, "mps"), (False, "serial")):
         prediction = replace(learnt.forecast.prediction, **unseen, ran_elsewhere=ran_elsewhere)
         there = replace(learnt, forecast=replace(learnt.forecast, prediction=prediction))

@@ -10,6 +10,7 @@ from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, in_order, starved
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import searched
 from advisor.plan.recommendation import Question
+from advisor.report.answer_text import answer
 from advisor.report.documents import recommendation_document
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
 from advisor.sharing.traversal import instance_sets
@@ -208,28 +209,37 @@ def test_limits_are_in_the_order_of_the_jobs():
 
 
 class MigLooksGood(StandIn):
-    """Mates on MIG instances are estimated a little faster than any that was measured."""
+    """Mates on MIG instances are estimated to be so much faster than any that was measured."""
 
-    def __init__(self, wide):
-        super().__init__(wide=wide)
+    def __init__(self, faster):
+        super().__init__(wide=0.1)
+        self.faster = faster
 
     def _steps(self, profiles, sharing):
         if isinstance(sharing, Mig):
-            return [0.95 * each for each in super()._steps(profiles, Mps())]
+            return [self.faster * each for each in super()._steps(profiles, Mps())]
         return super()._steps(profiles, sharing)
 
 
-def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_it_equals():
-    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(wide=0.1))
+def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about_as_much():
+    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.98))
     assert advised.best.prediction.confirmed_on_hardware
-    assert not advised.plans[1].prediction.confirmed_on_hardware
-    assert "ahead of the best, equal within our error" in advised.plans[1].why
-    assert "behind the next, equal within our error" in advised.best.why
+    estimated = next(p for p in advised.plans if not p.prediction.confirmed_on_hardware)
+    assert "ahead of the best, equal within our error" in estimated.why
+    before = advised.plans[estimated.rank - 2]
+    assert before.precedes_by == "confirmed"
+    assert "as the best of those within 3.7% whose kind real runs stand behind" in before.why
+    assert "1 is first as the best of those within 3.7% whose kind" in answer(advised)
 
 
-def test_an_unconfirmed_plan_that_is_clearly_better_comes_first():
-    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(wide=0.01))
+def test_an_unconfirmed_plan_that_costs_less_comes_first_and_the_answer_names_what_was_measured():
+    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.9))
     assert not advised.best.prediction.confirmed_on_hardware
+    ran = next(each for each in advised.plans if each.prediction.confirmed_on_hardware)
+    assert ran.ties_best
+    said = answer(advised)
+    assert "not confirmed on hardware" in said
+    assert f"; {ran.rank} is of a kind that ran" in said
 
 
 def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():

@@ -8,7 +8,7 @@ from advisor.plan.bottlenecks import variants_of
 from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import verdict
-from advisor.report.headline import answer
+from advisor.report.answer_text import answer
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.writing import profile_text
@@ -63,7 +63,7 @@ def test_dont_share_says_by_how_much():
     found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
     assert verdict(found).runner_up.behind == pytest.approx(0.2, abs=0.01)
-    assert "Don't share: " in answer(found)
+    assert answer(found).startswith("Don't share, one after another: ")
     assert "Sharing at its best, 2 (phases), is 20% behind, more than our error." in answer(found)
 
 
@@ -71,7 +71,7 @@ def test_plans_that_the_error_does_not_tell_apart_are_equal():
     found = advised([GPU_BOUND] * 2, StandIn(wide=0.5))
     assert verdict(found).answers == ("share", "equal")
     assert verdict(found).runner_up.within_error
-    assert "Equal within our error: 2 (" in answer(found)
+    assert "As good within our error: 2 (" in answer(found)
     assert "(serial)" in answer(found)  # named, however many there are
 
 
@@ -82,7 +82,7 @@ def test_the_host_path_comes_first_where_it_holds_back_every_job():
     assert (slow.job, slow.variant, slow.variant_step_s) == (RESNET.name, GRAPH.name, GRAPH.step_s)
     assert answer(found).startswith(
         "Fix the host path first: the GPU works in 29% of a step of resnet26-cifar10-bs128 alone "
-        "(resnet26-cifar10-bs128-graph was measured at 3.00 ms a step instead of 7.00 ms). Run all"
+        "(resnet26-cifar10-bs128-graph was measured at 3.00 ms a step instead of 7.00 ms). Keep"
     )
 
 

@@ -91,10 +91,14 @@ def test_rates_count_of_the_gpu_that_an_estimate_comes_from_too(folder):
 
 
 def test_a_workload_that_was_measured_nowhere_is_refused(folder):
+    for here in (A100, H200):
+        with pytest.raises(UnknownName, match=f"Near: .*{RESNET}.* Measure it on an {here.key}"):
+            found_profile(RESNET.replace("bs", "bs9"), here, folder)
+
+
+def test_where_nothing_was_measured_on_any_gpu_that_is_said(tmp_path):
     with pytest.raises(InvalidInput, match="no workload was measured on a100-40gb"):
-        found_profile("resnet26-cifar10-bs128", A100, folder)
-    with pytest.raises(UnknownName):
-        found_profile("resnet26-cifar10-bs128", H200, folder)
+        found_profile(RESNET, A100, tmp_path)
 
 
 def test_a_file_of_another_gpu_is_refused_with_what_translates_it(folder):

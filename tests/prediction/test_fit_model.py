@@ -82,13 +82,14 @@ def test_runs_with_priorities_change_nothing_that_is_learnt_of_other_modes(model
     assert few.data["h200-141gb"].runs["mps-priority"] == 6
 
 
-def test_priorities_borrow_the_correction_of_mps_until_enough_runs_had_them(model, runs):
+def test_priorities_borrow_the_correction_of_mps_and_count_as_confirmed_once_they_ran(model, runs):
     pair, order = [PROFILES[name] for name in NAMES[:2]], parse_sharing("mps/priority=0,1")
     borrowed = Predictor(H200, model).predict(pair, order)
     assert not borrowed.confirmed_on_hardware
-    taught = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 30)])])
-    assert taught.corrections["mps"] == model.corrections["mps"]
-    assert Predictor(H200, taught).predict(pair, order).confirmed_on_hardware
+    ran = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 6)])])
+    confirmed = Predictor(H200, ran).predict(pair, order)
+    assert confirmed.confirmed_on_hardware
+    assert [job.step_s for job in confirmed.jobs] == [job.step_s for job in borrowed.jobs]
 
 
 def test_equal_priorities_are_predicted_as_none_are(model):
@@ -246,7 +247,8 @@ def test_what_the_driver_and_the_mps_server_keep_is_nobodys(model):
 
 def test_a_mode_of_which_no_run_is_known_is_not_called_confirmed(model):
     pair = [PROFILES[name] for name in NAMES[:2]]
-    without = {mode: each for mode, each in model.corrections.items() if mode != "mps"}
-    predictor = Predictor(H200, replace(model, corrections=without))
+    seen = model.data["h200-141gb"]
+    without = replace(seen, runs={mode: n for mode, n in seen.runs.items() if mode != "mps"})
+    predictor = Predictor(H200, replace(model, data={"h200-141gb": without}))
     assert predictor.predict(pair, Naive()).confirmed_on_hardware
     assert not predictor.predict(pair, Mps()).confirmed_on_hardware

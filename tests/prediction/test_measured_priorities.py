@@ -1,8 +1,9 @@
-"""What replay says of client priorities, beside the runs with them on an H100."""
+"""What replay says of client priorities, beside the runs with them on an H100 and an H200."""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.model_file import load_model
@@ -12,33 +13,41 @@ from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import read_profile, read_runs
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ROOT / "profiles" / "h100-sxm-80gb"
-MEASURED = [
-    run
-    for folder in (SHIPPED / "runs", ROOT / "benchmarks" / "campaign-priority" / "runs")
-    for path in sorted(folder.glob("*.jsonl"))
-    for run in read_runs(path)
-    if run.purpose == "drawn" and run.ok and parse_sharing(run.sharing).mode == "mps-priority"
-]
+SHIPPED = ROOT / "profiles"
+FOLDERS = {
+    "h100-sxm-80gb": ROOT / "benchmarks" / "campaign-priority" / "runs",
+    "h200-141gb": SHIPPED / "h200-141gb" / "runs",
+}
 
 
-def _off(*, heeded):
+def _measured(card):
+    """The drawn runs with priorities on a GPU."""
+    files = sorted(FOLDERS[card].glob("*.jsonl"))
+    return [
+        run
+        for run in (run for file in files for run in read_runs(file))
+        if run.purpose == "drawn" and run.ok and parse_sharing(run.sharing).mode == "mps-priority"
+    ]
+
+
+def _off(card, runs, *, heeded):
     """How far replayed steps are off, as shares; with priorities `heeded` or passed over."""
-    card = gpu("h100-sxm-80gb")
-    physics = load_model(ROOT / "models" / "sharing.json").of(card).physics
-    names = {tenant.workload.name for run in MEASURED for tenant in run.tenants}
-    profiles = {name: read_profile(SHIPPED / f"{name}.json") for name in names}
+    physics = load_model(ROOT / "models" / "sharing.json").of(gpu(card)).physics
+    names = {tenant.workload.name for run in runs for tenant in run.tenants}
+    profiles = {name: read_profile(SHIPPED / card / f"{name}.json") for name in names}
     found = []
-    for run in MEASURED:
+    for run in runs:
         sharing = parse_sharing(run.sharing)
         asked = sharing if heeded else Mps(sharing.limits)
-        steps_s = replay_mix(profiles_on_host(run, profiles), asked, card, physics)
+        steps_s = replay_mix(profiles_on_host(run, profiles), asked, gpu(card), physics)
         found += list(np.abs(steps_s / [tenant.step_s for tenant in run.tenants] - 1))
     return np.array(found)
 
 
-def test_priorities_are_replayed_nearer_to_real_runs_than_if_they_were_passed_over():
-    heeded, passed_over = _off(heeded=True), _off(heeded=False)
+@pytest.mark.parametrize("card", FOLDERS)
+def test_priorities_are_replayed_nearer_to_real_runs_than_if_they_were_passed_over(card):
+    runs = _measured(card)
+    heeded, passed_over = _off(card, runs, heeded=True), _off(card, runs, heeded=False)
     assert len(heeded) >= 18
     assert heeded.mean() < 0.2
     assert heeded.mean() < 0.7 * passed_over.mean()

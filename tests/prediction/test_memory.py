@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.memory_fit import Trial, fit_edges, memory_sigma, trials
-from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge, Need, cautious_edge, needs
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Context,
+    Edge,
+    Need,
+    caches_mib,
+    cautious_edge,
+    edge_for,
+    need,
+    needs,
+)
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 
@@ -138,3 +148,55 @@ def test_runs_on_the_whole_card_and_of_unknown_workloads_are_no_trials():
     whole = synthetic.run([profile, profile])
     assert trials({profile.name: profile}, [whole], CONTEXT, H200) == ()
     assert trials({}, [run_on_smaller_card()], CONTEXT, H200) == ()
+
+
+def test_a_process_alone_is_judged_by_trials_of_its_kind_else_by_mixes_else_with_caution():
+    mixes, alone = Edge(0.7, 0.2, 0.01, 1.0), Edge(0.1, 0.1, 0.01, 1.0)
+    assert edge_for({"naive": mixes, "serial": alone}, "mps", 1, 0.01) == alone
+    assert edge_for({"naive": mixes}, "mps", 1, 0.01) == mixes
+    assert edge_for({}, "mps", 1, 0.01) == cautious_edge(0.01)
+
+
+def test_jobs_of_compute_instances_share_a_memory_though_each_is_alone_on_its_sms():
+    mixes, alone = Edge(0.7, 0.2, 0.01, 1.0), Edge(0.1, 0.1, 0.01, 1.0)
+    assert edge_for({"naive": mixes, "serial": alone}, "serial", 2, 0.01) == mixes
+
+
+def test_jobs_that_were_tried_alone_teach_an_edge_of_their_own():
+    alone = outcomes(0.1, mode="serial")
+    found = fit_edges([*outcomes(0.8), *alone])
+    assert found["serial"].share == pytest.approx(0.1, abs=0.15)
+    assert found["naive"].share == pytest.approx(0.8, abs=0.15)
+    assert fit_edges(list(outcomes(0.8)))["serial"] == found["naive"]
+
+
+def test_a_run_of_one_job_on_a_smaller_card_is_a_trial_of_it_alone():
+    job = synthetic.profile()
+    run = replace(synthetic.run([job]), purpose="memory", capacity_mib=4000, free_mib=3500.0)
+    (tried,) = trials({job.name: job}, [run], CONTEXT, H200)
+    assert tried.mode == "serial"
+
+
+def of_kind(kind):
+    job = synthetic.profile()
+    return replace(job, trace=replace(job.trace, classes=(kind,)))
+
+
+def test_convolutions_give_up_their_caches_and_other_jobs_a_third_of_them():
+    conv, gemm = (need(of_kind(kind), CONTEXT, under_mps=False) for kind in ("conv", "gemm"))
+    assert gemm.cache_mib == pytest.approx(0.33 * conv.cache_mib)
+    assert gemm.held_mib == conv.held_mib
+    edge, between = Edge(0.3, 0.2, 0.005, 1.0), (conv.held_mib + conv.least_mib) / 2
+    assert edge.risk([conv], between) < 0.5 < edge.risk([gemm], between)
+
+
+def test_a_job_without_a_trace_is_taken_for_one_that_gives_up_little():
+    bare = replace(synthetic.profile(), trace=None)
+    assert need(bare, CONTEXT, under_mps=False).pliable == pytest.approx(0.33)
+
+
+@given(MIXES)
+def test_caches_of_a_mix_are_more_than_the_largest_and_less_than_all(mix):
+    alone = [each.cache_mib for each in mix]
+    assert max(alone) <= caches_mib(mix) * (1 + 1e-9)
+    assert caches_mib(mix) <= sum(alone) * (1 + 1e-9)

@@ -83,19 +83,30 @@ def test_compute_instances_share_bandwidth_and_not_sms():
     modest, greedy = hungry(BUSY, 0.05), hungry(BUSY, 0.9)
     text = "mig=7g.141gb/ci=3c[1]+4c[2]"
     alone = [steps([modest], "mig=7g.141gb/ci=3c[1]"), steps([modest], "mig=7g.141gb/ci=4c[1]")]
-    assert steps([modest, modest], text) == pytest.approx([each for (each,) in alone])
+    shared = steps([modest, modest], text)
+    for (alone_s,), shared_s in zip(alone, shared, strict=True):
+        assert alone_s < shared_s < 1.1 * alone_s
+    assert steps([IDLE, IDLE], text) == pytest.approx([IDLE.step_s] * 2, rel=0.01)
     # Each alone would move nine tenths of what the GPU can: together they cannot.
     moved = sum(0.9 * greedy.step_s / step_s for step_s in steps([greedy, greedy], text))
     assert moved <= 1.0001
 
 
-def test_what_is_said_of_instances_is_wide_and_widest_for_mates():
-    alone, shared = (
-        step_intervals([BUSY] * jobs, parse_sharing(text), H200, MODEL)[0]
-        for jobs, text in ((1, "mig=4g.71gb[1]"), (2, "mig=4g.71gb[1,2]/mps"))
+def test_ranges_are_wider_on_smaller_instances_and_widest_for_mates():
+    texts = ["mig=7g.141gb[1]", "mig=4g.71gb[1]", "mig=2g.35gb[1]", "mig=1g.18gb[1]"]
+    wide = [step_intervals([BUSY], parse_sharing(text), H200, MODEL)[0] for text in texts]
+    for larger, smaller in pairwise(each.p95 / each.p05 for each in wide):
+        assert larger < smaller
+    mates = step_intervals([BUSY, BUSY], parse_sharing("mig=4g.71gb[1,2]/mps"), H200, MODEL)[0]
+    assert mates.p95 / mates.p05 > wide[1].p95 / wide[1].p05
+
+
+def test_a_host_bound_job_has_no_doubt_from_a_slice_that_it_does_not_fill():
+    alone, there = (
+        step_intervals([IDLE], parse_sharing(text), H200, MODEL)[0]
+        for text in ("serial", "mig=4g.71gb[1]")
     )
-    assert alone.p95 / alone.p50 > 1.4
-    assert shared.p95 / shared.p50 > alone.p95 / alone.p50
+    assert there.p95 / there.p05 == pytest.approx(alone.p95 / alone.p05, rel=1e-3)
 
 
 def test_without_a_trace_the_gpu_path_is_stretched_but_less_than_by_the_sms_that_are_missing():

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.plan.candidates import CappedPredictor
-from advisor.prediction.power_cap import POWER, TIME, check_cap
+from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.power import Power
+from advisor.prediction.power_cap import POWER, TIME, check_cap, throttled
 from advisor.sharing import Mps, Serial
 from benchmarks import fit_power_cap
 from tests import synthetic
@@ -97,3 +99,36 @@ def test_the_constants_are_those_that_the_published_traces_give(what, law):
         left_out = np.abs(fit_power_cap.errors(data, law, what, by))
         as_if_uncapped = np.abs(1 / getattr(data, what) - 1)
         assert left_out.mean() < min(most, as_if_uncapped.mean())
+
+
+WATTS = st.lists(st.floats(80, 700), min_size=2, max_size=7)
+
+
+def on_instances(watts):
+    """Jobs on instances of their own that keep their pace alone, and what power does to them."""
+    jobs = [replace(PAIR[0], power_w=each) for each in watts]
+    alone = [Interval(each.step_s, each.step_s, each.step_s) for each in jobs]
+    return alone, throttled(jobs, alone, H200, Power(awake_w=100.0))
+
+
+@given(WATTS)
+def test_jobs_on_instances_that_draw_more_than_the_gpu_may_slow_together(watts):
+    alone, found = on_instances(watts)
+    for before, after in zip(alone, found, strict=True):
+        assert after.p05 == pytest.approx(before.p05)
+        assert before.p50 * (1 - 1e-9) <= after.p50 <= after.p95
+    if 100 + sum(each - 100 for each in watts if each > 100) < 0.6 * 700:
+        assert all(
+            after.p50 < 1.02 * before.p50 for before, after in zip(alone, found, strict=True)
+        )
+
+
+def test_a_job_that_is_near_the_limit_alone_slows_less_than_one_that_is_not():
+    (before, _, _), (hot, cool, _) = on_instances([650, 300, 300])
+    assert before.p50 < hot.p50 < cool.p50
+
+
+def test_jobs_of_which_no_power_is_known_are_left_as_they_are():
+    jobs = [replace(PAIR[0], power_w=None)] * 2
+    steps = [Interval(1.0, 1.0, 1.0)] * 2
+    assert throttled(jobs, steps, H200, Power(awake_w=100.0)) == steps

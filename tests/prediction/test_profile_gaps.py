@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.hardware.catalogue import gpu
 from advisor.prediction.profile_gaps import why_wide
 from advisor.sharing import parse_sharing
 from advisor.workload.measured import Counters
@@ -17,8 +18,8 @@ SILENT = replace(BARE, gpu_s=None)
 TRACE = "no kernel trace (how many SMs it leaves to others)"
 
 
-def said(profiles, sharing):
-    return why_wide(profiles, parse_sharing(sharing))
+def said(profiles, sharing, on="h200-141gb"):
+    return why_wide(profiles, parse_sharing(sharing), gpu(on))
 
 
 @pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50", "mig=3g.71gb,4g.71gb"])
@@ -55,3 +56,13 @@ def test_jobs_that_lack_the_same_are_named_together_and_once():
     assert said([DARK, other, DARK], "mps") == (
         f"ranges are wide, for {DARK.name}, {WHOLE.name} has {TRACE}"
     )
+
+
+def test_on_slices_of_an_a100_memory_utilisation_tells_what_a_trace_would():
+    watched = replace(BARE, counters=Counters(source="nvml", gract=0.8, memory_utilization=0.3))
+    slices = "mig=3g.20gb,4g.20gb"
+    assert said([WHOLE, watched], slices, "a100-40gb") is None
+    assert said([WHOLE, BARE], slices, "a100-40gb") == (
+        f"ranges are wide, for {BARE.name} has no memory utilisation (what a slice costs it)"
+    )
+    assert TRACE in said([WHOLE, watched], "mig=3g.71gb,4g.71gb")

@@ -47,7 +47,7 @@ def test_a_document_has_the_keys_that_others_script_against():
     document = json.loads(json.dumps(comparison_document(found), allow_nan=False))
     assert document.keys() == {
         "schema", "gpu", "compared_by", "note", "calibrated", "host", "stale", "unsteady",
-        "estimated_profiles", "text",
+        "estimated_profiles", "estimated_batches", "text",
         "better", "cost", "plans", "power_w", "jobs",
     }  # fmt: skip
     assert document["better"] == "mps"

@@ -23,7 +23,7 @@ PREDICTION = {
     "gpu", "sharing", "jobs", "memory_total_mib", "memory_capacity_mib", "oom_probability",
     "weighted_speedup", "makespan_s", "makespan_interval_s", "speedup_vs_serial", "power_w",
     "energy_j", "power_cap_w", "power_cap_note", "gract", "smact", "estimated_from",
-    "confirmed_on_hardware", "wide_because",
+    "confirmed_on_hardware", "wide_because", "host_stretch",
 }  # fmt: skip
 
 
@@ -37,7 +37,14 @@ def advice():
 
 def test_a_prediction_has_the_keys_that_others_script_against():
     document = as_read(forecast_document(forecast(Mixes(JOBS, StandIn()), Mps((43, 57)))))
-    standing = {"calibrated", "host", "stale", "unsteady", "estimated_profiles"}
+    standing = {
+        "calibrated",
+        "host",
+        "stale",
+        "unsteady",
+        "estimated_profiles",
+        "estimated_batches",
+    }
     assert document.keys() == {"schema"} | standing | PREDICTION
     assert (document["schema"], document["sharing"]) == (1, "mps=43,57")
     assert [job.keys() for job in document["jobs"]] == [JOB, JOB]
@@ -56,11 +63,14 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "stale",
-        "unsteady", "estimated_profiles", "verdict", "workloads", "serial", "plans", "left_out",
+        "unsteady", "estimated_profiles", "estimated_batches", "verdict", "workloads",
+        "epochs", "serial", "plans", "left_out",
         "searched",
     }  # fmt: skip
     verdict = document["verdict"]
-    assert verdict.keys() == {"answers", "text", "binding", "runner_up", "host_bound"}
+    assert verdict.keys() == {
+        "answers", "text", "binding", "runner_up", "host_bound", "remedies",
+    }  # fmt: skip
     assert verdict["binding"].keys() == {"limit", "of_each_job", "host_shares", "uses", "memory"}
     assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}
     for plan in (document["serial"], *document["plans"]):

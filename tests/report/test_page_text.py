@@ -1,14 +1,11 @@
 """What the page's tables say of plans that nothing was measured for."""
 
 from dataclasses import replace
-from itertools import permutations
-from typing import get_args
 
 import pytest
 
-from advisor.plan.reasons import Answer, Verdict
 from advisor.report.documents import job_rows
-from advisor.report.headline import basis, caution, headline
+from advisor.report.headline import basis, caution
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.report.test_gpu_drawing import mix
@@ -42,10 +39,3 @@ def test_a_job_of_unknown_length_has_a_pace_but_no_epoch():
     assert row["an epoch"] == "length unknown"
     assert row["a step alone, measured"] == "60.0 ms"
     assert "(" in row["a step"]
-
-
-@pytest.mark.parametrize("answers", [*permutations(get_args(Answer), 2)])
-def test_the_headline_begins_with_what_to_act_on(answers):
-    found = Verdict(answers=answers, binding=None, runner_up=None, host_bound=())
-    first, second = (replace(found, answers=(each,)) for each in answers)
-    assert headline(found) == f"{headline(first)} {headline(second)}"

@@ -8,7 +8,8 @@ from rich.console import Console
 from advisor.errors import InvalidInput
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
-from advisor.report.plan_tables import forecast_report, plan_commands, plans_report
+from advisor.report.forecast_text import forecast_report
+from advisor.report.plan_tables import plan_commands, plans_report
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -37,19 +38,21 @@ def test_a_wide_range_is_said_to_be_wide_and_why():
 
 
 def test_the_answer_comes_first():
-    text = printed(plans_report(advised(SMALL, LARGE), 5))
-    assert text.startswith(("Run both at once ", "Don't share: "))
+    text = printed(plans_report(advised(SMALL, LARGE)))
+    assert re.match(
+        r"(MPS|Time-sliced|Don't share)[^:]*: all done in [\d.]+ min, [\d.]+x as fast", text
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 100])
 def test_the_table_fits_the_columns_there_are(columns):
-    text = printed(plans_report(advised(*[SMALL] * 6, LARGE), 9), columns)
+    text = printed(plans_report(advised(*[SMALL] * 6, LARGE), 9, details=True), columns)
     assert max(map(len, text.splitlines())) <= columns
     assert "gain over serial" in text
 
 
 def test_equal_copies_are_one_line_and_are_counted():
-    text = printed(plans_report(advised(SMALL, SMALL, SMALL, LARGE), 1))
+    text = printed(plans_report(advised(SMALL, SMALL, SMALL, LARGE), 1, details=True))
     assert re.search(r"A x3  [\d.]+ \w+ \([\d.]+-[\d.]+\)", text)
     assert "A  resnet26-cifar10-bs128, 150 epochs" in text
     assert "B  resnet152-imagenet-bs128\n" in text
@@ -64,24 +67,56 @@ def test_serial_is_always_shown_and_the_rest_is_counted():
 
 
 def test_every_number_that_is_predicted_has_its_interval():
-    text = printed(plans_report(advised(SMALL, LARGE), 99), 100)
+    text = printed(plans_report(advised(SMALL, LARGE), 99, details=True), 100)
     rows = [line for line in text.splitlines() if re.match(r"\d+ {2}", line)]
     for row in rows:
         assert re.search(r"A +[\d.]+ \w+ \([\d.,]+-[\d.,]+\)", row)
 
 
 def test_what_was_left_out_is_said_with_its_reason():
-    text = printed(plans_report(advised(BIG, BIG), 5), 200)
+    text = printed(plans_report(advised(BIG, BIG), 5, details=True), 200)
     assert "Left out: mps: does not fit: the jobs take 200,000 MiB of 143,771 MiB." in text
 
 
 def test_mig_is_marked_wherever_it_is_shown():
     found = advised(SMALL, LARGE)
-    text = printed(plans_report(found, len(found.plans)), 200)
+    text = printed(plans_report(found, len(found.plans), details=True), 200)
     shown = sum(str(plan.sharing).startswith("mig") for plan in found.plans)
     assert text.count("not confirmed on hardware;") == shown > 0
     alone = forecast(Mixes([SMALL, LARGE], StandIn()), parse_sharing("mig=3g.71gb,3g.71gb"))
     assert "estimated, not confirmed on hardware" in printed(forecast_report(alone), 200)
+
+
+@pytest.mark.parametrize("kinds", [2, 4, 8])
+def test_a_screen_of_25_lines_holds_the_answer_and_the_best_plan(kinds):
+    jobs = [Job(synthetic.profile(f"resnet26-cifar10-bs{bs + 1}")) for bs in range(kinds)]
+    text = printed(plans_report(advised(*jobs)))
+    assert len(text.splitlines()) <= 25
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(f"{letter}  resnet" in text for letter in "ABCDEFGH"[:kinds])
+    assert bool(re.search(r"^\d+ +serial +", text, re.M)) is (kinds < 6)
+
+
+def test_details_show_every_plan_where_no_number_is_said():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found, details=True), 100)
+    assert all(re.search(rf"^{plan.rank}  ", text, re.M) for plan in found.plans)
+    assert "more plans: --top" not in text
+
+
+def test_what_was_estimated_says_so_at_a_glance():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found, len(found.plans)), 200)
+    estimated = sum(not plan.prediction.confirmed_on_hardware for plan in found.plans[1:])
+    assert text.count("  estimated") == estimated > 0
+    assert "Estimated: not confirmed on hardware." in text
+
+
+def test_a_narrow_terminal_shows_ranks_and_plans_beside_each_other():
+    lines = printed(plans_report(advised(SMALL, LARGE)), 40).splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[0] for line in lines if re.match(r"\d+  \S", line)][:3] == ["1", "2", "3"]
+    assert any(re.match(r" +A  resnet26-cifar10-bs128", line) for line in lines)
 
 
 def test_a_forecast_shows_each_kind_of_job_once():
@@ -108,3 +143,4 @@ class Jittery(StandIn):
 def test_copies_that_differ_less_than_is_shown_are_one_line():
     found = ranked([SMALL] * 3, H200, Jittery(), "makespan")
     assert "A x3  " in printed(plans_report(found, 1))
+    assert "A x3  " in printed(plans_report(found, 1, details=True))

@@ -85,8 +85,8 @@ def test_of_real_trials_most_misfits_are_foreseen_and_few_alarms_are_false():
     rows = risk_rows(tried, sigma=0.01)
     misfits = sum(row.misfits for row in rows)
     fits = sum(row.trials - row.misfits for row in rows)
-    assert sum(row.recall * row.misfits for row in rows) / misfits > 0.85
-    assert sum(row.false_alarms * (row.trials - row.misfits) for row in rows) / fits < 0.2
+    assert sum((row.recall or 0.0) * row.misfits for row in rows) / misfits > 0.85
+    assert sum((row.false_alarms or 0.0) * (row.trials - row.misfits) for row in rows) / fits < 0.2
 
 
 def test_where_all_fit_there_is_no_recall():

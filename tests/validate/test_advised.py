@@ -159,6 +159,17 @@ def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path)
     assert store_file(shelf.GPU).is_relative_to(shelved / "own")
 
 
+@pytest.mark.usefixtures("shelved")
+def test_runs_that_fit_finds_already_are_not_kept_twice(tmp_path):
+    pair = [shelf.PROFILES["resnet50-imagenet64-bs128"], shelf.PROFILES["bert-base-finetune-bs16"]]
+    store = store_file(shelf.GPU, tmp_path)
+    store.parent.mkdir(parents=True)
+    append_run(store.with_name("confirm.jsonl"), synthetic.run(pair, "naive", 1.3, "v1"))
+    found = validate_file(store.with_name("confirm.jsonl"), Advisor(shelf.GPU), tmp_path)
+    assert len(found.comparisons) == 1
+    assert not store.exists()
+
+
 def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
     store = tmp_path / "validation.jsonl"
     first = synthetic.run([synthetic.profile()] * 2, "naive", 1.3, "v1")

@@ -1,5 +1,6 @@
 """Names stand for workloads; those of the campaign can all be built."""
 
+import json
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())
 NAMES = LISTED["small"] + LISTED["large"]
 FOURTH = tomllib.loads((ROOT / "benchmarks" / "campaign-fourth" / "plan.toml").read_text())
+DRAWN = json.loads((ROOT / "benchmarks" / "confirm" / "h200-drawn.json").read_text())
+CONFIRMED = {name for plan in DRAWN["plans"] for name in plan["workloads"]}
 MEASURED = profile_files(ROOT / "profiles" / "h200-141gb")
 
 
@@ -33,7 +36,7 @@ def test_the_campaign_lists_enough_of_every_kind_and_each_once():
 
 
 def test_the_campaigns_list_all_that_was_measured():
-    listed = {*NAMES, *FOURTH["small"], *FOURTH["large"]}
+    listed = {*NAMES, *FOURTH["small"], *FOURTH["large"], *CONFIRMED}
     assert {path.stem for path in MEASURED} == listed
 
 

@@ -7,12 +7,12 @@ from typing import get_args, get_type_hints
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.launch.plan_file import _PlanFile
 from advisor.prediction.model_file import Model
 from advisor.validate.entries import Entry
 from advisor.workload.job import Arrival, Job
 from advisor.workload.job_file import _JobFile
 from advisor.workload.machine_calibration import Calibration
+from advisor.workload.plan_document import PlanDocument
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
@@ -165,7 +165,7 @@ def _records(kind, found):
     return found
 
 
-@pytest.mark.parametrize("kind", [Profile, Run, Calibration, Model, Entry, _JobFile, _PlanFile])
+@pytest.mark.parametrize("kind", [Profile, Run, Calibration, Model, Entry, _JobFile, PlanDocument])
 def test_every_part_of_a_file_is_read_strictly(kind):
     loose = [each for each in _records(kind, set()) if each.__pydantic_config__ != STRICT]
     assert loose == []

@@ -39,7 +39,7 @@ def mps_text(plan: LaunchPlan) -> str:
 def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     if any(part.instance for part in partitions):
         yield f"# {NOT_RUN}"
-    yield "set -eu"
+    yield "set -euo pipefail"
     for part in partitions:
         if part.instance:
             yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'

@@ -15,8 +15,9 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch import shell
-from advisor.launch.commands import created, run
+from advisor.launch.commands import run
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start
+from advisor.launch.mig_shell import cut
 from advisor.sharing import Instance
 
 
@@ -33,7 +34,7 @@ def slurm_text(plan: LaunchPlan) -> str:
             f"export each group as a plan of its own."
         )
     refuse_alike(plan)
-    return "\n".join([*_node(plan), "set -e", *_unknown(plan), *_jobs(plan), ""])
+    return "\n".join([*_node(plan), "set -euo pipefail", *_unknown(plan), *_jobs(plan), ""])
 
 
 def _node(plan: LaunchPlan) -> Iterator[str]:
@@ -42,8 +43,7 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     if plan.on_mig:
         yield f"# {NOT_RUN}"
         yield "# Before Slurm starts, as root on the node:"
-        for line in ("sudo nvidia-smi -i 0 -mig 1", *created(plan.stages[0], plan.gpu)):
-            yield f"#   {line}"
+        yield from (f"#   {line}" for line in _by_hand(plan))
     if plan.power_cap_w is not None:
         yield f"# As root on the node: nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
     shards = 0 if plan.on_mig else _most_at_once(plan)
@@ -59,6 +59,18 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     if any(part.under_mps for part in plan.partitions):
         yield "# Jobs under MPS start its daemon themselves, and end it: nobody else must."
     yield "# Put your own command in place of each job's ./NAME.sh."
+
+
+def _by_hand(plan: LaunchPlan) -> Iterator[str]:
+    """How an administrator makes its instances."""
+    mig = "sudo nvidia-smi mig -i 0"
+    whole, divided = cut(plan.stages[0], plan.gpu)
+    yield "sudo nvidia-smi -i 0 -mig 1"
+    if whole:
+        yield f"{mig} -cgi {','.join(whole)} -C"
+    for place, names in divided.items():
+        yield f"{mig} -cgi {place}"
+        yield f"{mig} -cci {','.join(names)} -gi ID  # which the line before said"
 
 
 def _types(plan: LaunchPlan) -> Iterator[str]:

@@ -45,25 +45,57 @@ def run(argv: Sequence[str]) -> int:
     """
     asked = _parsed(argv)
     campaign = read_campaign(asked.plan)
+    home = user_folder("profiles") / campaign.gpu
+    asked.out, asked.profiles = asked.out or home / "runs", asked.profiles or home
+    return measure_campaign(campaign, asked, command_line("advisor.campaign", argv))
+
+
+def measure_campaign(
+    campaign: Campaign, asked: Namespace, command: str, *, one_file: bool = False
+) -> int:
+    """Measure what `campaign` plans and is not measured yet; the exit code.
+
+    Args:
+        campaign: Its drawn list is written before anything is measured.
+        asked: `out`, `profiles`, `dry_run`, `ray`, and what `add_places` adds.
+        command: The user's command line.
+        one_file: Whether the runs of all devices go to one file.
+
+    Raises:
+        InvalidInput: Words or files are invalid.
+        GpuUnavailable: A device cannot be used.
+    """
     plans = drawn_plans(campaign)
-    out = asked.out or user_folder("profiles") / campaign.gpu / "runs"
-    profiles = asked.profiles or user_folder("profiles") / campaign.gpu
-    for folder in (out, profiles):
+    for folder in (asked.out, asked.profiles):
         writable_folder(folder)
-    write_list(out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
+    write_list(asked.out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
     say(counts(plans))
+    steadiness = Steadiness([asked.profiles, *map(Path, campaign.profile.known)])
+    ledger = Ledger(asked.out, campaign.name, asked.profiles, steadiness, one_file=one_file)
+    unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
+    say(_how_long(len(unprofiled), mixes, asked))
     if asked.dry_run:
         return 0
-    steadiness = Steadiness([profiles, *map(Path, campaign.profile.known)])
-    ledger = Ledger(out, campaign.name, profiles, steadiness)
-    unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
     if not unprofiled and not mixes:
         say(steadiness.summary())
         return 0
-    with _runners(asked, campaign, command_line("advisor.campaign", argv)) as (runners, fewest):
+    with _runners(asked, campaign, command) as (runners, fewest):
         _refuse_too_big(unprofiled, mixes, fewest, campaign.gpu)
         start_all(runners)
         return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, asked.deadline)
+
+
+# Seconds of a profile, of a run, and of each tenant of it, on an H200 with sixteen cores.
+_PROFILE_S, _RUN_S, _TENANT_S = 25.0, 4.0, 1.0
+
+
+def _how_long(profiles: int, mixes: Sequence[Measurable], asked: Namespace) -> str:
+    """About how long all this takes, in words."""
+    each_s = [_RUN_S + _TENANT_S * len(mix.workloads) for mix in mixes]
+    minutes = (profiles * _PROFILE_S + sum(each_s)) / 60
+    devices = 1 if asked.ray else len(devices_in(asked.devices or "0"))
+    todo = f"{counted(profiles, 'profile')} and {counted(len(mixes), 'run')} to do"
+    return f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}"
 
 
 def _todo(
@@ -200,17 +232,23 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     )
     add = parser.add_argument
     add("plan", type=Path, metavar="PLAN.toml", help="what to measure")
-    add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
-        "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
-    add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
     add("--out", type=Path, metavar="DIR", help="folder of runs [your own, read by advisor]")
     add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
         "ones go [your own, read by advisor]")  # fmt: skip
-    add("--deadline", type=_seconds, metavar="S", help="begin nothing that would end after these")
-    add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
+    add_places(parser)
     add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
         "advisor must be installed on its nodes")  # fmt: skip
     return parser.parse_args(argv)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where and how long a campaign measures."""
+    add = parser.add_argument
+    add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
+        "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
+    add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
+    add("--deadline", type=_seconds, metavar="S", help="begin nothing that would end after these")
+    add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
 
 
 def _seconds(text: str) -> float:

@@ -1,52 +1,6 @@
 """Reads the TOML file in which a user plans a campaign.
 
-gpu = "h200-141gb"
-seed = 2028
-include = "workloads.toml"     # or the arrays `small` and `large` themselves
-large_up_to = 3                # `large` workloads are drawn up to this degree
-limits = [14, 28, 43, 57, 71, 86]
-equal_limits = {2 = [43, 50, 71], 3 = [28, 33, 57]}
-solo_every = 5                 # a solo run after every so many others
-repeats = 60                   # of the drawn runs, with fresh workers
-plain_twins = 8                # of the drawn runs with priorities, without these
-
-[degrees.2]                    # tenants
-naive = {same = 6, mixed = 14}
-mps = {same = 6, mixed = 14}
-equal = {same = 3, mixed = 7}  # MPS, one limit for all
-unequal = {mixed = 10}         # MPS, a limit drawn for each
-limits = {mixed = 4}           # MPS, one or the other with even odds
-priority = {mixed = 8}         # MPS, a client priority drawn for each, not all alike
-priority-limits = {mixed = 4}  # the same, and limits as above
-
-[[runs]]                       # chosen, not drawn
-id = "chosen-1"
-sharing = "mps=43,57"
-purpose = "chosen"
-workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
-
-[[runs]]                       # whole jobs: each does its steps and leaves, the others go on
-id = "whole-1"
-sharing = "naive[1];mps[2,3]"  # serial and phases too
-purpose = "completion"
-workloads = ["dlrm-1gb-bs128", "gru-speech-bs64", "gru-speech-bs64"]
-steps = [9000, 300, 700]
-
-[[control]]                    # measured while other GPUs are busy, again while they are idle
-id = "pair"
-sharing = "naive"
-workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
-copies = 3
-
-[profile]
-missing = true                 # profile first what has no profile
-probe = true                   # under MPS too
-known = ["../profiles/h200-141gb"]
-
-[timing]
-settle_s = 0.7
-window_s = 1.0
-windows = 3
+`advisor/workload/templates/campaign.toml` says each field, and ``advisor init campaign`` writes it.
 """
 
 from collections import Counter
@@ -119,7 +73,7 @@ class CampaignTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """The content of a plan file; the module's docstring shows one.
+    """The content of a plan file.
 
     Attributes:
         name: Prefix of its files: the plan file's stem.

@@ -112,7 +112,7 @@ class Crew:
     def _give_up(self, runner: Runner, task: Task, why: str) -> None:
         self._ledger.fail(task, why)
         self._board.done(task, runner.name)
-        self._progress.fail(task, why)
+        self._progress.give_up(task_name(task), why)
 
     def _replaced(self, runner: Runner) -> bool:
         """Whether a lost runner was replaced by a new one."""

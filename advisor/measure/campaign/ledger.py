@@ -24,17 +24,27 @@ class Ledger:
         name: Of the campaign; the prefix of the files that it writes.
         profiles: Folder of new profiles.
         steadiness: Receives every run.
+        one_file: Whether all runners' runs go to one file.
 
     Attributes:
         done: Ids of the runs in the folder.
         homes: The runner that did the busy control, by the id of its idle twin.
     """
 
-    def __init__(self, out: Path, name: str, profiles: Path, steadiness: Steadiness) -> None:
+    def __init__(
+        self,
+        out: Path,
+        name: str,
+        profiles: Path,
+        steadiness: Steadiness,
+        *,
+        one_file: bool = False,
+    ) -> None:
         self._out = out
         self._name = name
         self._profiles = profiles
         self._steadiness = steadiness
+        self._one_file = one_file
         self._lock = Lock()
         self.done: set[str] = set()
         self.homes: dict[str, str] = {}
@@ -49,7 +59,8 @@ class Ledger:
         """Write `record`, which `runner` measured, to its file."""
         with self._lock:
             if isinstance(record, Run):
-                append_run(self._out / f"{self._name}-{runner}.jsonl", record)
+                name = self._name if self._one_file else f"{self._name}-{runner}"
+                append_run(self._out / f"{name}.jsonl", record)
                 self._steadiness.note(asdict(record))
             else:
                 path = self._profiles / f"{record.name}.json"
@@ -111,11 +122,11 @@ class Progress:
                 f"{self._pace()}; {self.failed} failed; {self._steadiness.short()}"
             )
 
-    def fail(self, task: Task, why: str) -> None:
-        """Print that `task` was given up."""
+    def give_up(self, name: str, why: str) -> None:
+        """Print that the task called `name` was given up."""
         with self._lock:
             self.failed += 1
-            say(f"{self.done + self.failed}/{self._total} {task_name(task)} failed: {why}")
+            say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
 
     def summary(self) -> str:
         """What was done, in one line."""

@@ -40,11 +40,15 @@ class Device:
     driver: str | None
 
 
-def device_at_hand(asked: str) -> Device:
+def device_at_hand(asked: str, *, on_mig: bool = False) -> Device:
     """The device that `asked` names: ``"cpu"``, an index or a UUID.
 
+    Args:
+        asked: As a user writes it.
+        on_mig: Whether it is to be cut into MIG instances.
+
     Raises:
-        GpuUnavailable: There is no such GPU, or it is cut into MIG instances.
+        GpuUnavailable: There is no such GPU, or it is in MIG mode and is not to be.
         InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
     if asked == "cpu":
@@ -52,7 +56,7 @@ def device_at_hand(asked: str) -> Device:
     from advisor.hardware.live_gpu import live_gpu
 
     found = live_gpu(asked)
-    if found.mig_enabled:
+    if found.mig_enabled and not on_mig:
         raise GpuUnavailable(
             f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
             f"MIG off (nvidia-smi -mig 0), or use another --device."
@@ -122,9 +126,18 @@ def claimed(device: Device, command: str) -> Iterator[None]:
         yield
         return
     with gpu_lock(device.uuid, command):
-        refuse_strangers(device.uuid)
-        _refuse_users(device.uuid)
+        refuse_busy(device.uuid)
         yield
+
+
+def refuse_busy(uuid: str) -> None:
+    """Check that nobody uses the GPU `uuid`, and no MPS daemon may serve it.
+
+    Raises:
+        GpuUnavailable: Somebody does; the message says whose it is.
+    """
+    refuse_strangers(uuid)
+    _refuse_users(uuid)
 
 
 def refuse_strangers(uuid: str) -> None:
@@ -195,6 +208,14 @@ class Meter:
         from advisor.hardware.live_gpu import clocks_mhz
 
         return clocks_mhz(self._uuid)
+
+    def power_w(self) -> float | None:
+        """Power of the whole device at this moment."""
+        if self._uuid is None:
+            return None
+        from advisor.hardware.live_gpu import power_w_now
+
+        return power_w_now(self._uuid)
 
     def memory_mib(self) -> dict[int, float]:
         """Device memory by pid at this moment."""

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
@@ -15,6 +15,7 @@ from advisor.measure.process.pdeathsig import tied_to_parent
 from advisor.measure.process.run_locks import end_mps_within, mps_within, wait_until
 from advisor.measure.process.worker import TenantSetup, without_mps
 from advisor.sharing import Mps, Naive
+from advisor.workload.spec import Workload
 
 
 class MpsDaemon:
@@ -24,17 +25,22 @@ class MpsDaemon:
         folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
         uuid: The GPU. Clients must name it by its UUID too, since the daemon numbers its GPUs
             afresh.
+        mark: Variables by which it is known as somebody's. With them it outlives this process, and
+            one with the same folder takes it over; without, it ends with this process.
     """
 
-    def __init__(self, folder: Path, uuid: str) -> None:
+    def __init__(self, folder: Path, uuid: str, mark: Mapping[str, str] | None = None) -> None:
         self.pipes = folder / "mps"
         self._logs = folder / "mps-log"
         self._uuid = uuid
+        self._mark = mark
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        if self._process is not None:
+            return self._process.poll() is None
+        return self._mark is not None and bool(mps_within(self.pipes))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -61,25 +67,30 @@ class MpsDaemon:
         self.pipes.mkdir(parents=True)
         self._logs.mkdir(exist_ok=True)
         with (self._logs / "output").open("wb") as output:
+            command = [CONTROL, "-f"]
             self._process = subprocess.Popen(
-                tied_to_parent([CONTROL, "-f"]),
+                tied_to_parent(command) if self._mark is None else command,
                 env=self._whole_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=self._mark is not None,
             )
         wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
         if not self.running or self._answer("get_server_list") is None:
-            words = self._log_tail()
+            last = self._log_tail()
             self.stop()
             raise GpuUnavailable(
-                f"the MPS daemon does not start: {words}. Fix that, or choose naive sharing."
+                f"the MPS daemon does not start: {last}. Fix that, or choose naive sharing."
             )
+
+    def servers(self) -> frozenset[int]:
+        """The pids of its servers; it starts one for the first client."""
+        return frozenset(_pids(self._answer("get_server_list")))
 
     def clients(self) -> frozenset[int]:
         """The pids that the daemon's servers list as their clients."""
-        servers = _pids(self._answer("get_server_list"))
-        lists = [_pids(self._answer(f"get_client_list {server}")) for server in servers]
+        lists = [_pids(self._answer(f"get_client_list {server}")) for server in self.servers()]
         return frozenset(pid for each in lists for pid in each)
 
     def stop(self) -> None:
@@ -87,17 +98,18 @@ class MpsDaemon:
 
         Its clients must have ended before.
         """
-        if self._process is None:
+        if not self.running and self._process is None:
             return
         for request in ("quit", "quit -t 1"):
             if self.running and self._answer(request) is not None:
                 wait_until(lambda: not self.running, 5)
-        if self.running:
-            self._process.terminate()
-            if not wait_until(lambda: not self.running, 2):
-                self._process.kill()
-        self._process.wait()
-        self._process = None
+        if self._process is not None:
+            if self.running:
+                self._process.terminate()
+                if not wait_until(lambda: not self.running, 2):
+                    self._process.kill()
+            self._process.wait()
+            self._process = None
         if not wait_until(lambda: not mps_within(self.pipes), 3):
             end_mps_within(self.pipes)
 
@@ -118,7 +130,7 @@ class MpsDaemon:
         return reported.stdout if reported.returncode == 0 else None
 
     def _whole_environment(self) -> dict[str, str]:
-        return without_mps(os.environ) | self.environment
+        return without_mps(os.environ) | self.environment | dict(self._mark or {})
 
     def _log_tail(self) -> str:
         logs = [self._logs / "output", self._logs / "control.log"]
@@ -175,11 +187,21 @@ class MpsSession:
             prove_absent(self.device.uuid)
 
     def setups(
-        self, sharing: Naive | Mps, cores: Sequence[tuple[int, ...]]
+        self,
+        sharing: Naive | Mps,
+        cores: Sequence[tuple[int, ...]],
+        workloads: Sequence[Workload] | None = None,
     ) -> tuple[TenantSetup, ...]:
-        """The setups of tenants that share by `sharing`, each on its `cores`."""
+        """The setups of tenants that share by `sharing`, each on its `cores`.
+
+        Args:
+            sharing: Without MIG instances.
+            cores: Of each tenant, shape (tenants,).
+            workloads: What each trains; None: nothing of the user's own.
+        """
         found = tenant_environments(sharing, len(cores), self.folder, self.device.uuid)
-        return tuple(map(TenantSetup, repeat(self.device.kind), cores, found))
+        scripts = repeat(None) if workloads is None else (each.script for each in workloads)
+        return tuple(map(TenantSetup, repeat(self.device.kind), cores, found, scripts))
 
     def proved_clients(self, sharing: Naive | Mps, pids: Sequence[int]) -> int:
         """How many tenants MPS serves: all of them, or none if it is off.

@@ -15,6 +15,7 @@ from advisor.hardware.gpu_state import LiveGpu
 from advisor.measure.process.claimed_device import Device, host_cpu
 from advisor.measure.process.cores import allowed_cores
 from advisor.workload.measured import Provenance
+from advisor.workload.spec import Script
 from advisor.workload.staleness import Present
 
 _ZOO = Path(__file__).resolve().parents[2] / "zoo"
@@ -72,6 +73,14 @@ def recipes() -> str:
     for path in sorted(path for part in _TRAINED for path in _ZOO.glob(part)):
         digest.update(path.name.encode() + _without_docstrings(path).encode())
     return digest.hexdigest()[:12]
+
+
+def recipe_of_script(script: Script) -> str | None:
+    """As `recipes`, of the file that a script runs; None if its command names none."""
+    path = None if script.file is None else Path(script.folder, script.file)
+    if path is None or not path.is_file():
+        return None
+    return sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def _without_docstrings(path: Path) -> str:

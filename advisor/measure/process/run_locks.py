@@ -108,22 +108,57 @@ def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
     Raises:
         GpuUnavailable: Another run holds the lock; the message names it.
     """
-    path = temporary_base() / f"advisor-{uuid}.lock"
-    descriptor = _locked_file(path)
+    path, descriptor = lock_gpu(uuid, command)
     try:
-        owner = {
-            "pid": os.getpid(),
-            "user": _user(),
-            "command": command,
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         yield path
     finally:
-        # Before unlocking: afterwards the file might already be another run's.
-        path.unlink(missing_ok=True)
-        os.close(descriptor)
+        unlock_gpu(path, descriptor)
+
+
+def lock_gpu(uuid: str, command: str, run: str | None = None) -> tuple[Path, int]:
+    """Lock the GPU `uuid`: the lock's file, and the descriptor that holds it.
+
+    It is held until every process that has the descriptor has ended or closed it.
+
+    Args:
+        uuid: The GPU.
+        command: The user's command line.
+        run: Id of the run that it is held for; None: it is held for this process.
+
+    Raises:
+        GpuUnavailable: Another run holds the lock; the message names it.
+    """
+    path = _lock_path(uuid)
+    descriptor = _locked_file(path)
+    owner = {
+        "pid": os.getpid(),
+        "user": _user(),
+        "command": command,
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "run": run,
+    }
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+    return path, descriptor
+
+
+def unlock_gpu(path: Path, descriptor: int) -> None:
+    """Give back what `lock_gpu` returned."""
+    # Before unlocking: afterwards the file might already be another run's.
+    path.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def run_holding(uuid: str) -> str | None:
+    """Id of the run for which the GPU `uuid` is locked, as its lock says; None: of none."""
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        found = json.loads(_lock_path(uuid).read_text()).get("run")
+        return found if isinstance(found, str) else None
+    return None
+
+
+def _lock_path(uuid: str) -> Path:
+    return temporary_base() / f"advisor-{uuid}.lock"
 
 
 def sweep_locks() -> None:
@@ -137,12 +172,17 @@ def sweep_locks() -> None:
 
 def _locked_file(path: Path, *, create: bool = True) -> int:
     """A descriptor of the file at `path`, locked, and still the file at `path`."""
+    until = monotonic() + 0.5
     while True:
         descriptor = _opened(path, os.O_CREAT if create else 0)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            owned = os.fstat(descriptor).st_size > 0
             os.close(descriptor)
+            if not owned and monotonic() < until:
+                sleep(0.01)  # another process looks whether it was left, or has just made it
+                continue
             raise _owned(path) from None
         # The owner before us may have removed the file between our opening and locking it.
         with suppress(FileNotFoundError):

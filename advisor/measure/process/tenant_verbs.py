@@ -11,13 +11,12 @@ from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
+from advisor.measure.process.trainable import Course
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:
     import torch
-
-    from advisor.zoo.task import Step
 
 
 _MIB = 2**20
@@ -31,21 +30,26 @@ def training_verbs() -> Mapping[str, Verb]:
     return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
 
 
-def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> dict[str, Any]:
-    """Build `workload` and take its first steps, which are slower than later ones.
+def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Course:
+    """Build `workload`; then as `warmed`."""
+    from advisor.zoo.task import build
+
+    state.trainable = build(workload, state.device)
+    return (yield from warmed(state, warm_steps))
+
+
+def warmed(state: TenantState, warm_steps: int) -> Course:
+    """Take the first steps, which are slower than later ones.
 
     Returns:
         ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s`` and ``memory``.
     """
-    from advisor.zoo.task import build
-
-    state.step = build(workload, state.device)
     for _ in range(warm_steps):
-        state.step()
+        yield "step"
     synchronise(state)
     began = perf_counter()
     for _ in range(2):
-        state.step()
+        yield "step"
     synchronise(state)
     warm_step_s = (perf_counter() - began) / 2
     return {
@@ -56,7 +60,7 @@ def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> dict[st
     }
 
 
-def run(state: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
+def run(state: TenantState, start_at: float, stop_at: float) -> Course:
     """Train without waiting for the device, from one moment to another.
 
     Args:
@@ -68,31 +72,31 @@ def run(state: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
         ``completed_at``: when each step ended on the device, seconds of the wall clock; and
         ``memory``.
     """
-    step, clock = _at_the_start(state, start_at)
+    clock = _at_the_start(state, start_at)
     while True:
-        step()
+        yield "step"
         clock.mark()
         if time() >= stop_at:
             break
     return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def run_steps(state: TenantState, start_at: float, steps: int) -> dict[str, Any]:
+def run_steps(state: TenantState, start_at: float, steps: int) -> Course:
     """Train the number of `steps` without waiting for the device; otherwise as `run`."""
-    step, clock = _at_the_start(state, start_at)
+    clock = _at_the_start(state, start_at)
     for _ in range(steps):
-        step()
+        yield "step"
         clock.mark()
     return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def _at_the_start(state: TenantState, start_at: float) -> "tuple[Step, _GpuClock | _HostClock]":
-    """Wait for `start_at`; the step to train and a clock for it."""
-    if state.step is None:
+def _at_the_start(state: TenantState, start_at: float) -> "_GpuClock | _HostClock":
+    """Wait for `start_at`; a clock for the steps from then on."""
+    if state.trainable is None:
         raise AdvisorError("a tenant must load a workload before it trains")
     clock = _GpuClock() if state.device == "cuda" else _HostClock()
     sleep(max(0.0, start_at - time()))
-    return state.step, clock
+    return clock
 
 
 def check_host(state: TenantState) -> dict[str, Any]:
@@ -199,7 +203,7 @@ def host_check_s() -> float:
     """Median seconds of the piece of work on the core to which this process is pinned."""
     import torch
 
-    tensor = torch.ones(4)
+    tensor = torch.ones(4, device="cpu")  # a script may have another default
     return median(_round_s(tensor) for _ in range(_ROUNDS))
 
 

@@ -12,22 +12,20 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import Any
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.script_tenant import SteppingScript
+from advisor.measure.process.tenant_handle import LOAD_S, Answer, Ended, TenantHandle
 from advisor.measure.process.tenant_verbs import training_verbs
+from advisor.measure.process.watched_script import WatchedScript
 from advisor.measure.process.worker import TenantSetup, Verb, serve
 from advisor.workload.measured import Memory
-
-# A big model on a busy GPU; the first tenant also waits for the imports.
-_LOAD_S = 300.0
 
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
@@ -36,69 +34,31 @@ GRACE_S = 120.0
 _POLITE_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a tenant ended before it was asked to."""
-
-    outcome: Literal["out-of-memory", "died"]
-    detail: str
-
-
-Answer = dict[str, Any] | Ended
-
-
-def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
-    """`answer`, if its tenant still runs.
-
-    Raises:
-        AdvisorError: The tenant ran out of memory or died; the message ends with `remedy`.
-    """
-    if isinstance(answer, Ended):
-        raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
-    return answer
-
-
-class TenantProcess:
-    """One process, alive until it is stopped or ends by itself.
-
-    Attributes:
-        setup: Where it runs.
-        pid: Its process.
-        versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty if it ended
-            before it could say.
-        ended: None while it lives.
-    """
+class TenantProcess(TenantHandle):
+    """A process of ours, that trains what the zoo builds."""
 
     def __init__(self, setup: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]) -> None:
+        super().__init__(setup)
         ours, its = _context().Pipe()
-        self.setup = setup
-        self.ended: Ended | None = None
         self._connection: Connection = ours
         self._process: ForkServerProcess = _context().Process(
             target=serve, args=(its, setup, verbs)
         )
         self._process.start()
         its.close()  # or its death would not close the pipe
-        self.pid: int = self._process.pid or 0
-        self.versions: dict[str, str | None] = {}
+        self.pid = self._process.pid or 0
 
     def wait_until_ready(self) -> None:
         """Wait until it has sent its versions; once for each tenant, before any request."""
-        versions = self.receive(_LOAD_S)
+        versions = self.receive(LOAD_S)
         self.versions = {} if isinstance(versions, Ended) else versions
 
     def send(self, verb: str, **arguments: Any) -> None:
-        """Send a request without waiting; `receive` returns the answer."""
         if self.ended is None:
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.send((verb, arguments))
 
     def receive(self, timeout_s: float) -> Answer:
-        """Its answer, or how it ended; it is killed if it does not answer in time.
-
-        Raises:
-            InvalidInput: It refused the user's request.
-        """
         if self.ended is not None:
             return self.ended
         if not wait([self._connection, self._process.sentinel], timeout_s):
@@ -108,27 +68,8 @@ class TenantProcess:
             answer = self._connection.recv() if self._connection.poll() else None
         except (EOFError, ConnectionResetError):
             answer = None
-        return self._parsed(answer)
-
-    def ask(self, verb: str, timeout_s: float = _LOAD_S, **arguments: Any) -> Answer:
-        """Send a request and wait for the answer."""
-        self.send(verb, **arguments)
-        return self.receive(timeout_s)
-
-    def _parsed(self, answer: tuple[Any, ...] | None) -> Answer:
-        match answer:
-            case ("done", dict() as value):
-                return value
-            case ("refused", int() as code, str() as message):
-                raise (InvalidInput if code == InvalidInput.exit_code else AdvisorError)(message)
-            case ("ended", outcome, str() as detail):
-                return self._end(outcome, detail)
-            case _:
-                return self._end("died", self._how_it_died())
-
-    def _end(self, outcome: Literal["out-of-memory", "died"], detail: str) -> Ended:
-        self.ended = Ended(outcome, detail)
-        return self.ended
+        said = self._parsed(answer)
+        return self._end("died", self._how_it_died()) if said is None else said
 
     def _how_it_died(self) -> str:
         self._process.join(5)
@@ -139,7 +80,6 @@ class TenantProcess:
         return f"ended with exit status {code}"
 
     def end_by(self, deadline: float) -> None:
-        """Wait until `deadline` (monotonic seconds) for it to end, then end it by force."""
         self._process.join(max(0.0, deadline - monotonic()))
         for force in (self._process.terminate, self._process.kill):
             if self._process.is_alive():
@@ -153,7 +93,7 @@ def tenants_on(
     setups: Sequence[TenantSetup],
     folder: Path,
     verbs: Callable[[], Mapping[str, Verb]] = training_verbs,
-) -> Iterator[tuple[TenantProcess, ...]]:
+) -> Iterator[tuple[TenantHandle, ...]]:
     """New tenants, one for each of `setups`, ready for requests; all ended when the block ends.
 
     Args:
@@ -161,23 +101,34 @@ def tenants_on(
         folder: Where they and the fork server keep temporary files.
         verbs: An importable function that returns the requests they answer.
     """
-    tenants: list[TenantProcess] = []
+    tenants: list[TenantHandle] = []
     try:
-        warm_up(folder)
+        if any(setup.script is None for setup in setups):
+            warm_up(folder)
         for setup in setups:
-            tenants.append(TenantProcess(setup, verbs))  # noqa: PERF401 - each must be ended below
+            tenants.append(_tenant(setup, folder, verbs))  # noqa: PERF401 - each is ended below
         for tenant in tenants:
-            tenant.wait_until_ready()
+            if isinstance(tenant, TenantProcess):
+                tenant.wait_until_ready()
         yield tuple(tenants)
     finally:
         end_all(tenants)
 
 
+def _tenant(
+    setup: TenantSetup, folder: Path, verbs: Callable[[], Mapping[str, Verb]]
+) -> TenantHandle:
+    if setup.script is None:
+        return TenantProcess(setup, verbs)
+    kind = SteppingScript if setup.script.by_steps else WatchedScript
+    return kind(setup, setup.script, folder, verbs)
+
+
 def ask_all(
-    tenants: Sequence[TenantProcess],
+    tenants: Sequence[TenantHandle],
     verb: str,
     arguments: Sequence[Mapping[str, Any]],
-    timeout_s: float = _LOAD_S,
+    timeout_s: float = LOAD_S,
 ) -> tuple[Answer, ...]:
     """Send every tenant a request at once, then wait for all answers, in the tenants' order."""
     for tenant, each in zip(tenants, arguments, strict=True):
@@ -186,7 +137,7 @@ def ask_all(
     return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
 
 
-def end_all(tenants: Sequence[TenantProcess]) -> None:
+def end_all(tenants: Sequence[TenantHandle]) -> None:
     """End all tenants: they are asked to stop, and those that do not are ended by force."""
     for tenant in tenants:
         tenant.send("stop")
@@ -222,13 +173,20 @@ def warm_up(folder: Path) -> None:
             os.environ["TMPDIR"] = inherited
 
 
-def memory_record(reported: Mapping[str, float], on_device_mib: float | None) -> Memory:
-    """The record of a tenant's memory.
+def memory_record(
+    reported: Mapping[str, float | None], on_device_mib: float | None
+) -> Memory | None:
+    """The record of a tenant's memory; None where neither it nor the driver says.
 
     Args:
-        reported: From `advisor.measure.process.tenant_verbs.memory`.
+        reported: From `advisor.measure.process.tenant_verbs.memory`; None where a program of the
+            user's does not say.
         on_device_mib: Memory of its process from the driver; None if the driver does not say.
     """
+    if reported["reserved_mib"] is None:
+        if on_device_mib is None:
+            return None
+        return Memory(allocated_mib=None, reserved_mib=None, device_mib=on_device_mib)
     # A driver that reports less than torch holds counts something else (seen for MPS clients before
     # Volta): then its figure is not used.
     trusted = on_device_mib is not None and on_device_mib >= reported["reserved_mib"]

@@ -5,19 +5,19 @@ or ``("refused", exit code, message)`` for an error of the user's.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from traceback import print_exc
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.pdeathsig import die_with_parent
-
-if TYPE_CHECKING:
-    from advisor.zoo.task import Step
+from advisor.measure.process.trainable import Course, Trainable, trained
+from advisor.workload.spec import Script
 
 Answer = tuple[Any, ...]
 
@@ -30,11 +30,13 @@ class TenantSetup:
         device: The kind of device, as torch names it.
         cores: Host cores to which it and its loader workers are pinned.
         environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
+        script: What the tenant is; None: a process of ours, which builds what it trains.
     """
 
     device: Literal["cuda", "cpu"]
     cores: tuple[int, ...]
     environment: Mapping[str, str]
+    script: Script | None = None
 
 
 @dataclass(slots=True)
@@ -42,16 +44,16 @@ class TenantState:
     """What a tenant keeps between two requests.
 
     Attributes:
-        step: Enqueues one training step; None before a workload was loaded.
+        trainable: What it trains; None before a workload was loaded.
         notes: Values that verbs keep for later requests.
     """
 
     device: Literal["cuda", "cpu"]
-    step: "Step | None" = None
+    trainable: Trainable | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-Verb = Callable[..., dict[str, Any]]
+Verb = Callable[..., dict[str, Any] | Course]
 
 
 def serve(
@@ -63,12 +65,12 @@ def serve(
         connection: To the process that started this one.
         setup: Where to run.
         verbs: Returns the requests that are understood: each takes a `TenantState` and the
-            arguments sent, and returns plain values.
+            arguments sent, and returns plain values, or a course that does.
     """
     _prepare_process(setup)
     known = verbs()
     state = TenantState(setup.device)
-    answer = _attempt(_versions, {})
+    answer = attempted(one_thread_versions)
     while True:
         connection.send(answer)
         if answer[0] == "ended":
@@ -79,7 +81,12 @@ def serve(
             return
         if verb == "stop":
             return
-        answer = _attempt(known[verb], {"state": state} | arguments)
+        answer = attempted(partial(_answer, state, known[verb], arguments))
+
+
+def _answer(state: TenantState, verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
+    answer = verb(state=state, **arguments)
+    return trained(answer, lambda: state.trainable) if isinstance(answer, Generator) else answer
 
 
 def _prepare_process(setup: TenantSetup) -> None:
@@ -100,11 +107,18 @@ def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith("CUDA_MPS_")}
 
 
-def _versions() -> dict[str, Any]:
-    """Versions of torch, CUDA and timm."""
+def one_thread_versions() -> dict[str, Any]:
+    """Keep torch to one thread; as `versions`."""
     import torch
 
     torch.set_num_threads(1)
+    return versions()
+
+
+def versions() -> dict[str, Any]:
+    """Versions of torch, CUDA and timm."""
+    import torch
+
     try:
         timm = version("timm")
     except PackageNotFoundError:
@@ -112,9 +126,10 @@ def _versions() -> dict[str, Any]:
     return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
 
 
-def _attempt(verb: Verb, arguments: dict[str, Any]) -> Answer:
+def attempted(request: Callable[[], dict[str, Any]]) -> Answer:
+    """The answer to `request`, however that ends."""
     try:
-        return ("done", verb(**arguments))
+        return ("done", request())
     except AdvisorError as error:
         return ("refused", error.exit_code, str(error))
     except Exception as error:  # any error ends this tenant and not the run
@@ -135,8 +150,13 @@ def _outcome(error: Exception) -> Literal["out-of-memory", "died"]:
 
     if isinstance(error, torch.OutOfMemoryError):
         return "out-of-memory"
-    no_memory = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
+    no_memory = isinstance(error, RuntimeError) and lacks_memory(str(error))
     return "out-of-memory" if no_memory else "died"
+
+
+def lacks_memory(said: str) -> bool:
+    """Whether the words of an error say that the device has no memory left."""
+    return any(sign in said for sign in _NO_MEMORY)
 
 
 def _one_line(error: Exception) -> str:

@@ -29,10 +29,15 @@ from advisor.workload.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The device on which a process measures, and the host cores that its tenants may have."""
+    """The device on which a process measures, and the host cores that its tenants may have.
+
+    Attributes:
+        share: Whether tenants share cores where there are too few for all, instead of a refusal.
+    """
 
     settings: SharedRunSettings
     allowed: tuple[int, ...]
+    share: bool = False
 
     def measure(self, mix: Measurable) -> Run:
         """Run `mix` for real.
@@ -41,7 +46,8 @@ class Bench:
             InvalidInput: A workload cannot be built, or there are too few cores.
             AdvisorError: As `advisor.measure.shared.shared_run.measure` does.
         """
-        cores = cores_of_tenants(mix, self.allowed, self.settings.session.device.kind)
+        kind = self.settings.session.device.kind
+        cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
         # This process must not disturb the tenants.
         os.sched_setaffinity(0, spare_cores(cores, self.settings.cores))
         if isinstance(mix, CompletionRun):
@@ -51,7 +57,7 @@ class Bench:
 
 @contextmanager
 def bench_on(
-    device: Device, allowed: Sequence[int], timing: Timing, command: str
+    device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
 ) -> Iterator[Bench]:
     """`device`, claimed until the block ends.
 
@@ -65,11 +71,11 @@ def bench_on(
             settings = SharedRunSettings(
                 session=session, timing=timing, command=command, cores=ours
             )
-            yield Bench(settings, tuple(allowed))
+            yield Bench(settings, tuple(allowed), share)
 
 
 def cores_of_tenants(
-    mix: Measurable, allowed: Sequence[int], kind: str
+    mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
 ) -> tuple[tuple[int, ...], ...]:
     """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
 
@@ -81,9 +87,8 @@ def cores_of_tenants(
     for run_group in mix.run_groups:
         needs = [mix.workloads[job].cores for job in run_group.jobs]
         try:
-            cores |= zip(
-                run_group.jobs, cores_of_each(needs, allowed, share=kind == "cpu"), strict=True
-            )
+            found = cores_of_each(needs, allowed, share=share or kind == "cpu")
+            cores |= zip(run_group.jobs, found, strict=True)
         except InvalidInput as error:
             raise InvalidInput(f"run {mix.id}: {error}") from None
     return tuple(cores[job] for job in range(len(mix.workloads)))
@@ -97,7 +102,7 @@ class PlannedProcess:
         role: Its purpose.
         cores: Host cores it is pinned to; empty if it is not pinned.
         environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
-        command: Words of its command; empty for a tenant, which is a fork of the fork server.
+        command: Words of its command; empty for a tenant that is a fork of the fork server.
     """
 
     role: str
@@ -125,7 +130,12 @@ def _of_mix(
     cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
     environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
     tenants = [
-        PlannedProcess(f"{mix.id}: tenant {number}, trains {workload.name}", its, environment, ())
+        PlannedProcess(
+            f"{mix.id}: tenant {number}, trains {workload.name}",
+            its,
+            environment,
+            () if workload.script is None else workload.script.command,
+        )
         for number, (workload, its, environment) in enumerate(
             zip(mix.workloads, cores, environments, strict=True), start=1
         )

@@ -50,8 +50,19 @@ class PlannedRun:
             raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
         for each in self.workloads:
             each.check_startable()
+            self._check_script(each)
         self._check_steps()
         self._check_sharing()
+
+    def _check_script(self, workload: Workload) -> None:
+        script = workload.script
+        if script is None or script.by_steps:
+            return
+        if script.to_end or self.steps is not None:
+            raise InvalidInput(
+                f"{workload.name}: its steps are not counted, so its pace among others cannot be "
+                f"measured. Leave it out here: `advisor run` runs it"
+            )
 
     def _check_steps(self) -> None:
         if (self.purpose == "completion") != (self.steps is not None):

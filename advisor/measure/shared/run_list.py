@@ -37,9 +37,11 @@ def main(argv: Sequence[str]) -> int:
     todo = _without_done(wanted, asked.out, resume=asked.resume)
     allowed = allowed_cores(asked.cores)
     for mix in todo:
-        cores_of_tenants(mix, allowed, device.kind)  # refused before anything starts
+        cores_of_tenants(
+            mix, allowed, device.kind, share=asked.share_cores
+        )  # refused before anything starts
     command = command_line("advisor.collocation", argv)
-    with bench_on(device, allowed, timing, command) as bench:
+    with bench_on(device, allowed, timing, command, share=asked.share_cores) as bench:
         _measure_all(todo, bench, asked.out, asked.deadline)
     return 0
 
@@ -114,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
     add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
     add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
+    add("--share-cores", action="store_true", help="where these are too few, let tenants share")
     add("--settle", type=_seconds, default=0.7, help="seconds of training before windows [0.7]")
     add("--window", type=_positive, default=1.0, help="seconds of a window, at least [1.0]")
     add("--windows", type=_count, default=3, help="windows of a run [3]")

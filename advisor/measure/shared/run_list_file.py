@@ -116,7 +116,7 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
                 "id": f"advice-{name}-plan{plan['rank']}",
                 "sharing": plan["sharing"],
                 "purpose": "validation",
-                "workloads": [workloads[job["job"]] for job in plan["jobs"]],
+                "workloads": [_workload(job, workloads) for job in plan["jobs"]],
             }
             for plan in document["plans"]
             if _can_be_run(plan)
@@ -130,6 +130,12 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
             "`advisor recommend`"
         )
     return {"schema": schema, "gpu": gpu, "plans": plans}
+
+
+def _workload(job: Mapping[str, Any], workloads: Mapping[str, Any]) -> Any:
+    """What `job` of a plan trains; its own script, if it has one, starts it."""
+    named = workloads[job["job"]]
+    return named | {"script": job["script"]} if job.get("script") else named
 
 
 def _can_be_run(plan: Mapping[str, Any]) -> bool:

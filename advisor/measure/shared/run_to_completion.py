@@ -12,7 +12,8 @@ from time import monotonic, time
 
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.tenants import Answer, Ended, TenantProcess, tenants_on
+from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
+from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Schedule, sleep_until, windows_of
 from advisor.measure.shared.planned_run import CompletionRun, RunGroup
 from advisor.measure.shared.shared_run import NOTICE_S, ReadyTenants, SharedRunSettings, made_ready
@@ -76,7 +77,8 @@ def _group(
     session.switch_to(sharing)
     pause_s = monotonic() - began
     steps = [full.steps[job] for job in run_group.jobs]
-    with tenants_on(session.setups(sharing, cores), session.folder) as tenants:
+    setups = session.setups(sharing, cores, run_group.mix.workloads)
+    with tenants_on(setups, session.folder) as tenants:
         group = _train_group(made_ready(run_group.mix, tenants, settings), steps)
     if None in group.ended_s:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
@@ -100,7 +102,7 @@ def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
 
 
 def _watched(
-    tenants: Sequence[TenantProcess], meter: Meter, start_at: float
+    tenants: Sequence[TenantHandle], meter: Meter, start_at: float
 ) -> tuple[list[Answer], Activity, tuple[int | None, int | None]]:
     """Tenants' answers when they have done their steps, and the device's activity until then."""
     sleep_until(start_at)

@@ -10,11 +10,9 @@ from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.memory_filler import memory_filled
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
+from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
 from advisor.measure.process.tenants import (
     GRACE_S,
-    Answer,
-    Ended,
-    TenantProcess,
     ask_all,
     memory_record,
     tenants_on,
@@ -69,7 +67,7 @@ class ReadyTenants:
     """
 
     mix: PlannedMix
-    tenants: Sequence[TenantProcess]
+    tenants: Sequence[TenantHandle]
     settings: SharedRunSettings
     clients: int
     meter: Meter
@@ -140,7 +138,7 @@ def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedR
     """
     session = settings.session
     session.switch_to(mix.sharing)
-    setups = session.setups(mix.sharing, cores)
+    setups = session.setups(mix.sharing, cores, mix.workloads)
     if mix.capacity_mib is not None:
         settings = replace(settings, timing=_TIMING_OF_MEMORY_RUNS)
     with (
@@ -189,7 +187,7 @@ def _watch(meter: Meter, plan: Schedule) -> _Watched:
 
 
 def made_ready(
-    mix: PlannedMix, tenants: Sequence[TenantProcess], settings: SharedRunSettings
+    mix: PlannedMix, tenants: Sequence[TenantHandle], settings: SharedRunSettings
 ) -> ReadyTenants:
     """Load the workloads of `mix` into new `tenants`, and let them train until settled.
 
@@ -205,7 +203,7 @@ def made_ready(
     return ReadyTenants(mix, tenants, settings, clients, meter, step_s, loaded, checked)
 
 
-def _train_together(tenants: Sequence[TenantProcess], seconds: float) -> float:
+def _train_together(tenants: Sequence[TenantHandle], seconds: float) -> float:
     """Train together for `seconds`; the slowest tenant's seconds a step meanwhile."""
     start_at = time() + NOTICE_S
     start_training(tenants, start_at, start_at + seconds)
@@ -216,23 +214,23 @@ def _train_together(tenants: Sequence[TenantProcess], seconds: float) -> float:
     )
 
 
-def start_training(tenants: Sequence[TenantProcess], start_at: float, stop_at: float) -> None:
+def start_training(tenants: Sequence[TenantHandle], start_at: float, stop_at: float) -> None:
     """Make all train from one moment to another."""
     for tenant in tenants:
         tenant.send("run", start_at=start_at, stop_at=stop_at)
 
 
-def answers_after(tenants: Sequence[TenantProcess], stop_at: float) -> list[Answer]:
+def answers_after(tenants: Sequence[TenantHandle], stop_at: float) -> list[Answer]:
     """The answers of tenants that train until `stop_at`."""
     return [tenant.receive(max(0.0, stop_at - time()) + GRACE_S) for tenant in tenants]
 
 
-def _check_hosts(tenants: Sequence[TenantProcess]) -> tuple[Answer, ...]:
+def _check_hosts(tenants: Sequence[TenantHandle]) -> tuple[Answer, ...]:
     """The host check of all tenants at once, since busy cores slow each other."""
     return ask_all(tenants, "check_host", [{}] * len(tenants))
 
 
 def _mean_check_s(before: Answer, after: Answer) -> float | None:
-    if isinstance(before, Ended) or isinstance(after, Ended):
+    if isinstance(before, Ended) or isinstance(after, Ended) or before["check_s"] is None:
         return None
     return float(before["check_s"] + after["check_s"]) / 2

@@ -14,6 +14,9 @@ from advisor.workload.spec import Workload
 
 _Record = TypeVar("_Record")
 
+# Larger whole numbers are no measurements, and some of them no floats.
+_MOST_EXACT = 2**1000
+
 _WORDS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 
 
@@ -66,6 +69,16 @@ def record(kind: type[_Record], entry: Any, where: str = "") -> _Record:
         raise InvalidInput(f"{where}: {error}" if where else str(error)) from None
 
 
+def workload_of(entry: Any, where: str) -> Workload:
+    """The workload that `entry` names, or describes as a table.
+
+    Raises:
+        InvalidInput: It does neither.
+    """
+    found: Workload = _value(entry, Workload, where)
+    return found
+
+
 def _table(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise InvalidInput(f"{where or 'the document'}: must be a table, got {entry!r}")
@@ -115,11 +128,17 @@ def _plain(value: Any, hint: Any, where: str) -> Any:
     if get_origin(hint) is Literal:
         if any(value == each and type(value) is type(each) for each in get_args(hint)):
             return value
-        raise InvalidInput(f"{where} must be one of {', '.join(get_args(hint))}, got {value!r}")
+        raise InvalidInput(
+            f"{where} must be one of {', '.join(map(str, get_args(hint)))}, got {value!r}"
+        )
     if hint is Any:
         return value
+    if hint is NoneType:
+        if value is None:
+            return None
+        raise InvalidInput(f"{where} must be null, got {value!r}")
     kind, bounds = get_args(hint) if get_origin(hint) is Annotated else (hint, "")
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < _MOST_EXACT:
         value = float(value)
     words = f"{_WORDS[kind]}{bounds}"
     _of_type(value, kind, words, where)

@@ -33,6 +33,38 @@ _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 
 
+def marked(step: int, phase: int, bound: str) -> None:
+    """Mark in a running profile of torch where a phase ``"begins"`` or ``"ends"``.
+
+    A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
+    """
+    from torch.profiler import record_function
+
+    with record_function(f"{MARK}{step}/{phase}/{bound}"):
+        pass
+
+
+def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
+    """`document` with a stretch for each phase of `steps` in place of the moments marked."""
+    found: dict[str, dict[str, Any]] = {}
+    others = []
+    for event in document.get("traceEvents", ()):
+        name = str(event.get("name"))
+        if not name.startswith(MARK):
+            others.append(event)
+        elif event.get("cat") == "user_annotation":
+            found[name.removeprefix(MARK)] = event
+    spans = []
+    for name, begin in found.items():
+        step, _, rest = name.partition("/")
+        phase, _, bound = rest.partition("/")
+        if bound == "begins" and int(step) in steps:
+            from_us = float(begin["ts"]) + float(begin["dur"])
+            until_us = float(found[f"{step}/{phase}/ends"]["ts"])
+            spans.append(begin | {"name": MARK + phase, "ts": from_us, "dur": until_us - from_us})
+    return {**document, "traceEvents": others + spans}
+
+
 class _Launch(NamedTuple):
     at_us: float
     duration_us: float
@@ -57,11 +89,23 @@ def steps_of_trace(
         limits: Of an SM of the GPU.
 
     Raises:
-        AdvisorError: The marks are not those of complete steps.
+        AdvisorError: The marks are not those of complete steps, or it is no trace.
     """
+    try:
+        return _steps(document, phases, limits)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise AdvisorError(
+            f"what torch's profiler recorded is no trace ({type(error).__name__}: {error}). Try "
+            f"again; if that does not help, try another torch."
+        ) from None
+
+
+def _steps(
+    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
+) -> tuple[TracedStep, ...]:
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
     spans = _spans(events, phases)
-    launches = _launches(events)
+    launches, waits = _launches(events), _waits(events)
     found = defaultdict(list)
     for event in events:
         if event.get("cat") in _GPU:
@@ -71,7 +115,7 @@ def steps_of_trace(
                 found[place].append((event, launch))
     count = len(phases)
     return tuple(
-        _step(spans[first : first + count], [found[first + n] for n in range(count)], limits)
+        _step(spans[first : first + count], [found[first + n] for n in range(count)], waits, limits)
         for first in range(0, len(spans), count)
     )
 
@@ -109,6 +153,15 @@ def _launches(events: Sequence[_Event]) -> dict[int | None, _Launch]:
     return launches
 
 
+def _waits(events: Sequence[_Event]) -> list[_Launch]:
+    """Calls in which a script's host waits for the GPU, as to read a loss."""
+    return [
+        _Launch(float(each["ts"]), float(each["dur"]))
+        for each in events
+        if each.get("cat") in _LAUNCHES and str(each["name"]).endswith("Synchronize")
+    ]
+
+
 def _place(spans: Sequence[_Span], at_us: float) -> int | None:
     """Index of the span, with the pause after it, that contains `at_us`; None before the first."""
     place = bisect_right([span.begin_us for span in spans], at_us) - 1
@@ -118,7 +171,9 @@ def _place(spans: Sequence[_Span], at_us: float) -> int | None:
 _Found = Sequence[tuple[_Event, _Launch | None]]
 
 
-def _step(spans: Sequence[_Span], found: Sequence[_Found], limits: SmLimits) -> TracedStep:
+def _step(
+    spans: Sequence[_Span], found: Sequence[_Found], waits: Sequence[_Launch], limits: SmLimits
+) -> TracedStep:
     work: list[GpuWork] = []
     phases = []
     for number, (span, events) in enumerate(zip(spans, found, strict=True)):
@@ -126,11 +181,14 @@ def _step(spans: Sequence[_Span], found: Sequence[_Found], limits: SmLimits) -> 
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
         *before_us, waited_us = _waited_us(launches)
         waited_before = dict(zip(launches, before_us, strict=True))
+        its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
         for launch, event in launched:
-            at_us = max(0.0, launch.at_us - span.begin_us - waited_before[launch])
-            work.append(_work(event, number, at_us, limits))
+            earlier_us = sum(each.duration_us for each in its if each.at_us < launch.at_us)
+            at_us = launch.at_us - span.begin_us - waited_before[launch] - earlier_us
+            work.append(_work(event, number, max(0.0, at_us), limits))
+        waited_us += sum(each.duration_us for each in its)
         host_us = max(0.0, span.end_us - span.begin_us - waited_us)
-        phases.append(Phase(host_us, len(launches)))
+        phases.append(Phase(host_us, len(launches), waits=bool(its)))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 

@@ -34,15 +34,20 @@ def run(argv: Sequence[str]) -> int:
         )
     file, own = f"{minimal.workload}.json", user_folder("profiles") / card.key
     path = (asked.out or own) / file
-    _refuse_fuller(path)
+    refuse_fuller(path)
     if asked.out is None:
-        _refuse_fuller(beside_package("profiles") / card.key / file)  # which the own one would hide
+        refuse_fuller(beside_package("profiles") / card.key / file)  # which the own one would hide
     write_whole(path, minimal_text(minimal))
     say(f"  {path}")
     return 0
 
 
-def _refuse_fuller(path: Path) -> None:
+def refuse_fuller(path: Path) -> None:
+    """Refuse to write bare numbers over a profile that says more.
+
+    Raises:
+        InvalidInput: Such a one is there.
+    """
     if path.is_file() and not holds_minimal(read_bytes(path)):
         raise InvalidInput(
             f"{shown(path)}: that profile says more than these numbers. Choose another --name."

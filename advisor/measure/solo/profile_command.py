@@ -24,7 +24,9 @@ from advisor.measure.process.mps_session import mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import say
+from advisor.measure.process.tenant_handle import LOAD_S
 from advisor.measure.process.tenants import warm_up
+from advisor.measure.solo.script_words import add_script_words, script_workload, split_command
 from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.files import user_folder
 from advisor.workload.measured import pace_spread
@@ -51,15 +53,16 @@ def run(argv: Sequence[str]) -> int:
         InvalidInput: The request is invalid as a whole, or its only workload is.
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    asked = _parser().parse_args(argv)
-    asked.workloads += _timm(asked)
+    words, command = split_command(argv)
+    asked = _parser().parse_args(words)
+    asked.workloads += script_workload(asked, command) or _timm(asked)
     device = device_at_hand(asked.device)
     refuse_other(device, asked.gpu)
     out = writable_folder(asked.out or user_folder("profiles") / device.key)
     batch = _Batch(asked, out)
     if batch.todo:
-        command = command_line("advisor.profiling", argv)
-        with _settings_of(device, asked, command) as settings:
+        line = command_line("advisor.profiling", argv)
+        with _settings_of(device, asked, line) as settings:
             batch.measure(settings)
     return batch.verdict()
 
@@ -74,7 +77,7 @@ def _settings_of(device: Device, asked: Namespace, command: str) -> Iterator[Sol
         with mps_session_on(device, folder) as session:
             yield SoloRunSettings(
                 session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
-                cores=allowed, probe=asked.probe, idle_power_w=idle_w,
+                cores=allowed, probe=asked.probe, idle_power_w=idle_w, patience_s=asked.patience,
             )  # fmt: skip
 
 
@@ -180,9 +183,16 @@ class _Batch:
     def _known(self) -> Iterator[Workload]:
         for each in self._asked.workloads:
             try:
-                yield workload(each) if isinstance(each, str) else each
+                found = workload(each) if isinstance(each, str) else each
+                yield found if self._asked.data is None else self._reading(found)
             except InvalidInput as error:
                 self._fail(str(each), error)
+
+    def _reading(self, found: Workload) -> Workload:
+        from advisor.zoo.image_files import found_images
+
+        folder: Path = self._asked.data
+        return found.reading(folder, found_images(folder).count)
 
     def _fail(self, name: str, error: AdvisorError) -> None:
         say(f"  {name} failed: {error}")
@@ -225,8 +235,12 @@ def _timm(words: Namespace) -> list[Workload]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile",
-        description="Measures each workload alone on a GPU and writes DIR/NAME.json. Also starts "
-        "as `python -m advisor.profiling`, which needs torch, timm and nvidia-ml-py only.",
+        usage="advisor profile [-h] [options] WORKLOAD...\n"
+        "       advisor profile [-h] [options] -- python train.py [arguments]",
+        description="Measures each workload alone on a GPU and writes DIR/NAME.json: workloads by "
+        "name, or a script of your own, started as it is. Also starts "
+        "as `python -m advisor.profiling`, which needs torch, timm and nvidia-ml-py only; "
+        "`advisor profile --mlflow URI` logs to MLflow what is measured.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument
@@ -237,9 +251,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     add("--deadline", type=_seconds, metavar="S", help="begin none that would end after these")
+    add("--patience", type=_seconds, metavar="S", default=LOAD_S, help="end what takes no step "
+        "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
+    add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
+        "class, or CIFAR-10's binary files [made up]")  # fmt: skip
     add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
         "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
+    add_script_words(parser.add_argument_group("a script of your own, after --"))
     _add_timm(parser.add_argument_group("any model of timm"))
     return parser
 
@@ -249,10 +268,11 @@ def _add_timm(group: "argparse._ArgumentGroup") -> None:
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
     add("--classes", type=int, help="outputs of the classifier")
-    add("--batch", type=int, help="images a step")
+    add("--batch", type=int, help="images a step; also of a script [its loader's]")
     add("--precision", choices=get_args(Precision), help="[default]")
     add("--execution", choices=get_args(Execution), help="[eager]")
-    add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]")
+    add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]; also of "
+        "a script [its loader's]")  # fmt: skip
     add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
 
 

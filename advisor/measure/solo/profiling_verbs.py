@@ -2,23 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
-from statistics import median
+from statistics import median, mode
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
+from advisor.measure.process.trainable import Course, Part, Trainable
 from advisor.measure.process.worker import TenantState, Verb
-from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
+from advisor.measure.solo.chrome_trace import joined, marked, steps_of_trace
 from advisor.measure.solo.traced_step import TracedStep, sm_limits
-
-if TYPE_CHECKING:
-    from advisor.zoo.task import Step
 
 _TRACED_STEPS = 3
 _FEWEST_TIMED, _MOST_TIMED = 3, 40
@@ -29,16 +28,42 @@ def profiling_verbs() -> Mapping[str, Verb]:
     return {**training_verbs(), "train": train, "issue": issue, "trace": trace}
 
 
-def train(state: TenantState, start_at: float, stop_at: float) -> dict[str, Any]:
-    """As `run`, and returns ``cpu_s``, CPU seconds of this process and its loader's workers."""
-    before_s = _cpu_s()
-    answer = run(state, start_at, stop_at)
-    return answer | {"cpu_s": _cpu_s() - before_s}
+def train(state: TenantState, start_at: float, stop_at: float) -> Course:
+    """As `run`, and returns what that took of the host.
+
+    Returns:
+        As `run`; and ``cpu_s``, CPU seconds of this process and its loader's workers; of the
+        workers alone ``loader_cpu_s``, and ``read_mib``, None where the system does not say; and
+        ``fetched_s``, seconds spent on taking batches.
+    """
+    before = _used(state)
+    answer = yield from run(state, start_at, stop_at)
+    after = _used(state)
+    return answer | {
+        name: None if used is None or before[name] is None else used - before[name]
+        for name, used in after.items()
+    }
 
 
-def _cpu_s() -> float:
+def _used(state: TenantState) -> dict[str, Any]:
+    """What this process and its loader's workers have used so far, by name."""
     workers = [each.pid for each in active_children() if each.pid is not None]
-    return process_time() + sum(map(_cpu_s_of, workers))
+    loader_cpu_s = sum(map(_cpu_s_of, workers))
+    return {
+        "cpu_s": process_time() + loader_cpu_s,
+        "loader_cpu_s": loader_cpu_s,
+        "read_mib": _read_mib(workers),
+        "fetched_s": _loaded(state).fetched_s,
+    }
+
+
+def _read_mib(pids: Sequence[int]) -> float | None:
+    """What processes have read so far (proc(5): rchar of io, cached files included)."""
+    try:
+        texts = [Path(f"/proc/{pid}/io").read_text() for pid in pids]
+        return sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def _cpu_s_of(pid: int) -> float:
@@ -47,58 +72,77 @@ def _cpu_s_of(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def issue(state: TenantState, seconds: float) -> dict[str, Any]:
+def issue(state: TenantState, seconds: float) -> Course:
     """How long the host takes for each phase of a step, with an empty launch queue.
 
     Returns:
         ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
         alone, None without a loader.
     """
-    step = _loaded(state)
-    wait = partial(synchronise, state)
+    trainable, wait = _loaded(state), partial(synchronise, state)
     rows: list[list[float]] = []
+    fetches_s: list[float] = []
     until = perf_counter() + seconds
-    while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
-        rows.append([_timed(phase, wait) for phase in step.phases.values()])
-    fetch, *others = zip(*rows, strict=True)
-    # A fetch that waits for the loader does not measure the host's own work.
-    phases_s = (min(fetch), *map(median, others))
-    return {"phases_s": phases_s, "loader_s": _loader_s(step, wait, seconds)}
-
-
-def _timed(phase: Callable[[], None], wait: Callable[[], None]) -> float:
-    began = perf_counter()
-    phase()
-    took_s = perf_counter() - began
     wait()
-    return took_s
+    while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
+        before_s = trainable.fetched_s
+        rows.append((yield from _timed_step(trainable, wait)))
+        fetches_s.append(trainable.fetched_s - before_s)
+    phases_s = [median(each) for each in zip(*alike(rows), strict=True)]
+    # A fetch that waits for the loader does not measure the host's own work.
+    phases_s[0] += min(fetches_s)
+    return {"phases_s": phases_s, "loader_s": _loader_s(trainable, wait, seconds)}
 
 
-def _loader_s(step: "Step", wait: Callable[[], None], seconds: float) -> float | None:
-    workers = step.workload.loader_workers
+def alike(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Those of `rows` that have as many phases as most: a script may do more in some steps."""
+    count = mode(map(len, rows))
+    return [row for row in rows if len(row) == count]
+
+
+def _timed_step(
+    trainable: Trainable, wait: Callable[[], None]
+) -> Generator[Part, bool, list[float]]:
+    """Seconds of each phase of a step, without those of taking batches."""
+    row, ended = [], False
+    while not ended:
+        fetched_s, began = trainable.fetched_s, perf_counter()
+        ended = yield "phase"
+        row.append(perf_counter() - began - (trainable.fetched_s - fetched_s))
+        wait()
+    return row
+
+
+def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) -> float | None:
+    workers = trainable.loader_workers
     if workers == 0:
         return None
-    for _ in range(3 * workers):  # prefetched batches
-        step.next_batch()
-    wait()
-    batches, began = 0, perf_counter()
-    while batches < _FEWEST_TIMED or perf_counter() - began < seconds:
-        step.next_batch()
-        batches += 1
+    batches = 0
+    try:
+        for _ in range(3 * workers):  # prefetched batches
+            trainable.next_batch()
+        wait()
+        began = perf_counter()
+        while batches < _FEWEST_TIMED or perf_counter() - began < seconds:
+            trainable.next_batch()
+            batches += 1
+    except StopIteration:  # the pass of a script's loader is over
+        if batches < _FEWEST_TIMED:
+            return None
     wait()
     return (perf_counter() - began) / batches
 
 
-def trace(state: TenantState, compute_capability: str) -> dict[str, Any]:
+def trace(state: TenantState, compute_capability: str) -> Course:
     """What the GPU does in a step.
 
     Returns:
-        ``step``: a `TracedStep`, the one with the median busy time of several.
+        ``step``: the fields of a `TracedStep`, the one with the median busy time of several.
     """
-    step, limits = _loaded(state), sm_limits(compute_capability)
-    phases = tuple(step.phases)
-    steps = steps_of_trace(recorded(step, partial(synchronise, state)), phases, limits)
-    return {"step": median_step(steps)}
+    _loaded(state)
+    limits = sm_limits(compute_capability)
+    document, phases = yield from recorded(partial(synchronise, state))
+    return {"step": asdict(median_step(steps_of_trace(document, phases, limits)))}
 
 
 def median_step(steps: tuple[TracedStep, ...]) -> TracedStep:
@@ -106,31 +150,52 @@ def median_step(steps: tuple[TracedStep, ...]) -> TracedStep:
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
-def recorded(step: "Step", wait: Callable[[], None]) -> dict[str, Any]:
-    """Torch's profile of some steps, with an empty launch queue before each phase."""
+def recorded(
+    wait: Callable[[], None],
+) -> Generator[Part, bool, tuple[dict[str, Any], tuple[str, ...]]]:
+    """Torch's profile of some steps, with an empty launch queue before each phase.
+
+    Returns:
+        The profile, and the names of a step's phases, marked in it.
+    """
     import torch
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities):  # the first session is slow, and may miss kernels
-        step()
+        yield "step"
         wait()
+    # A hook may stand inside a stretch that torch marked for the first session, the optimizer's:
+    # where such a stretch ends in a second session, torch 2.11 writes to memory that it has freed.
+    yield "step"
     with profile(activities=activities) as seen:
-        for _ in range(_TRACED_STEPS):
-            for name, phase in step.phases.items():
-                with record_function(MARK + name):
-                    phase()
-                wait()
+        counts = []
+        for number in range(_TRACED_STEPS):
+            counts += [(yield from _marked_step(number, wait))]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))
         document: dict[str, Any] = json.loads(path.read_text(errors="replace"))
-    return document
+    usual = mode(counts)
+    steps = [number for number, count in enumerate(counts) if count == usual]
+    return joined(document, steps), tuple(map(str, range(usual)))
 
 
-def _loaded(state: TenantState) -> "Step":
-    if state.step is None:
+def _marked_step(number: int, wait: Callable[[], None]) -> Generator[Part, bool, int]:
+    """Train step `number` with the bounds of its phases marked; how many it has."""
+    phases, ended = 0, False
+    while not ended:
+        marked(number, phases, "begins")
+        ended = yield "phase"
+        marked(number, phases, "ends")
+        wait()
+        phases += 1
+    return phases
+
+
+def _loaded(state: TenantState) -> Trainable:
+    if state.trainable is None:
         raise AdvisorError("a tenant must load a workload before it is profiled")
-    return state.step
+    return state.trainable

@@ -1,6 +1,6 @@
 """Measures how fast a workload trains alone: first until it is steady, then in windows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -12,16 +12,12 @@ from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import (
-    GRACE_S,
-    TenantProcess,
-    living,
-    memory_record,
-    tenants_on,
-)
+from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle, living
+from advisor.measure.process.tenants import GRACE_S, memory_record, tenants_on
 from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.sharing import Mps
+from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Memory, Window
 from advisor.workload.profile import LimitedRun, MpsProbe, PartSeconds
 from advisor.workload.spec import Workload
@@ -47,8 +43,10 @@ class Pace:
         activity: Of the whole GPU over the windows.
         clocks_mhz: Of SMs and memory during the run.
         memory: Peak memory of the tenant.
-        host_check_s: Mean of the host checks before and after.
+        host_check_s: Mean of the host checks before and after; None for a program that cannot be
+            asked for one.
         meter_s: Seconds that the device's driver took to answer.
+        host: What the host did for a step; None for a program that cannot be asked.
     """
 
     windows: tuple[Window, ...]
@@ -56,8 +54,9 @@ class Pace:
     activity: Activity
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
-    host_check_s: float
+    host_check_s: float | None
     meter_s: float
+    host: HostSide | None = None
 
     @property
     def seconds(self) -> float:
@@ -70,7 +69,7 @@ class Pace:
         return self.seconds / sum(window.steps for window in self.windows)
 
 
-def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
+def asked(tenant: TenantHandle, verb: str, **arguments: Any) -> dict[str, Any]:
     """What `tenant` answers.
 
     Raises:
@@ -79,7 +78,7 @@ def asked(tenant: TenantProcess, verb: str, **arguments: Any) -> dict[str, Any]:
     return living(tenant.ask(verb, **arguments))
 
 
-def settled_step_s(tenant: TenantProcess, first_step_s: float) -> float:
+def settled_step_s(tenant: TenantHandle, first_step_s: float) -> float:
     """Train until the pace is steady; seconds of a step then, at first about `first_step_s`."""
     paces: list[float] = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
@@ -99,7 +98,7 @@ def is_steady(paces: Sequence[float]) -> bool:
     return abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
-def _stretch_step_s(tenant: TenantProcess, seconds: float) -> float:
+def _stretch_step_s(tenant: TenantHandle, seconds: float) -> float:
     start_at = time() + _NOTICE_S
     answer = asked(tenant, "run", start_at=start_at, stop_at=start_at + seconds)
     ends = [start_at, *answer["completed_at"]]
@@ -107,7 +106,7 @@ def _stretch_step_s(tenant: TenantProcess, seconds: float) -> float:
     return step_s
 
 
-def measured_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def measured_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`."""
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
@@ -121,9 +120,39 @@ def measured_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: f
         host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
         activity=activity,
         clocks_mhz=clocks_mhz,
-        memory=memory_record(answer["memory"], _on_device_mib(tenant, meter)),
-        host_check_s=(before + after) / 2,
+        memory=known(memory_record(answer["memory"], _on_device_mib(tenant, meter))),
+        host_check_s=None if before is None else (before + after) / 2,
         meter_s=meter_s,
+        host=_host_side(answer, len(answer["completed_at"])),
+    )
+
+
+def known(memory: Memory | None) -> Memory:
+    """`memory`, which a profile must have.
+
+    Raises:
+        AdvisorError: Nobody says what the process holds.
+    """
+    if memory is None:
+        raise AdvisorError(
+            "the driver shows no process on this GPU. Does it train there, and does the driver "
+            "show processes here?"
+        )
+    return memory
+
+
+def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
+    """Of a step, by what so many of them took; a loader that used no time is none."""
+
+    def of_a_step(name: str) -> float | None:
+        value = answer.get(name)
+        return None if value is None else max(0.0, value) / steps
+
+    with_loader = bool(answer.get("loader_cpu_s"))
+    return HostSide(
+        loader_cpu_s=of_a_step("loader_cpu_s") if with_loader else None,
+        wait_s=of_a_step("fetched_s"),
+        read_mib=of_a_step("read_mib") if with_loader else None,
     )
 
 
@@ -139,7 +168,7 @@ def _metered(meter: Meter, plan: Schedule) -> tuple[Activity, tuple[int | None, 
     return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
 
 
-def _on_device_mib(tenant: TenantProcess, meter: Meter) -> float | None:
+def _on_device_mib(tenant: TenantHandle, meter: Meter) -> float | None:
     """Device memory of `tenant` as the driver sees it, MiB."""
     seen = meter.memory_mib()
     # In a container the driver may list it under another pid. On a claimed device the only other
@@ -165,6 +194,10 @@ class Stopwatch:
         self._parts[part] = self._parts.get(part, 0.0) + now_s - self._since_s
         self._since_s = now_s
 
+    def patience_s(self) -> float:
+        """How long another start may take, after the first took what it did."""
+        return max(LOAD_S, 3 * self._parts.get("start_s", 0.0))
+
     def took(self, meter_s: float) -> PartSeconds:
         """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
         return PartSeconds(**self._parts, meter_s=meter_s)
@@ -187,11 +220,10 @@ def mps_probe(
     """
     try:
         session.switch_to(Mps())
-        unlimited, pace = _limited(workload, session, cores, None, step_s)
+        probed = _Probed(workload, session, cores, step_s, watch.patience_s())
+        unlimited, pace = _limited(probed, None)
         watch.lap("mps_s")
-        limited = tuple(
-            _limited(workload, session, cores, limit, step_s)[0] for limit in LIMITS_PCT
-        )
+        limited = tuple(_limited(probed, limit)[0] for limit in LIMITS_PCT)
         watch.lap("limits_s")
     except AdvisorError as error:
         # The daemon does not start, or a client failed: the profile without MPS is still valid.
@@ -201,17 +233,25 @@ def mps_probe(
     return MpsProbe(unlimited, limited, pace.memory)
 
 
-def _limited(
-    workload: Workload,
-    session: MpsSession,
-    cores: tuple[int, ...],
-    limit_pct: float | None,
-    step_s: float,
-) -> tuple[LimitedRun, Pace]:
+@dataclass(frozen=True, slots=True)
+class _Probed:
+    """What is probed, where; `step_s` of it without MPS, `patience_s` until its first step."""
+
+    workload: Workload
+    session: MpsSession
+    cores: tuple[int, ...]
+    step_s: float
+    patience_s: float
+
+
+def _limited(probed: _Probed, limit_pct: float | None) -> tuple[LimitedRun, Pace]:
+    session = probed.session
     sharing = Mps() if limit_pct is None else Mps((limit_pct,))
-    warm_steps = _WARM_STEPS if step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
-    with tenants_on(session.setups(sharing, [cores]), session.folder, profiling_verbs) as (tenant,):
-        loaded = asked(tenant, "load", workload=workload, warm_steps=warm_steps)
+    warm_steps = _WARM_STEPS if probed.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
+    asking = {"workload": probed.workload, "warm_steps": warm_steps}
+    setups = session.setups(sharing, [probed.cores], [probed.workload])
+    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
+        loaded = asked(tenant, "load", timeout_s=probed.patience_s, **asking)
         session.proved_clients(sharing, [tenant.pid])
         pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
     run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)

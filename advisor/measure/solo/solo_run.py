@@ -1,5 +1,6 @@
 """Profiles one workload alone on a device."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,11 +9,13 @@ from advisor.hardware.catalogue import gpu
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.cores import cores_of_each
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.provenance import Origin
+from advisor.measure.process.provenance import Origin, recipe_of_script
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenants import TenantProcess, tenants_on
+from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle
+from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.profiling_verbs import profiling_verbs
+from advisor.measure.solo.script_words import described, told
 from advisor.measure.solo.solo_pace import (
     Pace,
     Stopwatch,
@@ -21,7 +24,8 @@ from advisor.measure.solo.solo_pace import (
     mps_probe,
     settled_step_s,
 )
-from advisor.measure.solo.traced_step import TracedStep, kernel_trace, phases_without_waits
+from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_told
+from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
 from advisor.workload.profile import KernelTrace, Profile
 from advisor.workload.spec import Workload
@@ -54,6 +58,7 @@ class SoloRunSettings:
         cores: Those that tenants may have.
         probe: Whether to measure under MPS too.
         idle_power_w: Of the device before anything ran; None if not metered.
+        patience_s: How long a workload may take to its first steps.
     """
 
     session: MpsSession
@@ -62,6 +67,7 @@ class SoloRunSettings:
     cores: tuple[int, ...]
     probe: bool
     idle_power_w: float | None
+    patience_s: float = LOAD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,19 @@ class _Inside:
     host_s: float | None = None
     gpu_s: float | None = None
     trace: KernelTrace | None = None
+    main_s: float | None = None
+    loader_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What one process showed; `workload` as it describes itself."""
+
+    workload: Workload
+    cores: tuple[int, ...]
+    pace: Pace
+    inside: _Inside
+    versions: Mapping[str, str | None]
 
 
 def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
@@ -81,27 +100,20 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
         AdvisorError: It ran out of memory or died.
     """
     session, watch = settings.session, Stopwatch()
-    cores = cores_for(workload, settings)
     session.switch_to(Naive())
-    setups = session.setups(Naive(), [cores])
-    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
-        loaded = asked(tenant, "load", workload=workload)
-        watch.lap("start_s")
-        step_s = settled_step_s(tenant, loaded["warm_step_s"])
-        watch.lap("settle_s")
-        timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        pace = _steady_pace(tenant, Meter(session.device), timing, step_s)
-        watch.lap("windows_s")
-        inside = _inside(tenant, settings, watch) if session.device.kind == "cuda" else _Inside()
-        versions = tenant.versions
-    watch.lap("start_s")
+    to_end = workload.script is not None and workload.script.to_end
+    alone = (_run_to_end if to_end else _trained_alone)(workload, settings, watch)
+    pace, inside = alone.pace, alone.inside
     _report(pace, inside)
     probe = None
-    if settings.probe and session.device.kind == "cuda":
-        probe = mps_probe(workload, session, cores, step_s, watch)
+    if settings.probe and session.device.kind == "cuda" and not to_end:
+        probe = mps_probe(alone.workload, session, alone.cores, pace.mean_step_s, watch)
     power_w = pace.activity.power_w
+    provenance = settings.origin.provenance(alone.versions, pace.clocks_mhz)
+    if workload.script is not None:
+        provenance = replace(provenance, recipes=recipe_of_script(workload.script))
     return Profile(
-        workload=workload,
+        workload=alone.workload,
         gpu=session.device.key,
         windows=pace.windows,
         host_s=inside.host_s,
@@ -112,16 +124,48 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
         power_w=power_w,
         energy_j=None if power_w is None else power_w * pace.mean_step_s,
         idle_power_w=settings.idle_power_w,
-        cores=cores,
+        cores=alone.cores,
         mps=probe,
         trace=inside.trace,
-        provenance=settings.origin.provenance(versions, pace.clocks_mhz),
+        provenance=provenance,
         host_check_s=pace.host_check_s,
         took=watch.took(pace.meter_s),
+        host=pace.host and replace(pace.host, main_s=inside.main_s, loader_s=inside.loader_s),
     )
 
 
-def _steady_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
+    session, cores = settings.session, cores_for(workload, settings)
+    # How many loader workers a script has shows when it trains.
+    setups = session.setups(Naive(), [settings.cores if workload.script else cores], [workload])
+    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
+        loaded = asked(tenant, "load", timeout_s=settings.patience_s, workload=workload)
+        workload = described(workload, loaded.get("found"))
+        if workload.script is not None:
+            say(f"  {told(workload)}")
+        cores = cores_for(workload, settings)
+        tenant.pin(cores)
+        watch.lap("start_s")
+        step_s = settled_step_s(tenant, loaded["warm_step_s"])
+        watch.lap("settle_s")
+        timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
+        pace = _steady_pace(tenant, Meter(session.device), timing, step_s)
+        watch.lap("windows_s")
+        inside = _inside_of(tenant, pace, settings, watch)
+        versions = tenant.versions
+    watch.lap("start_s")
+    return _Alone(workload, cores, pace, inside, versions)
+
+
+def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
+    cores = cores_for(workload, settings)
+    for part in ("start_s", "settle_s"):
+        watch.lap(part)
+    pace = pace_to_end(workload, settings.session, cores, watch)
+    return _Alone(workload, cores, pace, _of_counters(pace), {})
+
+
+def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> Pace:
     """The pace, measured again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s)
     for rounds in range(_MORE_ROUNDS):
@@ -134,10 +178,17 @@ def _steady_pace(tenant: TenantProcess, meter: Meter, timing: Timing, step_s: fl
         pace = replace(
             more,
             windows=pace.windows + more.windows,
-            host_check_s=(pace.host_check_s * (rounds + 1) + more.host_check_s) / (rounds + 2),
+            host_check_s=_mean_check_s(pace, more, rounds + 1),
             meter_s=pace.meter_s + more.meter_s,
         )
     return pace
+
+
+def _mean_check_s(pace: Pace, more: Pace, rounds: int) -> float | None:
+    """Mean host check over `pace`, of so many rounds, and one round more."""
+    if pace.host_check_s is None or more.host_check_s is None:
+        return None
+    return (pace.host_check_s * rounds + more.host_check_s) / (rounds + 1)
 
 
 def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
@@ -150,28 +201,45 @@ def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
     return cores_of_each([workload.cores], settings.cores, share=share)[0]
 
 
-def _inside(tenant: TenantProcess, settings: SoloRunSettings, watch: Stopwatch) -> _Inside:
+def _inside_of(
+    tenant: TenantHandle, pace: Pace, settings: SoloRunSettings, watch: Stopwatch
+) -> _Inside:
+    """As `_inside`; of what cannot be asked, the utilisation that the driver showed."""
+    if settings.session.device.kind != "cuda":
+        return _Inside()
+    if tenant.setup.script is None or tenant.setup.script.by_steps:
+        return _inside(tenant, settings, watch)
+    return _of_counters(pace)
+
+
+def _of_counters(pace: Pace) -> _Inside:
+    counters = pace.activity.counters
+    return _Inside(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
+
+
+def _inside(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -> _Inside:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
     watch.lap("host_path_s")
     capability = gpu(settings.session.device.key).compute_capability
     try:
-        step: TracedStep = asked(tenant, "trace", compute_capability=capability)["step"]
+        step = step_told(asked(tenant, "trace", compute_capability=capability)["step"])
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
-        return _Inside(host_s=_with_loader(sum(issued["phases_s"]), issued))
+        return _with_loader(sum(issued["phases_s"]), issued)
     finally:
         watch.lap("trace_s")
     phases_s = phases_without_waits(issued["phases_s"], step.phases)
-    host_s = _with_loader(sum(phases_s), issued)
+    found = _with_loader(sum(phases_s), issued)
     if not step.work:
         say("  no kernel trace: torch's profiler saw no kernel. May it use CUPTI here?")
-        return _Inside(host_s=host_s)
-    return _Inside(host_s=host_s, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
+        return found
+    return replace(found, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
 
 
-def _with_loader(host_s: float, issued: dict[str, Any]) -> float:
-    """Host seconds of a step, at least those of the loader, for which the host waits."""
-    return max(host_s, issued["loader_s"] or 0.0)
+def _with_loader(main_s: float, issued: dict[str, Any]) -> _Inside:
+    """The host path of a step: at least that of the loader, for which the process waits."""
+    loader_s: float | None = issued["loader_s"]
+    return _Inside(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
 
 
 def _report(pace: Pace, inside: _Inside) -> None:

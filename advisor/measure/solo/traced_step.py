@@ -1,8 +1,9 @@
 """A profiled training step, what the host issued and the GPU did, and its compact kernel trace."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.workload.profile import KernelTrace
@@ -117,10 +118,17 @@ class Phase:
     Attributes:
         host_us: How long the host issued work, without waits for the launch queue.
         launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
+        waits: Whether the host asked for the GPU to be done.
     """
 
     host_us: float
     launches: int
+    waits: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """Whether the host can be timed from outside, since it never waited for the GPU."""
+        return self.launches <= QUEUE_FREE_LAUNCHES and not self.waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,14 @@ class TracedStep:
             busy_us += max(0.0, end_us - max(each.start_us, until_us))
             until_us = max(until_us, end_us)
         return busy_us * 1e-6
+
+
+def step_told(fields: Mapping[str, Any]) -> TracedStep:
+    """The step whose fields a tenant sent."""
+    return TracedStep(
+        tuple(GpuWork(**each) for each in fields["work"]),
+        tuple(Phase(**each) for each in fields["phases"]),
+    )
 
 
 def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
@@ -184,7 +200,8 @@ def phases_without_waits(
     """Seconds that an unprofiled host needs for each phase of a step if it never waits for the GPU.
 
     Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for the GPU. The profile shows such waits but
+    correctly. One with many launches may have waited for the GPU, as did one that asked it to be
+    done, so that a loss can be read. The profile shows such waits but
     slows the host, so such a phase counts its profiled time without waits, scaled to the pace of
     the other phases, if that is less.
 
@@ -193,12 +210,10 @@ def phases_without_waits(
         profiled: The same phases as recorded by the profiler.
     """
     pairs = list(zip(measured_s, profiled, strict=True))
-    free = [(seconds, phase) for seconds, phase in pairs if phase.launches <= QUEUE_FREE_LAUNCHES]
+    free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
     profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
     pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
     return tuple(
-        seconds
-        if phase.launches <= QUEUE_FREE_LAUNCHES
-        else min(seconds, phase.host_us * 1e-6 * pace)
+        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
         for seconds, phase in pairs
     )

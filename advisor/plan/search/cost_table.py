@@ -62,7 +62,11 @@ class PredictorSource:
         if option.limit is not None and not worth_trying(option.limit, int(sets.sizes.max())):
             fits[1:] = False
             return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
+        part, everyone = option.partition.slices is not None, int(sets.sizes.max())
         for chosen, tenants in enumerate(sets.tenants[1:], start=1):
+            if part and len(tenants) == everyone > 1:  # they would leave the rest of it idle
+                fits[chosen] = False
+                continue
             sharing = option.partition.shared(len(tenants), option.of(len(tenants)))
             profiles = [sets.variants[each].profile for each in tenants]
             mix = self.predictor.predict(profiles, sharing)

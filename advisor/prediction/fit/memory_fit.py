@@ -15,6 +15,7 @@ from advisor.prediction.memory import (
     Context,
     Edge,
     Need,
+    caches_mib,
     deviations_over,
     need,
     needs,
@@ -85,7 +86,7 @@ class Trial:
     """A mix that was tried on a card made smaller.
 
     Attributes:
-        mode: One of `advisor.sharing.SHARED_MODES`.
+        mode: One of `advisor.sharing.SHARED_MODES`; serial: a process alone.
         families: Of its tenants.
         needs: Predicted, in the tenants' order.
         capacity_mib: What the tenants could share.
@@ -121,7 +122,7 @@ def _trial(
         return None
     tenants = [profiles[name] for name in names]
     return Trial(
-        mode=shared.mode,
+        mode="serial" if len(tenants) == 1 else shared.mode,
         families=frozenset(each.workload.family for each in tenants),
         needs=tuple(needs(tenants, shared, context, gpu)),
         capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
@@ -150,12 +151,15 @@ def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
     """By mode, the edge that the outcomes tell of; none where they are too few.
 
     Driver and allocator refuse memory alike however processes take turns, so trials of all modes
-    teach one edge. A mode has one of its own as soon as its trials say that it differs.
+    teach one edge. A mode has one of its own as soon as its trials say that it differs, and so has
+    a process alone, of which mixes say nothing.
     """
-    if not _enough(tried):
+    mixes = [each for each in tried if each.mode != "serial"]
+    if not _enough(mixes):
         return {}
-    common = _edge(tried)
-    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in SHARED_MODES}
+    common = _edge(mixes)
+    modes: tuple[Mode, ...] = (*SHARED_MODES, "serial")
+    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in modes}
 
 
 def _own_edge(tried: Sequence[Trial], common: Edge) -> Edge:
@@ -184,12 +188,12 @@ def _edge(tried: Sequence[Trial]) -> Edge:
     The likeliest alone is too sure of itself. All edges and all trials are looked at together.
     """
     held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
-    least = np.array([sum(need.least_mib for need in each.needs) for each in tried])
+    cache = np.array([caches_mib(each.needs) for each in tried])
     capacity = np.array([each.capacity_mib for each in tried])
     share, width, sigma = (
         axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
     )
-    over = deviations_over(held, least, capacity, (share, width, sigma))
+    over = deviations_over(held, cache, capacity, (share, width, sigma))
     risks = 0.5 * (1 + np.vectorize(erf)(over / sqrt(2)))
     refused = np.array([each.refused for each in tried])
     outcomes = np.where(refused > 0, risks, 1 - risks)

@@ -5,9 +5,7 @@
 #   sudo nvidia-smi -i 0 -mig 1
 #   sudo nvidia-smi mig -i 0 -cgi 9:4 -C
 #   sudo nvidia-smi mig -i 0 -cgi 5:0
-#   nvidia-smi mig -i 0 -lgi  # IDs of the GPU instances; a script stops below too
-#   : "${GI_1:?set it to the ID of 4g.71gb@0}"
-#   sudo nvidia-smi mig -i 0 -cci 2c.4g.71gb,2c.4g.71gb -gi "$GI_1"
+#   sudo nvidia-smi mig -i 0 -cci 2c.4g.71gb,2c.4g.71gb -gi ID  # which the line before said
 # gres.conf of the node:
 #   AutoDetect=nvml
 # slurm.conf, with the select/cons_tres plugin:
@@ -17,14 +15,17 @@
 # differ between drivers and releases: one that is not among them drains the node.
 # Jobs under MPS start its daemon themselves, and end it: nobody else must.
 # Put your own command in place of each job's ./NAME.sh.
-set -e
+set -euo pipefail
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:4g.70gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
 job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 <<'EOF'
 #!/bin/bash
-jobs= failed=0 MPS_2=
+set -euo pipefail
+jobs='' failed=0 MPS_2=''
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
-stop() {  # also when interrupted
+stop() {  # also when interrupted, and whatever fails
+  set +e
+  trap '' INT HUP TERM
   for each in $jobs; do
     kill -s TERM -- "-$each" || kill -s TERM "$each"
   done 2> /dev/null
@@ -34,14 +35,28 @@ stop() {  # also when interrupted
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
-  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+  nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
     mps_answers && return
     sleep 0.1
   done
   echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
   return 1
 }
-mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
+  local said servers='' silent=0
+  for _ in $(seq 100); do
+    if said=$(echo get_server_list | nvidia-cuda-mps-control 2> /dev/null); then
+      servers=${said:-$servers} silent=0
+      echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || :
+    else
+      # shellcheck disable=SC2086
+      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0
+    fi
+    sleep 0.1
+  done
+  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
+  return 1
+}
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
@@ -50,7 +65,7 @@ CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_LOG_DIRECTORY="$MPS_2" mps_start || ex
 CUDA_MPS_PIPE_DIRECTORY="$MPS_2" job ./bert-base-finetune-bs16-loader2.sh
 ended
 CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_stop
-MPS_2=
+MPS_2=''
 exit "$failed"
 EOF
 )

@@ -1,28 +1,110 @@
 #!/usr/bin/env bash
 # Not run on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
 # Put your own command in place of each job's ./NAME.sh.
-jobs= failed=0
+set -euo pipefail
+jobs='' failed=0
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
-stop() {  # also when interrupted
+stop() {  # also when interrupted, and whatever fails
+  set +e
+  trap '' INT HUP TERM
   for each in $jobs; do
     kill -s TERM -- "-$each" || kill -s TERM "$each"
   done 2> /dev/null
   wait
+  mig_undo
+}
+GPU=0
+made=${XDG_RUNTIME_DIR:-$HOME}/.advisor-mig-$GPU-$(< /proc/sys/kernel/random/boot_id)
+exec 9>> "$made"  # jobs inherit it: what they run on is not removed
+flock -n 9 || { echo "GPU $GPU: this runs already, or its jobs do. See $made" >&2; exit 1; }
+mig() { sudo nvidia-smi mig -i "$GPU" "$@"; }
+mig_is() {  # whether MIG mode is $1, now and after a reset
+  local mode
+  mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current,mig.mode.pending \
+    --format=csv,noheader) || return
+  [ "$mode" != "$1, $1" ] || return 0
+  echo "GPU $GPU: MIG mode, now and after a reset: $mode. It must be $1. While nothing runs" \
+    "there: sudo nvidia-smi -i $GPU -mig $2; if it stays pending, --gpu-reset" >&2
+  return 1
+}
+mig_list() {  # to have none is an error to nvidia-smi, and none here
+  local said
+  said=$(mig "$@" 2>&1) || case $said in
+  *"Not Found"* | *"No "*"instances found"*) said= ;;
+  *) echo "$said" >&2; return 1 ;;
+  esac
+  echo "$said"
+}
+mig_gi() {  # the ID of the GPU instance PROFILE:START; nothing where there is none
+  local list
+  list=$(mig_list -lgi) || return
+  awk -v profile="${1%:*}" -v start="${1#*:}:" \
+    '$3 == "MIG" && $5 == profile && index($7, start) == 1 { print $6 }' <<< "$list"
+}
+mig_make() {  # makes GPU instances PROFILE:START; with compute instances where $1 is -C
+  local how=$1 each there
+  shift
+  for each in "$@"; do
+    there=$(mig_gi "$each") || return
+    [ -z "$there" ] || { echo "GPU $GPU: $each is there already, somebody else's" >&2; return 1; }
+  done
+  printf '%s\n' "$@" >> "$made" || return
+  (IFS=,; mig -cgi "$*" ${how:+"$how"})
+}
+mig_split() {  # makes compute instances of these names in the GPU instance PROFILE:START
+  local gi
+  gi=$(mig_gi "$1") || return
+  mig -cci "$2" -gi "$gi"
+}
+mig_uuid() {  # of the compute instance number $3 called $2, or of the only one, in PROFILE:START
+  local gi list ci found
+  gi=$(mig_gi "$1") && list=$(mig_list -lci -gi "$gi") || return
+  ci=$(awk -v name="${2:-}" -v nth="${3:-1}" \
+    '$4 == "MIG" && (name == "" || $5 == name) && ++n == nth { print $7 }' <<< "$list")
+  list=$(nvidia-smi -i "$GPU" -q) || return
+  found=$(awk -F ' *: *' -v gi="$gi" -v ci="$ci" '/^ +Index / { index_of = $2 }
+    /GPU Instance ID/ { in_gi = $2 == gi }
+    /Compute Instance ID/ && in_gi && $2 == ci { print index_of; exit }' <<< "$list")
+  list=$(nvidia-smi -L) || return
+  awk -v gpu="$GPU" -v device="$found:" '/^GPU / { on = $2 == gpu ":" || index($0, ": " gpu ")") }
+    on && $1 == "MIG" && $4 == device { sub(/\)$/, "", $6); print $6; found = 1; exit }
+    END { exit !found }' <<< "$list" || { echo "GPU $GPU: no MIG device in $1" >&2; return 1; }
+}
+mig_undo() {  # removes what was made; again and again, since that fails for a moment
+  local each gi left
+  while read -r each <&8; do
+    case $each in /*) CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return ;; esac
+  done 8< "$made"
+  for _ in $(seq 50); do
+    left=
+    while read -r each <&8; do
+      case $each in /*) continue ;; esac
+      gi=$(mig_gi "$each") || left=$each
+      [ -n "$gi" ] || continue
+      left=$each
+      mig -dci -gi "$gi" > /dev/null 2>&1
+      mig -dgi -gi "$gi" > /dev/null 2>&1
+    done 8< "$made"
+    [ -n "$left" ] || { : > "$made"; return; }
+    sleep 0.2
+  done
+  echo "GPU $GPU: $left is not removed. Once nothing runs on it, run this again, or remove it:" \
+    "sudo nvidia-smi mig -i $GPU -lgi, -dci, -dgi" >&2
+  return 1
 }
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
-sudo nvidia-smi -i 0 -mig 1
-sudo nvidia-smi mig -i 0 -cgi 15:4,19:0,19:1 -C
-nvidia-smi -L  # UUIDs of the MIG devices; a script stops below until they are set
-: "${MIG_1:?set it to the UUID of 1g.18gb@0, for job 1}"
-: "${MIG_2:?set it to the UUID of 1g.18gb@1, for job 2}"
-: "${MIG_3:?set it to the UUID of 1g.35gb@4, for job 3}"
+mig_undo || exit
+mig_is Enabled 1 || exit
+mig_make -C 15:4 19:0 19:1 || exit
+MIG_1=$(mig_uuid 19:0) || exit
+MIG_2=$(mig_uuid 19:1) || exit
+MIG_3=$(mig_uuid 15:4) || exit
 CUDA_VISIBLE_DEVICES="$MIG_1" job taskset -c 0 ./resnet50-imagenet64-bs128.sh
 CUDA_VISIBLE_DEVICES="$MIG_2" job taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh
 CUDA_VISIBLE_DEVICES="$MIG_3" job taskset -c 4 ./gpt2-small-pretrain-bs8.sh
 ended
-sudo nvidia-smi mig -i 0 -dci && sudo nvidia-smi mig -i 0 -dgi
-sudo nvidia-smi -i 0 -mig 0
+mig_undo || exit
 exit "$failed"

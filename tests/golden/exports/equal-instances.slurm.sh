@@ -13,7 +13,7 @@
 # differ between drivers and releases: one that is not among them drains the node.
 # 1g.35gb: 1g.33gb where half a GiB is rounded up.
 # Put your own command in place of each job's ./NAME.sh.
-set -e
+set -euo pipefail
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:1g.16gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
 job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:1g.16gb:1 --cpus-per-task=3 --wrap ./bert-base-finetune-bs16-loader2.sh)
 job_3=$(sbatch --parsable --job-name gpt2-small-pretrain-bs8 --gres=gpu:1g.32gb:1 --cpus-per-task=1 --wrap ./gpt2-small-pretrain-bs8.sh)

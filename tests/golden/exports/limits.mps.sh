@@ -3,20 +3,34 @@
 #   bash FILE start            starts the daemons
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
-set -eu
+set -euo pipefail
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
 MPS_1=$folder/1
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
-  nvidia-cuda-mps-control -d && for try in $(seq 50); do
+  nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
     mps_answers && return
     sleep 0.1
   done
   echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
   return 1
 }
-mps_stop() { ! mps_answers || echo quit | nvidia-cuda-mps-control; }
+mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
+  local said servers='' silent=0
+  for _ in $(seq 100); do
+    if said=$(echo get_server_list | nvidia-cuda-mps-control 2> /dev/null); then
+      servers=${said:-$servers} silent=0
+      echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || :
+    else
+      # shellcheck disable=SC2086
+      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0
+    fi
+    sleep 0.1
+  done
+  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
+  return 1
+}
 stop() {
   CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
 }

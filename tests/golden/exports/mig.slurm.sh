@@ -12,6 +12,6 @@
 # `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which
 # differ between drivers and releases: one that is not among them drains the node.
 # Put your own command in place of each job's ./NAME.sh.
-set -e
+set -euo pipefail
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:3g.70gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
 job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=gpu:4g.70gb:1 --cpus-per-task=3 --wrap ./bert-base-finetune-bs16-loader2.sh)

@@ -7,6 +7,6 @@
 #   GresTypes=gpu,shard
 #   NodeName=NODE Gres=gpu:1,shard:2
 # Put your own command in place of each job's ./NAME.sh.
-set -e
+set -euo pipefail
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=shard:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)
 job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --gres=shard:1 --cpus-per-task=3 --wrap ./bert-base-finetune-bs16-loader2.sh)

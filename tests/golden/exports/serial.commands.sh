@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Put your own command in place of each job's ./NAME.sh.
-jobs= failed=0
+set -euo pipefail
+jobs='' failed=0
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
-stop() {  # also when interrupted
+stop() {  # also when interrupted, and whatever fails
+  set +e
+  trap '' INT HUP TERM
   for each in $jobs; do
     kill -s TERM -- "-$each" || kill -s TERM "$each"
   done 2> /dev/null

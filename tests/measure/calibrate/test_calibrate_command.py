@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.calibrate_command import host_checks
 from advisor.measure.process.claimed_device import Device, refuse_other
-from advisor.measure.process.tenants import Ended, tenants_on
+from advisor.measure.process.tenant_handle import Ended
+from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Schedule
 from advisor.measure.process.worker import TenantSetup, TenantState
 from advisor.measure.switching import TimedKernels, calibration_verbs, living, switching_of
@@ -70,7 +71,7 @@ def test_a_tenant_repeats_a_kernel_of_about_the_length_asked_for():
     state = TenantState("cpu")
     found = calibration_verbs()["load_kernel"](state, kernel_s=1e-3)
     assert found["kernel_s"] > 0
-    state.step()
+    state.trainable()
 
 
 def test_a_tenant_that_ends_spoils_a_calibration():

@@ -1,9 +1,6 @@
-from textwrap import dedent
-
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.campaign import campaign_file
 from advisor.measure.campaign.campaign_file import Count, read_campaign
 from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
 
@@ -24,17 +21,6 @@ def test_workloads_may_be_listed_in_a_file_that_several_plans_include(tmp_path):
     assert [each.name for each in campaign.small + campaign.large] == [
         "mlp-toy-bs32", "cnn-cifar10-bs32"
     ]  # fmt: skip
-
-
-def test_the_example_in_the_documentation_is_a_plan(tmp_path):
-    example = campaign_file.__doc__.partition("\n\n")[2]
-    (tmp_path / "campaign").mkdir()
-    (tmp_path / "profiles" / "h200-141gb").mkdir(parents=True)
-    written(tmp_path / "campaign", 'small = ["mlp-toy-bs32"]', "workloads.toml")
-    campaign = read_campaign(written(tmp_path / "campaign", dedent(example)))
-    assert campaign.repeats == 60
-    assert [len(campaign.runs), campaign.control[0].copies] == [2, 3]
-    assert campaign.timing.windows == 3
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,9 @@ def _answer(request: list[str], server: int, pipes: Path) -> str:
             return f"{server}\n" if server else "\n"
         case ["get_client_list", pid] if pid == str(server):
             return (pipes / "clients").read_text()
+        case ["terminate_client", _, client]:
+            (pipes / f"terminated-{client}").touch()
+            return "\n"
         case _:
             return "\n"
 

@@ -5,7 +5,8 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.process.tenants import Ended, ask_all, tenants_on
+from advisor.measure.process.tenant_handle import Ended
+from advisor.measure.process.tenants import ask_all, tenants_on
 from advisor.measure.process.worker import TenantSetup, without_mps
 from advisor.workload.named_workloads import timm_workload, workload
 from tests.measure.process.odd_verbs import odd_verbs

@@ -61,12 +61,12 @@ class Started:
 
     def wait_for_tenants(self, count):
         """Wait until `count` tenants live."""
-        _until(lambda: len(self.tenants()) >= count, 60)
+        until(lambda: len(self.tenants()) >= count, 60)
         return self.tenants()
 
     def assert_nothing_is_left(self):
         """See that every process, folder and lock is gone."""
-        _until(lambda: not self.processes(), 30)
+        until(lambda: not self.processes(), 30)
         assert list(self.temporary.iterdir()) == []
 
     def clear(self):
@@ -118,7 +118,7 @@ def _parent_of(pid):
     return 0
 
 
-def _until(true, seconds):
+def until(true, seconds):
     until = monotonic() + seconds
     while not true():
         assert monotonic() < until, "waited in vain"

@@ -7,6 +7,7 @@ import sys
 from tempfile import TemporaryDirectory
 
 import pytest
+from PIL import Image
 
 from advisor.measure.solo.profile_command import run
 from advisor.workload.store import read_profile
@@ -75,6 +76,23 @@ def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_
 
     again_code, again = finish(out, temporary, "mlp-toy-bs32", "--skip-existing", *QUICK)
     assert (again_code, again) == (0, "")
+
+
+@pytest.mark.exhaustive
+def test_a_workload_is_profiled_on_images_from_a_folder(tmp_path, temporary):
+    for name in ("cats", "dogs"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (40, 40)).save(tmp_path / "images" / name / f"{number}.jpg")
+    out, words = tmp_path / "profiles", ("--data", str(tmp_path / "images"))
+    code, said = finish(out, temporary, "cnn-cifar10-bs4-loader1", *words, *QUICK)
+    assert code == 0, said
+    workload = read_profile(out / "cnn-cifar10-bs4-loader1-files.json").workload
+    assert (workload.data, workload.steps_per_epoch) == (str(tmp_path / "images"), 2)
+
+    code, said = finish(out, temporary, "cnn-cifar10-bs4", *words, *QUICK)
+    assert code == 2
+    assert "Say -loader4 at the end of its name" in said
 
 
 @pytest.mark.exhaustive

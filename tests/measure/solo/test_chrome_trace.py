@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import AdvisorError
+from advisor.measure.process.trainable import trained
 from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
 from advisor.measure.solo.profiling_verbs import median_step, recorded
 from advisor.measure.solo.traced_step import (
@@ -235,6 +236,18 @@ def test_a_host_that_never_waits_is_timed_as_it_is():
     assert step.phases[0].host_us == pytest.approx(2000 * 10)
 
 
+def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
+    recording = Recording().mark("forward", 0, 1000).launch(100, "k", at=110, dur=700)
+    recording.events.append(
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": 200, "dur": 600}
+    )
+    recording.launch(900, "k", at=910, dur=5).mark("backward", 2000, 50)
+    (step,) = recording.steps()
+    assert step.phases[0].host_us == pytest.approx(400)
+    assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
+    assert phases_without_waits((9e-4, 5e-5), step.phases) == pytest.approx((4e-4, 5e-5))
+
+
 def test_a_part_with_few_launches_counts_as_measured():
     profiled = (Phase(200.0, 50), Phase(400.0, 700))
     assert phases_without_waits((1e-4, 3e-4), profiled) == (1e-4, 3e-4)
@@ -270,7 +283,7 @@ def test_a_trace_of_three_thousand_kernels_stays_compact():
 
 def test_torchs_own_profiler_marks_whole_steps_as_we_read_them():
     step = build(workload("mlp-toy-bs2"), "cpu")
-    document = recorded(step, lambda: None)
-    steps = steps_of_trace(document, tuple(step.phases), H200)
+    document, phases = trained(recorded(lambda: None), lambda: step)
+    steps = steps_of_trace(document, phases, H200)
     assert len(steps) == 3
     assert all(len(each.phases) == 4 and each.phases[1].host_us > 0 for each in steps)

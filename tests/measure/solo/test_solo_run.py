@@ -1,6 +1,6 @@
 """What a profiled tenant tells, and what is made of it."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from time import time
 
 import pytest
@@ -9,12 +9,14 @@ from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.tenants import Ended
+from advisor.measure.process.tenant_handle import Ended
+from advisor.measure.process.trainable import trained
 from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import Stopwatch, is_steady, mps_probe
+from advisor.measure.solo.solo_pace import Stopwatch, _host_side, is_steady, mps_probe
 from advisor.measure.solo.solo_run import SoloRunSettings, _inside
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
+from advisor.workload.host_side import HostSide
 from advisor.workload.named_workloads import workload
 from advisor.zoo.task import build
 
@@ -32,7 +34,12 @@ def state():
 
     yield make
     for each in made:
-        each.step.close()
+        each.trainable.close()
+
+
+def answered(verb, state, **arguments):
+    """What the course `verb` answers when the zoo's step is taken through it."""
+    return trained(verb(state, **arguments), lambda: state.trainable)
 
 
 def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
@@ -44,26 +51,38 @@ def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
 
 
 def test_the_host_path_is_told_for_each_part_of_a_step(state):
-    answer = issue(state("mlp-toy-bs2"), seconds=0.0)
+    answer = answered(issue, state("mlp-toy-bs2"), seconds=0.0)
     assert len(answer["phases_s"]) == 4
     assert all(seconds > 0 for seconds in answer["phases_s"])
     assert answer["loader_s"] is None
 
 
 def test_a_loader_is_timed_on_its_own(state):
-    assert issue(state("cnn-cifar10-bs2-loader1"), seconds=0.0)["loader_s"] > 0
+    assert answered(issue, state("cnn-cifar10-bs2-loader1"), seconds=0.0)["loader_s"] > 0
 
 
 def test_training_tells_what_the_process_and_its_loader_computed(state):
     loaded = state("cnn-cifar10-bs32-loader1")
-    answer = train(loaded, time(), time() + 0.3)
+    answer = answered(train, loaded, start_at=time(), stop_at=time() + 0.3)
     assert answer["completed_at"]
-    assert answer["cpu_s"] > 0
+    assert answer["cpu_s"] >= answer["loader_cpu_s"] >= 0
+    assert answer["fetched_s"] > 0
+    assert answer["read_mib"] is None or answer["read_mib"] >= 0
+
+
+def test_what_the_host_does_for_a_step_is_told_by_its_parts():
+    answer = {"loader_cpu_s": 2.0, "fetched_s": 0.5, "read_mib": 30.0, "cpu_s": 3.0}
+    assert _host_side(answer, 10) == HostSide(loader_cpu_s=0.2, wait_s=0.05, read_mib=3.0)
+
+
+def test_without_a_loader_nothing_is_said_of_one():
+    answer = {"loader_cpu_s": 0, "fetched_s": 0.5, "read_mib": 0.0, "cpu_s": 3.0}
+    assert _host_side(answer, 10) == HostSide(wait_s=0.05)
 
 
 def test_a_tenant_without_a_workload_is_not_profiled():
     with pytest.raises(AdvisorError, match="must load a workload"):
-        issue(TenantState("cpu"), seconds=0.0)
+        answered(issue, TenantState("cpu"), seconds=0.0)
 
 
 class Replayed:
@@ -104,7 +123,9 @@ ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
 
 
 def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
-    inside = _inside(Replayed(issue=ISSUED, trace={"step": STEP}), settings(tmp_path), Stopwatch())
+    inside = _inside(
+        Replayed(issue=ISSUED, trace={"step": asdict(STEP)}), settings(tmp_path), Stopwatch()
+    )
     assert inside.host_s == pytest.approx(3.5e-4)
     assert inside.gpu_s == pytest.approx(8e-5)
     assert inside.trace is not None
@@ -113,11 +134,13 @@ def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_p
 
 def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
     slow = ISSUED | {"loader_s": 0.01}
-    tenant = Replayed(issue=slow, trace={"step": STEP})
+    tenant = Replayed(issue=slow, trace={"step": asdict(STEP)})
     assert _inside(tenant, settings(tmp_path), Stopwatch()).host_s == 0.01
 
 
-@pytest.mark.parametrize("answer", [Ended("died", "no CUPTI"), {"step": replace(STEP, work=())}])
+@pytest.mark.parametrize(
+    "answer", [Ended("died", "no CUPTI"), {"step": asdict(replace(STEP, work=()))}]
+)
 def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
     watch = Stopwatch()
     for part in ("start_s", "settle_s", "windows_s"):

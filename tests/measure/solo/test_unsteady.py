@@ -38,7 +38,7 @@ def batch(tmp_path, monkeypatch):
         monkeypatch.setattr(profile_command, "sleep", done.append)
         monkeypatch.setattr(profile_command.os, "sched_setaffinity", lambda *_: None)
         asked = SimpleNamespace(
-            workloads=list(names), skip_existing=False, deadline=None, probe=False
+            workloads=list(names), skip_existing=False, deadline=None, probe=False, data=None
         )
         session = SimpleNamespace(device=SimpleNamespace(kind="cuda"), close=lambda: None)
         settings = profile_command.SoloRunSettings(

@@ -1,0 +1,57 @@
+"""``advisor batch``: which batch size belongs on which slice."""
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.options import AsJson, Files, GpuKey, PowerCap, grouped
+from advisor.cli.output import show_found, warn
+from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
+
+
+@grouped
+def batch(
+    *,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB...",
+            help="A job's name, with or without its batch size; or its profiles' names or files, "
+            "one for each batch size.",
+        ),
+    ],
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="SLICES", help="MIG profiles, or whole; default: all there are."),
+    ] = None,
+    batches: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZES",
+            help="Batch sizes, e.g. 16,64; default: those measured, and the largest that fits.",
+        ),
+    ] = None,
+    gpu: GpuKey = DEFAULT_GPU,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """The largest batch that a slice holds; time and energy of an example for provider and client.
+
+    A job that was measured at two batch sizes or more is answered for at others too.
+    """
+    from advisor.report.slice_batches_text import slice_batches_document, slice_batches_report
+
+    advisor = files.advisor(gpu, power_cap)
+    slices = on.split(",") if on else []
+    found = advisor.batches(names, on=slices, batches=_sizes(batches))
+    warn(found.standing.doubts)
+    show_found(found, as_json, slice_batches_report, slice_batches_document)
+
+
+def _sizes(word: str | None) -> tuple[int, ...]:
+    sizes = word.split(",") if word else []
+    if not all(each.isascii() and each.isdigit() for each in sizes):
+        raise InvalidInput(f"--batches takes whole numbers, e.g. 16,64; got {word!r}")
+    return tuple(map(int, sizes))

@@ -1,0 +1,54 @@
+"""``advisor trials``: how many trials of a hyper-parameter search to run at once."""
+
+from typing import Annotated
+
+import typer
+
+from advisor.cli.options import AsJson, Files, GpuKey, PowerCap, apart, given_in, grouped
+from advisor.cli.output import show_found, warn
+from advisor.cli.recommend_options import MemoryMargin, Pessimistic
+from advisor.hardware import DEFAULT_GPU
+
+
+@grouped
+def trials(
+    context: typer.Context,
+    *,
+    job: Annotated[
+        str,
+        typer.Argument(help="What a trial trains: NAME, a profile's path, or a measured train.py."),
+    ],
+    epochs: Annotated[
+        float, typer.Option(metavar="N", help="Passes over the data of a trial.")
+    ] = 1,
+    steps: Annotated[
+        float | None, typer.Option(metavar="N", help="Training steps of a trial instead.")
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Trials of the whole search; default: it goes on."),
+    ] = None,
+    memory_margin: MemoryMargin = 0.0,
+    pessimistic: Pessimistic = False,
+    gpu: GpuKey = DEFAULT_GPU,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """How many trials of a hyper-parameter search fit on a GPU, how many pay, and how they share.
+
+    Each trial is a process; `advisor.run_study` runs an optuna study so.
+    """
+    from advisor.plan.rules import Conditions
+    from advisor.report.trials_text import trials_document, trials_report
+    from advisor.workload.job import Job
+
+    apart(given_in(context), "steps", ("epochs",), "both say how long a trial is.")
+    advisor = files.advisor(gpu, power_cap)
+    found = advisor.trials(
+        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count,
+        conditions=Conditions(memory_margin=memory_margin),
+        level="p95" if pessimistic else "p50",
+    )  # fmt: skip
+    warn(found.standing.doubts)
+    show_found(found, as_json, trials_report, trials_document)

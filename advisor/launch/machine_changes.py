@@ -1,0 +1,73 @@
+"""What this program changes on a machine, as values that say how it is undone."""
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from advisor.hardware.gpu_instances import GpuInstance
+from advisor.workload.spec import STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedMig:
+    """The MIG instances of a GPU.
+
+    Attributes:
+        before: All that were there, and are to be there again.
+        ours: All that were, or may have been, made.
+    """
+
+    __pydantic_config__ = STRICT
+
+    before: tuple[GpuInstance, ...]
+    ours: tuple[GpuInstance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The process that changes a GPU.
+
+    Attributes:
+        gpu: UUID of the whole GPU.
+        command: For messages.
+        host: The machine's name; several may have one home folder.
+        boot: Which start of the machine it was: no instance outlives that.
+        since: When it began, ISO 8601, UTC.
+    """
+
+    __pydantic_config__ = STRICT
+
+    schema: Literal[1]
+    gpu: str
+    command: str
+    pid: int
+    host: str
+    boot: str
+    since: str
+
+    @property
+    def on_this_machine(self) -> bool:
+        return self.host == socket.gethostname()
+
+    @property
+    def in_this_boot(self) -> bool:
+        return self.boot == _boot()
+
+    def __str__(self) -> str:
+        return f"`{self.command}`, process {self.pid} on {self.host} since {self.since}"
+
+
+def this_process(gpu: str, command: str) -> Owner:
+    """This process as an owner; `command` holds no secrets."""
+    return Owner(
+        schema=1, gpu=gpu, command=command, pid=os.getpid(), host=socket.gethostname(),
+        boot=_boot(), since=datetime.now(UTC).isoformat(timespec="seconds"),
+    )  # fmt: skip
+
+
+def _boot() -> str:
+    """Names this start of the machine: proc(5), random/boot_id."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

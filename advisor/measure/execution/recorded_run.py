@@ -1,0 +1,104 @@
+"""What a run measured, as records that fitting learns from: one for each stage that shows a pace.
+
+A stage's windows lie where all of its jobs ran, after they had settled and before the first of them
+ended: what is predicted of them holds there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from advisor.measure.execution.pace import SETTLE_S, Pace
+from advisor.measure.execution.sight import Sight
+from advisor.measure.execution.stages import ExecutedJob, ExecutedStage
+from advisor.measure.process.provenance import Origin
+from advisor.sharing import parse_sharing
+from advisor.sharing.traversal import restricted, together
+from advisor.workload.measured import Memory, Provenance, Window
+from advisor.workload.run import Run, Tenant
+
+# Of a stage; a shorter one says little, and more windows say no more.
+_SHORTEST_S, _WINDOWS = 6.0, 6
+
+
+def recorded_runs(sight: Sight, origin: Origin) -> Iterator[Run]:
+    """A record of each stage of the whole GPU in which every job counted its steps long enough.
+
+    Raises:
+        InvalidInput: What was measured cannot be true.
+    """
+    for number, stage in enumerate(sight.running.plan.stages, start=1):
+        windows = _windows(stage, sight.running.paces)
+        if windows is not None and not any(part.instance for part in stage.partitions):
+            yield _record(sight, origin, stage, number, windows)
+
+
+def _windows(
+    stage: ExecutedStage, paces: Mapping[int, Pace]
+) -> dict[int, tuple[Window, ...]] | None:
+    """Of each job, by its number; None where one has none."""
+    spans = [paces[number].span_s for number in stage.jobs]
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
+        return None
+    began_s, ended_s = max(first for first, _ in known) + SETTLE_S, min(last for _, last in known)
+    if ended_s - began_s < _SHORTEST_S:
+        return None
+    bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
+    found = {number: paces[number].windows(bounds_s) for number in stage.jobs}
+    return found if all(found.values()) else None
+
+
+def _record(
+    sight: Sight,
+    origin: Origin,
+    stage: ExecutedStage,
+    number: int,
+    windows: Mapping[int, tuple[Window, ...]],
+) -> Run:
+    jobs = sorted(stage.jobs)
+    whole = parse_sharing(sight.running.plan.sharing)
+    sharing = together(restricted(whole, [job - 1 for job in jobs]))
+    suffix = f"-stage{number}" if len(sight.running.plan.stages) > 1 else ""
+    under_mps = any(part.under_mps for part in stage.partitions)
+    return Run(
+        id=f"run-{sight.running.state.id}{suffix}",
+        gpu=sight.running.site.device.key,
+        sharing=str(sharing) if sharing is not None and len(jobs) > 1 else "naive",
+        purpose="validation",
+        repeats=None,
+        tenants=tuple(_tenant(sight, sight.running.plan.job(job), windows[job]) for job in jobs),
+        mps_clients=len(jobs) if under_mps else 0,
+        power_w=sight.power_w(stage),
+        counters=None,
+        provenance=_provenance(sight, origin, jobs),
+    )
+
+
+def _tenant(sight: Sight, job: ExecutedJob, windows: tuple[Window, ...]) -> Tenant:
+    last = sight.running.paces[job.number].last
+    held_mib = sight.held_mib.get(job.number)
+    memory = None
+    if last is not None and last.reserved_mib is not None:
+        trusted = held_mib is not None and held_mib >= last.reserved_mib
+        memory = Memory(
+            allocated_mib=last.allocated_mib, reserved_mib=last.reserved_mib,
+            device_mib=held_mib if trusted else None,
+        )  # fmt: skip
+    elif held_mib:
+        memory = Memory(allocated_mib=None, reserved_mib=None, device_mib=held_mib)
+    return Tenant(
+        workload=job.workload,
+        outcome="ok",
+        detail=None,
+        windows=windows,
+        memory=memory,
+        cores=sight.running.cores.get(job.number, ()),
+        sms=None if last is None else last.sms,
+    )
+
+
+def _provenance(sight: Sight, origin: Origin, jobs: Sequence[int]) -> Provenance:
+    said = (sight.running.paces[job].last for job in jobs)
+    versions = next((dict(each.versions) for each in said if each and each.versions), {})
+    return origin.provenance(versions, sight.clocks_mhz)

@@ -1,0 +1,192 @@
+"""A script of the user's as a tenant: it trains by itself, and its hook answers between steps."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from tempfile import mkdtemp
+from time import monotonic
+from typing import Any
+
+from advisor.errors import InvalidInput
+from advisor.measure.process.hook_folder import hooked
+from advisor.measure.process.started_script import StartedScript
+from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
+from advisor.measure.process.worker import TenantSetup, Verb
+from advisor.workload.spec import Script
+
+_PROCESS = Path(__file__).resolve().parent
+
+_NO_STEPS = (
+    "Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once a "
+    "step, or say how it tells its pace: --throughput REGEX, or --to-end"
+)
+
+
+class SteppingScript(TenantHandle):
+    """A script whose steps a hook in its process finds.
+
+    It is started by the request to load, and connects with its first step.
+    """
+
+    def __init__(
+        self,
+        setup: TenantSetup,
+        script: Script,
+        folder: Path,
+        verbs: Callable[[], Mapping[str, Verb]],
+    ) -> None:
+        """Make it ready to be started.
+
+        Args:
+            setup: Where it runs.
+            script: What is started.
+            folder: In which it gets a folder of its own; a short path.
+            verbs: An importable function that returns the requests its hook answers.
+        """
+        super().__init__(setup)
+        self._script = script
+        self._folder = Path(mkdtemp(prefix="s", dir=folder))
+        self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
+        self._started: StartedScript | None = None
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._connection: Connection | None = None
+        self._unsent: bytes | None = None
+
+    def send(self, verb: str, **arguments: Any) -> None:
+        if verb == "stop":
+            self._interrupt()
+        if self.ended is not None or verb == "stop":
+            return
+        if self._started is None:
+            self._start()
+            arguments.pop("workload")
+        message = json.dumps({"verb": verb, "arguments": arguments}).encode()
+        if self._connection is None:
+            self._unsent = message
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send_bytes(message)
+
+    def _start(self) -> None:
+        address = str(self._folder / "socket")
+        self._listener.bind(address)
+        self._listener.listen()
+        told = {
+            "address": address,
+            "verbs": self._verbs,
+            "folder": str(self._folder),
+        }
+        own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        added = hooked(self._folder / "hook", told, own)
+        self._started = StartedScript(self._script, self.setup, self._folder, added)
+        self.pid = self._started.pid
+
+    def receive(self, timeout_s: float) -> Answer:
+        if self.ended is not None:
+            return self.ended
+        assert self._started is not None
+        until = monotonic() + timeout_s
+        while True:
+            sources: list[Any] = [self._listener, self._started.exited]
+            if self._connection is not None:
+                sources.append(self._connection)
+            ready = wait(sources, max(0.0, until - monotonic()))
+            if not ready:
+                return self._late(timeout_s)
+            if self._listener in ready:
+                self._accept()
+            elif (answer := self._answer()) is not None:
+                return answer
+
+    def _accept(self) -> None:
+        accepted, _ = self._listener.accept()
+        connection = Connection(accepted.detach())
+        try:
+            pid = json.loads(connection.recv_bytes())["pid"]
+        except (EOFError, OSError):  # it ended meanwhile, and its end will be seen
+            connection.close()
+            return
+        if self._connection is not None:
+            connection.close()
+            raise InvalidInput(
+                f"{self._named} trains in several processes ({self.pid}, {pid}), and what is "
+                f"measured is one, on one GPU. Start a single rank, e.g. --nproc_per_node 1."
+            )
+        self._connection, self.pid = connection, pid
+        if self._unsent is not None:
+            connection.send_bytes(self._unsent)
+
+    def _answer(self) -> Answer | None:
+        """What its hook sent, or how it ended; None: what ended was not what trains."""
+        sent = None
+        if self._connection is not None:
+            with suppress(EOFError, OSError):
+                sent = json.loads(self._connection.recv_bytes())
+        answer = self._parsed(sent)
+        if answer is None:
+            return self._died()
+        if not isinstance(answer, Ended) and "versions" in answer:
+            self.versions = answer["versions"]
+            self._refuse_elsewhere(answer["device"])
+        return answer
+
+    def _refuse_elsewhere(self, device: str) -> None:
+        if device != self.setup.device:
+            raise InvalidInput(
+                f"{self._named} trains on the {'CPU' if device == 'cpu' else 'GPU'}, and was to be "
+                f"measured on the other. Move its model to the device, or give another --device."
+            )
+
+    def _died(self) -> Ended:
+        assert self._started is not None
+        how = self._started.how_it_ended()
+        if self._started.out_of_memory:
+            return self._end("out-of-memory", self._started.last_line())
+        error = self._folder / "hook" / "error"
+        if error.is_file():
+            how += f". The hook could not be set: {error.read_text()}"
+        if self._connection is None:
+            remedy = f". {_NO_STEPS}" if self._started.succeeded else ""
+            return self._end("died", f"{self._named} trained no step and {how}{remedy}")
+        return self._end(
+            "died",
+            f"{self._named} {how}. Where it was done, let it train for longer: a measurement takes "
+            f"about half a minute of steps",
+        )
+
+    def _late(self, timeout_s: float) -> Ended:
+        assert self._started is not None
+        line = self._started.last_line()
+        self.end_by(monotonic())
+        if self._connection is None:
+            said = f"; its last line: {line}" if line else ""
+            why = f"took no step within {timeout_s:.0f} s{said}. {_NO_STEPS}"
+        else:
+            why = f"took no step for {timeout_s:.0f} s and was ended"
+        return self._end("died", f"{self._named} {why}")
+
+    @property
+    def _named(self) -> str:
+        return self._script.file or self._script.command[0]
+
+    def pin(self, cores: tuple[int, ...]) -> None:
+        super().pin(cores)
+        if self._started is not None:
+            self._started.pin(cores)
+
+    def _interrupt(self) -> None:
+        if self._connection is not None:
+            self._connection.close()  # which its hook takes for Ctrl-C too, while it waits
+        if self._started is not None:
+            self._started.interrupt()
+
+    def end_by(self, deadline: float) -> None:
+        self._interrupt()
+        self._listener.close()
+        if self._started is not None:
+            self._started.end_by(deadline)
+            self._started = None

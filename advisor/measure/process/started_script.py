@@ -1,0 +1,193 @@
+"""A script's process: started in a working folder of its own, watched, and ended politely."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.pdeathsig import tied_to_parent
+from advisor.measure.process.script_folder import made_beside
+from advisor.measure.process.worker import TenantSetup, lacks_memory, without_mps
+from advisor.terminal import clean
+from advisor.workload.files import reason_of
+from advisor.workload.spec import Script
+
+# How long it has after each request to end, the next of which is less polite.
+_POLITE_S = 3.0
+
+_LONGEST_LINE = 300
+
+
+class StartedScript:
+    """A running script, with all processes that it starts.
+
+    Attributes:
+        pid: Its first process.
+        exited: A descriptor that becomes readable when that has ended.
+        working: The folder in which it runs; what it writes there is not kept.
+        log: What it printed.
+        output: Its standard output and error, where they are not only logged.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        setup: TenantSetup,
+        folder: Path,
+        added: Mapping[str, str],
+        *,
+        piped: bool = False,
+    ) -> None:
+        """Start it.
+
+        Args:
+            script: What is started.
+            setup: Where.
+            folder: New; for its working folder and its log.
+            added: Variables beside those of the caller, the script and the setup.
+            piped: Whether to hand on its output as it comes.
+
+        Raises:
+            InvalidInput: There is no such program or folder.
+        """
+        self.working = _working_folder(script, folder)
+        self.log = folder / "output"
+        _refuse_missing(script)
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if setup.device == "cpu" else {}
+        environment = without_mps(os.environ) | script.environment | hidden
+        try:
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    tied_to_parent(list(script.command)),
+                    cwd=self.working,
+                    env={**environment, **setup.environment, **added},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if piped else log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # so that all that it starts can be ended with it
+                )
+        except OSError as error:
+            raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
+        self.pid = self._process.pid
+        self._interrupted = False
+        self.exited = os.pidfd_open(self.pid)
+        self.output: IO[bytes] | None = self._process.stdout
+        self.pin(setup.cores)
+
+    def pin(self, cores: tuple[int, ...]) -> None:
+        """Keep all its processes and threads to `cores`."""
+        for process in session_members(self.pid):
+            with suppress(OSError):  # it has just ended
+                for thread in Path(f"/proc/{process}/task").iterdir():
+                    os.sched_setaffinity(int(thread.name), cores)
+
+    def how_it_ended(self) -> str:
+        """Its exit status, and the last line that it printed."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        code = self._process.returncode
+        how = f"ended with exit status {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        line = self.last_line()
+        return f"{how}; its last line: {line}" if line else f"{how}, and printed nothing"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended, with exit status 0."""
+        return self._process.poll() == 0
+
+    def last_line(self) -> str:
+        """The last line that it printed; empty if there is none."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - 2**16))
+            lines = log.read().decode(errors="replace").split("\n")
+        return next(
+            (clean(each.strip())[:_LONGEST_LINE] for each in reversed(lines) if each.strip()), ""
+        )
+
+    def cpu_s(self) -> float:
+        """CPU seconds of its living processes so far (proc(5): stat, fields 14 and 15)."""
+        ticks = 0
+        for process in session_members(self.pid):
+            with suppress(OSError):
+                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Memory of its processes on the host (proc(5): statm, field 2)."""
+        pages = 0
+        for process in session_members(self.pid):
+            with suppress(OSError):
+                pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether its last line says that the device had no memory left."""
+        return lacks_memory(self.last_line())
+
+    def interrupt(self) -> None:
+        """Ask it to end, as Ctrl-C would, once."""
+        if not self._interrupted:
+            self._interrupted = True
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGINT)
+
+    def end_by(self, deadline: float) -> None:
+        """Interrupt it, and end by force what is left after `deadline`."""
+        self.interrupt()
+        self._wait_until(max(deadline, monotonic() + _POLITE_S))
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            for process in session_members(self.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(process, how)
+            self._wait_until(monotonic() + _POLITE_S)
+        with suppress(subprocess.TimeoutExpired):  # the driver may hold on to it
+            self._process.wait(_POLITE_S)
+        os.close(self.exited)
+        if self.output is not None:
+            self.output.close()
+
+    def _wait_until(self, deadline: float) -> None:
+        while session_members(self.pid) and monotonic() < deadline:
+            self._process.poll()  # or it would stay as a zombie
+            sleep(0.02)
+
+
+def _refuse_missing(script: Script) -> None:
+    program = script.command[0]
+    own = Path(script.folder, program) if "/" in program else program
+    if shutil.which(own, path=script.environment.get("PATH")) is None:
+        raise InvalidInput(f"{program}: there is no such program to start. Check the command.")
+
+
+def _working_folder(script: Script, folder: Path) -> Path:
+    original = Path(script.folder)
+    if not original.is_dir():
+        raise InvalidInput(f"{original}: no such folder, and the script runs there")
+    try:
+        return made_beside(original, folder)
+    except OSError as error:
+        where = error.filename or folder
+        raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
+
+
+def session_members(leader: int) -> list[int]:
+    """The pids of all living processes in the session of `leader` (proc(5): stat, field 6)."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with suppress(OSError):
+            state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(session) == leader and state not in "ZX":
+                found.append(int(folder.name))
+    return found

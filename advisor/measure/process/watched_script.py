@@ -1,0 +1,194 @@
+"""A program as a tenant that nothing asks: its pace is what it prints, or the time to its end."""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from tempfile import mkdtemp
+from time import monotonic, sleep, time
+from typing import Any
+
+import numpy as np
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.started_script import StartedScript
+from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
+from advisor.measure.process.worker import TenantSetup, Verb
+from advisor.workload.spec import Script
+
+# Figures of its pace before it counts as under way: the first tells of its start.
+_FIRST_FIGURES = 3
+
+# How long it may take after a window to print the next figure, which tells of the window's end.
+_NEXT_FIGURE_S = 30.0
+
+_LOOK_S = 0.05
+
+
+class WatchedScript(TenantHandle):
+    """A program that runs from the request to load on, whoever else is ready.
+
+    One with a throughput answers ``run`` and ``train`` from what it printed meanwhile; the only
+    step of one without ends with the program, for which ``train_to_end`` waits.
+    """
+
+    def __init__(
+        self,
+        setup: TenantSetup,
+        script: Script,
+        folder: Path,
+        _verbs: Callable[[], Mapping[str, Verb]],
+    ) -> None:
+        super().__init__(setup)
+        self._script = script
+        self._folder = Path(mkdtemp(prefix="s", dir=folder))
+        self._started: StartedScript | None = None
+        self._began_at = 0.0
+        self._began_cpu_s = 0.0
+        self._batch = 1
+        # When each figure came, seconds of the wall clock, and examples a second until then.
+        self._figures: list[tuple[float, float]] = []
+        self._asked: tuple[str, dict[str, Any]] = ("", {})
+
+    def send(self, verb: str, **arguments: Any) -> None:
+        self._asked = (verb, arguments)
+        if verb == "stop" and self._started is not None:
+            self._started.interrupt()
+        if self.ended is not None or verb == "stop":
+            return
+        if self._started is None:
+            self._batch = arguments["workload"].batch
+            self._started = self._start()
+        self._began_cpu_s = self._started.cpu_s()
+
+    def _start(self) -> StartedScript:
+        self._began_at = time()
+        piped = self._script.throughput is not None
+        added = {"PYTHONUNBUFFERED": "1"}  # a figure that is printed is seen at once
+        started = StartedScript(self._script, self.setup, self._folder, added, piped=piped)
+        self.pid = started.pid
+        if piped:
+            threading.Thread(target=self._read, args=(started,), daemon=True).start()
+        return started
+
+    def _read(self, started: StartedScript) -> None:
+        pattern = re.compile((self._script.throughput or "").encode())
+        assert started.output is not None
+        with suppress(OSError, ValueError), started.log.open("ab", buffering=0) as log:
+            for line in started.output:
+                log.write(line)
+                if (found := pattern.search(line)) is not None:
+                    with suppress(ValueError):
+                        self._figures.append((time(), max(1e-9, float(found[1]))))
+
+    def receive(self, timeout_s: float) -> Answer:
+        if self.ended is not None:
+            return self.ended
+        verb, arguments = self._asked
+        match verb:
+            case "load":
+                return {} if self._script.to_end else self._under_way(timeout_s)
+            case "check_host":
+                return {"check_s": None}
+            case "train_to_end":
+                return self._to_the_end(timeout_s)
+            case "run" | "train":
+                return self._ran(arguments["start_at"], arguments["stop_at"])
+            case _:
+                raise InvalidInput(f"{self._script.command[0]}: nothing in it answers {verb!r}")
+
+    def _under_way(self, timeout_s: float) -> Answer:
+        if self._wait_for_figures(_FIRST_FIGURES, timeout_s):
+            return {
+                "pid": self.pid,
+                "sms": None,
+                "warm_step_s": self._batch / self._figures[-1][1],
+                "memory": self._memory(),
+            }
+        if (ended := self._gone()) is not None:
+            return ended
+        line = self._script_started.last_line()
+        self.end_by(monotonic())
+        return self._end(
+            "died",
+            f"{self._script.command[0]} printed {len(self._figures)} figures that "
+            f"{self._script.throughput!r} finds within {timeout_s:.0f} s, and {_FIRST_FIGURES} are "
+            f"needed; its last line: {line}",
+        )
+
+    def _wait_for_figures(self, count: int, timeout_s: float) -> bool:
+        until = monotonic() + timeout_s
+        while len(self._figures) < count and monotonic() < until:
+            if wait([self._script_started.exited], _LOOK_S):
+                sleep(_LOOK_S)  # for its last lines
+                break
+        return len(self._figures) >= count
+
+    def _ran(self, start_at: float, stop_at: float) -> Answer:
+        sleep(max(0.0, stop_at - time()))
+        until = monotonic() + _NEXT_FIGURE_S
+        while self._figures[-1][0] < stop_at and monotonic() < until:
+            if (ended := self._gone()) is not None:
+                return ended
+            sleep(_LOOK_S)
+        return {
+            "completed_at": self._completed_at(start_at, stop_at),
+            "cpu_s": self._script_started.cpu_s() - self._began_cpu_s,
+            "memory": self._memory(),
+        }
+
+    def _completed_at(self, start_at: float, stop_at: float) -> list[float]:
+        """When steps ended between two moments, at the pace of the figure that came next."""
+        moments = np.array([self._began_at, *(moment for moment, _ in self._figures)])
+        rates = np.array([rate for _, rate in self._figures]) / self._batch
+        done = np.concatenate([[0.0], np.cumsum(np.diff(moments) * rates)])
+        first, last = np.interp([start_at, stop_at], moments, done)
+        steps = np.arange(1.0, max(1.0, last - first) + 1.0)
+        ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
+        return [float(each) for each in np.maximum(ends, start_at + 1e-9)]
+
+    def _to_the_end(self, timeout_s: float) -> Answer:
+        started = self._script_started
+        memory, cpu_s = self._memory(), 0.0
+        until = monotonic() + timeout_s
+        while not wait([started.exited], _LOOK_S):
+            memory, cpu_s = self._memory(), max(cpu_s, started.cpu_s())
+            if monotonic() > until:
+                self.end_by(monotonic())
+                return self._end("died", f"{self._script.command[0]} ran for {timeout_s:.0f} s")
+        ended = self._gone()
+        if ended is not None and not started.succeeded:
+            return ended
+        done = {"completed_at": [time()], "began_at": self._began_at}
+        return {**done, "memory": memory, "cpu_s": cpu_s}
+
+    def _gone(self) -> Ended | None:
+        """How it ended, if it has."""
+        started = self._script_started
+        if not wait([started.exited], 0):
+            return None
+        how = f"{self._script.command[0]} {started.how_it_ended()}"
+        return self._end("out-of-memory" if started.out_of_memory else "died", how)
+
+    def _memory(self) -> dict[str, float | None]:
+        """What is known without asking it: nothing on a GPU, its resident memory on a CPU."""
+        held = self._script_started.resident_mib() if self.setup.device == "cpu" else None
+        return {"allocated_mib": held, "reserved_mib": held}
+
+    @property
+    def _script_started(self) -> StartedScript:
+        if self._started is None:
+            raise AdvisorError(f"{self._script.command[0]} was not started")
+        return self._started
+
+    def pin(self, cores: tuple[int, ...]) -> None:
+        super().pin(cores)
+        if self._started is not None:
+            self._started.pin(cores)
+
+    def end_by(self, deadline: float) -> None:
+        if self._started is not None:
+            self._started.end_by(deadline)
+            self._started = None

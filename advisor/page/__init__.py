@@ -1,0 +1,1 @@
+"""The page's widgets, and what they remember: decisions are the library's, drawings `report`'s."""

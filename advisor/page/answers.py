@@ -1,0 +1,46 @@
+"""What the page asks the library, remembered so that a question that changes another is quick."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from advisor.api import Advisor
+from advisor.measure.process.provenance import present_machine
+from advisor.plan import ObjectiveName
+from advisor.plan.recommendation import Recommendation
+from advisor.plan.rules import Conditions
+from advisor.prediction.mix_prediction import Level
+from advisor.report.page_jobs import WantedJob
+from advisor.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuestion:
+    """All that is asked on the page.
+
+    Attributes:
+        files: Names and contents of what was handed in.
+    """
+
+    gpu: str
+    jobs: tuple[WantedJob, ...]
+    objective: ObjectiveName
+    cap_w: float | None
+    conditions: Conditions
+    level: Level
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+@st.cache_resource(ttl=300, max_entries=8, show_spinner=False)
+def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
+    """Remembers its predictions."""
+    return Advisor(gpu, power_cap_w=cap_w, present=present_machine(gpu))
+
+
+@st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")
+def advice(asked: PageQuestion, _jobs: Sequence[Job]) -> Recommendation:
+    """The plans for `_jobs`, which are those of `asked`; errors as of `Advisor.recommend`."""
+    return advisor_of(asked.gpu, asked.cap_w).recommend(
+        _jobs, asked.objective, conditions=asked.conditions, level=asked.level
+    )

@@ -1,0 +1,57 @@
+"""One plan on the page: on the GPU, over time, and as commands."""
+
+import pandas as pd
+import streamlit as st
+
+from advisor.launch.exports import EXPORTS, SUFFIXES, exported
+from advisor.page.answers import advisor_of
+from advisor.plan.recommendation import Plan, Recommendation
+from advisor.report import charts
+from advisor.report.documents import job_rows
+from advisor.report.gpu_drawing import drawing
+from advisor.report.mig_text import blocks
+from advisor.report.simulation_drawing import timeline
+from advisor.report.simulation_text import simulation_facts
+from advisor.report.units import NOT_MEASURED
+from advisor.timeline.simulate import Fleet
+from advisor.workload.job import Arrival
+
+
+def on_the_gpu(advised: Recommendation, plan: Plan) -> None:
+    """What each job of `plan` holds of the GPU, and what becomes of it."""
+    if cut := blocks(plan.sharing, advised.gpu):
+        st.altair_chart(charts.slices_chart(cut, advised.gpu.memory_slices), width="stretch")
+    drawn = drawing(plan.prediction, advised.gpu)
+    left, right = st.columns([5, 2])
+    left.altair_chart(charts.memory_chart(drawn), width="stretch")
+    right.altair_chart(charts.sm_chart(drawn), width="stretch")
+    st.caption(drawn.caption)
+    rows = job_rows(advised.jobs, plan.prediction)
+    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+
+
+def over_time(advised: Recommendation, plan: Plan) -> None:
+    """What runs when; errors as of `Advisor.simulate`."""
+    gpu = advised.gpu.key
+    advisor = advisor_of(gpu, plan.prediction.power_cap_w)
+    arrivals = tuple(map(Arrival, advised.jobs))
+    found = advisor.simulate(arrivals, plan.sharing, Fleet(gpu, 1, "first-come")).simulation
+    line = timeline(found, advised.gpu)
+    st.altair_chart(charts.lanes_chart(line), width="stretch")
+    st.caption("The thin line is where nine of ten ends should fall; below are medians.")
+    for column, curve in zip(st.columns(2) * 2, line.curves, strict=True):
+        if curve.measured:
+            column.altair_chart(charts.curve_chart(line, curve), width="stretch")
+        else:
+            column.caption(f"{curve.name}: {NOT_MEASURED}")
+    st.table([{"over time": name, "": said} for name, said in simulation_facts(found)])
+
+
+def apply_it(advised: Recommendation, plan: Plan) -> None:
+    """The plan as a file, in one of the forms that others read; errors as of `exported`."""
+    form = st.selectbox("As", list(EXPORTS), key="format")
+    file = exported(advised.jobs, advised.gpu, plan.prediction, form)
+    if file.note:
+        st.warning(file.note)
+    st.code(file.text, language="bash" if SUFFIXES[form].endswith("sh") else None)
+    st.download_button("Download", file.text, f"plan.{SUFFIXES[form]}", "text/plain")

@@ -1,0 +1,217 @@
+"""Batch sizes on slices: the largest that each holds, and what an example costs there.
+
+Two views: the client has one slice, and the rest of the GPU stands idle; for the provider every
+slice is busy with a copy of the job. The GPU's power is shared by the rule of
+`advisor.prediction.power`, so an example of a client alone bears all that keeps the GPU awake.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.mig_rules import profiles_named
+from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.rules import FitsMemory
+from advisor.prediction.batch_law import FARTHEST
+from advisor.prediction.batch_profile import at_batch
+from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.sharing import Arrangement, Instance, Mig, Serial
+from advisor.workload.other_batches import batch_name
+from advisor.workload.profile import Profile
+
+WHOLE = "whole"
+"""Instead of a MIG profile: the GPU with MIG off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfAnExample:
+    """What an example costs; `example_j` is None where the power was not measured."""
+
+    example_s: Interval
+    example_j: Interval | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOnSlice:
+    """One batch size on one kind of slice.
+
+    Attributes:
+        estimated_from: The batch sizes from whose profiles it is estimated; empty: measured there.
+        client: With one such slice; None where it does not fit.
+        provider: Examples of the whole GPU, with all its slices of this kind busy; None likewise.
+    """
+
+    batch: int
+    estimated_from: tuple[int, ...]
+    memory_mib: Interval
+    client: OfAnExample | None
+    provider: OfAnExample | None
+
+    @property
+    def fits(self) -> bool:
+        return self.client is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceBatches:
+    """Batch sizes on one kind of slice.
+
+    Attributes:
+        name: Of the MIG profile, or `WHOLE`.
+        instances: How many of them the GPU holds.
+        largest: The largest batch that it holds; None where not even the smallest asked about fits,
+            or one size only was measured.
+        open_ended: Whether a larger one may fit, of which nothing is estimated.
+        rows: By batch size, increasing.
+    """
+
+    name: str
+    instances: int
+    capacity_mib: float
+    largest: int | None
+    open_ended: bool
+    rows: tuple[BatchOnSlice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicesForJob:
+    """The answer to which batch belongs to which slice.
+
+    Attributes:
+        job: The workload's name without a batch size.
+        measured: Batch sizes at which it was measured, increasing.
+        slices: Smallest first.
+        confirmed_on_hardware: Whether all of it stands on real runs of this kind.
+    """
+
+    gpu: Gpu
+    job: str
+    measured: tuple[int, ...]
+    slices: tuple[SliceBatches, ...]
+    confirmed_on_hardware: bool
+    standing: Standing = field(default_factory=Standing)
+
+
+def slices_for_job(
+    profiles: Sequence[Profile],
+    gpu: Gpu,
+    predictor: Predicts,
+    on: Sequence[str] = (),
+    batches: Sequence[int] = (),
+) -> SlicesForJob:
+    """What batch sizes of one workload do on slices of `gpu`.
+
+    Args:
+        profiles: Of it at each batch size measured, at least one.
+        gpu: The GPU that all of them are of.
+        predictor: Answers for it.
+        on: Names of MIG profiles, or `WHOLE`; none: all that it offers, and the whole GPU.
+        batches: Sizes to look at; none: those measured, and the largest that fits each slice.
+
+    Raises:
+        InvalidInput: A size is too far from those measured, or one was measured only.
+        NothingFits: The GPU has no MIG, and a slice of it is asked about.
+    """
+    asked = _Asked(tuple(profiles), gpu, predictor)
+    found = [_on_slice(asked, each, batches) for each in _kinds(gpu, on)]
+    name = batch_name(profiles[0].name)
+    return SlicesForJob(
+        gpu=gpu,
+        job=name.work if name else profiles[0].name,
+        measured=asked.measured,
+        slices=tuple(found),
+        confirmed_on_hardware=not any(each.is_estimate for each in profiles)
+        and all(each.name == WHOLE for each in found)
+        and not any(row.estimated_from for each in found for row in each.rows),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A workload at any batch size, on a GPU."""
+
+    profiles: tuple[Profile, ...]
+    gpu: Gpu
+    predictor: Predicts
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        return tuple(sorted(each.workload.batch for each in self.profiles))
+
+    def mix(self, batch: int, kind: MigProfile | None, copies: int = 1) -> MixPrediction:
+        profile = at_batch(self.profiles, batch)
+        sharing: Arrangement = Serial()
+        if kind is not None:
+            sharing = Mig((Instance(kind.name, None),) * copies)
+        return self.predictor.predict([profile] * copies, sharing)
+
+    def fits(self, batch: int, kind: MigProfile | None) -> bool:
+        return FitsMemory(self.gpu).broken(self.mix(batch, kind)) is None
+
+
+def _kinds(gpu: Gpu, on: Sequence[str]) -> Iterable[MigProfile | None]:
+    """The MIG profiles that are asked about, smallest memory first; None: the whole GPU."""
+    # Instances that have media engines too are no others to a training job.
+    names = on or (*(each.name for each in gpu.mig if "+" not in each.name), WHOLE)
+    slices = [name for name in names if name != WHOLE]
+    named = profiles_named(gpu, slices) if slices else ()
+    kinds = sorted(named, key=lambda each: (each.memory_mib, each.compute_slices))
+    return (*kinds, None) if WHOLE in names else kinds
+
+
+def _on_slice(asked: _Asked, kind: MigProfile | None, batches: Sequence[int]) -> SliceBatches:
+    largest, open_ended = _largest(asked, kind)
+    sizes = {*batches} or {*asked.measured, *([largest] if largest else [])}
+    first = asked.mix(asked.measured[0], kind)
+    return SliceBatches(
+        name=WHOLE if kind is None else kind.name,
+        instances=1 if kind is None else kind.max_instances,
+        capacity_mib=first.memory_capacity_mib,
+        largest=largest,
+        open_ended=open_ended,
+        rows=tuple(_row(asked, kind, batch) for batch in sorted(sizes)),
+    )
+
+
+def _largest(asked: _Asked, kind: MigProfile | None) -> tuple[int | None, bool]:
+    """The largest batch that fits, and whether a larger one may: memory grows with the batch."""
+    measured = asked.measured
+    if len(measured) < 2:
+        return (measured[0], True) if asked.fits(measured[0], kind) else (None, False)
+    fits, breaks = ceil(measured[0] / FARTHEST), int(measured[-1] * FARTHEST)
+    if not asked.fits(fits, kind):
+        return None, False
+    if asked.fits(breaks, kind):
+        return breaks, True
+    while breaks - fits > 1:
+        middle = (fits + breaks) // 2
+        if asked.fits(middle, kind):
+            fits = middle
+        else:
+            breaks = middle
+    return fits, False
+
+
+def _row(asked: _Asked, kind: MigProfile | None, batch: int) -> BatchOnSlice:
+    if batch < 1:
+        raise InvalidInput(f"a batch has at least 1 example, got {batch}")
+    alone, others = asked.mix(batch, kind), at_batch(asked.profiles, batch).other_batches
+    fits = FitsMemory(asked.gpu).broken(alone) is None
+    copies = 1 if kind is None else kind.max_instances
+    return BatchOnSlice(
+        batch=batch,
+        estimated_from=others.batches if others else (),
+        memory_mib=alone.jobs[0].memory_interval_mib,
+        client=_of_an_example(alone, batch) if fits else None,
+        provider=_of_an_example(asked.mix(batch, kind, copies), batch) if fits else None,
+    )
+
+
+def _of_an_example(mix: MixPrediction, batch: int) -> OfAnExample:
+    """Of the whole GPU, whose jobs are all alike."""
+    job = mix.jobs[0]
+    return OfAnExample(
+        example_s=job.step_s.scaled(1 / (batch * len(mix.jobs))), example_j=job.energy_example_j
+    )

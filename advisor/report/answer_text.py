@@ -1,0 +1,278 @@
+"""How to share, in sentences: what to do and what it gives, how sure that is, what is as good."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import assert_never
+
+from advisor.plan.bottlenecks import HostBound, Remedy
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.reasons import Verdict, first_by, verdict
+from advisor.plan.recommendation import Plan, Recommendation
+from advisor.prediction.memory import pools_of
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.headline import (
+    basis,
+    cap_note,
+    chosen_cap_w,
+    gain,
+    host_note,
+    kind,
+    led,
+    shown_cost,
+)
+from advisor.sharing import Mode, Sharing
+from advisor.sharing.traversal import groups, partitions
+
+_WAYS: dict[Mode, str] = {
+    "serial": "Don't share, one after another",
+    "naive": "Time-sliced, without MPS",
+    "mps": "MPS",
+    "mps-limits": "MPS with limits",
+    "mps-priority": "MPS with client priorities",
+    "mig": "MIG, an instance for each",
+    "hybrid": "MIG, some on one instance",
+}
+_EXPLAINED: dict[Mode, str] = {
+    "serial": "one after another",
+    "naive": "the driver gives the GPU to each in turn",
+    "mps": "kernels of all run side by side",
+}
+
+_PINNED = (
+    "Keep each job on cores of its own, as the commands do: a ResNet-26 that was not pinned "
+    "trained at 0.7 times the pace."
+)
+"""109 against 157 steps a second, measured on the host of an H200."""
+
+_FELT = 1.05
+"""Host work that takes so many times as long is worth a sentence."""
+
+_TREATED = 1.05
+"""A job is treated better that is so many times as fast."""
+
+
+def answer(advised: Recommendation) -> str:
+    """All of `paragraphs` as one."""
+    return " ".join(paragraphs(advised))
+
+
+def paragraphs(advised: Recommendation) -> tuple[str, ...]:
+    """What to do and what it gives; how sure that is; what is as good; and what else to know."""
+    found = verdict(advised)
+    others, host = _others(advised, found), []
+    if found.host_bound:
+        host = [_host_path(found.host_bound, first="fix-host-first" in found.answers)]
+    host += [_remedy(each) for each in advised.remedies]
+    noted = [said] if (said := led(advised.standing, "").strip()) else []
+    if (stretch := advised.best.prediction.host_stretch) > _FELT:
+        noted.append(
+            f"The host has too few cores: its work takes {units.number(stretch)}x as long."
+        )
+    if advised.note:
+        noted.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
+    if (cap_w := advised.best.prediction.power_cap_w) is not None:
+        noted.append(cap_note(cap_w))
+    first = [*host, _advice(advised)] if "fix-host-first" in found.answers else [_advice(advised)]
+    last = [] if "fix-host-first" in found.answers else host
+    return (*first, _how_sure(advised), *others, *last, *noted)
+
+
+def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
+    """Of the best plan, by medians: what a figure is of, the figure, and what it compares with."""
+    best, by = advised.best, OBJECTIVES[advised.ranked_by]
+    mix, shown = best.prediction, shown_cost(advised.ranked_by)
+    cost, serial = (known_cost(each, advised.ranked_by).p50 for each in (best, advised.serial))
+    power_w = None if mix.power_w is None else _certain(mix.power_w.p50)
+    limit_w = mix.power_cap_w or advised.gpu.power_limit_w
+    return [
+        (by.measure.capitalize(), shown(_certain(cost)), f"serial {shown(_certain(serial))}"),
+        ("Gain over serial", units.times(_certain(gain(advised, best).p50)), basis(mix)),
+        ("Memory", units.held(mix), _spare(advised, best).removeprefix("; ")),
+        ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
+    ]
+
+
+def _advice(advised: Recommendation) -> str:
+    best, jobs = advised.best, len(advised.jobs)
+    if jobs == 1:
+        makespan = best.makespan_interval_s
+        done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
+        return f"Nothing to share: one job{done}{_spare(advised, best)}."
+    cap_w = chosen_cap_w(advised, best)
+    what = _way(best.sharing, jobs) + ("" if cap_w is None else f" at most {cap_w:g} W")
+    return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
+
+
+def _way(sharing: Sharing, jobs: int) -> str:
+    """How the jobs share, as the first words of a sentence."""
+    if sharing.mode == "phases":
+        return f"In {len(groups(sharing, jobs))} groups, one after another"
+    return _WAYS[sharing.mode]
+
+
+def _outcome(advised: Recommendation, plan: Plan) -> str:
+    """What the plan achieves by its medians, and what of serial that saves."""
+    by = OBJECTIVES[advised.ranked_by]
+    cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
+    better = units.times(_certain(gain(advised, plan).p50))
+    if plan.sharing.mode == "serial":
+        return f"all done in {_until(plan)}"
+    said = by.headline(cost, shown(_certain(cost.p50)), better)
+    saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
+    if by.unit == "ratio" or saved <= 0:
+        return said
+    return f"{said}, saves {shown(_certain(saved))}"
+
+
+def _until(plan: Plan) -> str:
+    makespan = plan.makespan_interval_s
+    return "as long as it takes" if makespan is None else units.duration(makespan.p50)
+
+
+def _certain(value: float) -> Interval:
+    return Interval(value, value, value)
+
+
+def _spare(advised: Recommendation, plan: Plan) -> str:
+    """What the fullest memory still has when each job holds as much as it may."""
+    mix = plan.prediction
+    held = [each.memory_interval_mib.p95 for each in mix.jobs]
+    together = max if mix.sharing.mode in ("serial", "phases") else sum
+    left_mib = min(
+        pool.capacity_mib - together([held[job] for job in pool.jobs])
+        for pool in pools_of(mix, advised.gpu)
+    )
+    if left_mib < 0:
+        return "; fits where each job's memory is capped"
+    return f"; fits with {units.number(left_mib / 1024)} GiB to spare"
+
+
+def _how_sure(advised: Recommendation) -> str:
+    """The ranges of cost and gain, what stands behind them, and whether the host is known."""
+    best = advised.best
+    cost, better = known_cost(best, advised.ranked_by), gain(advised, best)
+    ranges = shown_cost(advised.ranked_by)(cost)
+    if better.p05 < better.p95:
+        ranges += f", gain {units.times(better)}"
+    stands = f"How sure: {ranges} in nine of ten runs; {basis(best.prediction)}."
+    return f"{stands} {host_note(advised.standing)}"
+
+
+def _others(advised: Recommendation, found: Verdict) -> list[str]:
+    """What equals the best within our error; else how far behind the next is."""
+    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
+    if ties:
+        ran = next((each for each in ties if each.prediction.confirmed_on_hardware), None)
+        shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, ran)]
+        named = ", ".join(f"{plan.rank} ({_kind(advised, plan)})" for plan in shown)
+        more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
+        better = _treated_better(advised.best, shown)
+        if ran is not None and not advised.best.prediction.confirmed_on_hardware:
+            better += f"; {ran.rank} is of a kind that ran"
+        return [f"As good within our error: {named}{more}{better}{_first(advised)}."]
+    if (rival := found.runner_up) is None:
+        return []
+    name = "Sharing at its best" if "dont-share" in found.answers else "The next"
+    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is "
+    said += f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
+    by = "" if advised.best.precedes_by == "cost" else _first(advised)
+    return [f"{said}, more than our error{by}."]
+
+
+def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
+    """The job that a plan as good does most for, among those that share throughout."""
+    offers = [
+        (own.step_s.p50 / other.step_s.p50, plan.rank, own.job)
+        for plan in ties
+        if plan.sharing.mode not in ("serial", "phases") and not plan.batches
+        for own, other in zip(best.prediction.jobs, plan.prediction.jobs, strict=True)
+    ]
+    times, rank, job = max(offers, default=(0.0, 0, ""))
+    if times < _TREATED or best.sharing.mode in ("serial", "phases") or best.batches:
+        return ""
+    return f"; {rank} treats {job} better, {times:.2f}x as fast while all run"
+
+
+def _first(advised: Recommendation) -> str:
+    """By what rule the best comes first: before the cheapest, where that is another plan."""
+    by, level = advised.ranked_by, advised.level
+    cheapest = min(advised.plans, key=lambda each: known_cost(each, by).at(level))
+    before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
+    rule = before[-1].precedes_by
+    return "" if rule is None else f"; 1 is first {first_by(rule, level)}"
+
+
+def _remedy(found: Remedy) -> str:
+    """A change, and the gain that is predicted for it."""
+    job, by = found.job, f"{units.times(found.gain)} as fast, predicted"
+    match found.kind:
+        case "loader workers":
+            return f"{job} waits for its loader: with {found.workers} workers {by}."
+        case "shared loading":
+            return (
+                f"{job} waits for its loader, and its mates read the same: one loader for all "
+                f"(TensorSocket) makes it {by}."
+            )
+        case "CUDA graph":
+            return (
+                f"{job} waits for its launches: its step captured as a CUDA graph "
+                f'(torch.compile(mode="reduce-overhead") does so) is {by}.'
+            )
+        case "fusing":
+            return f"All copies of {job} fused into one process (as HFTA does) are {by}."
+        case _:
+            assert_never(found.kind)
+
+
+def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
+    """The jobs whose host path to shorten, and how much faster it was measured."""
+    said = []
+    for each in jobs:
+        said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")
+        if each.variant is not None and each.variant_step_s is not None:
+            said[-1] += (
+                f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "
+                f"instead of {units.duration(each.step_s)})"
+            )
+    lead = "Fix the host path first" if first else "The host path holds jobs back"
+    return f"{lead}: {'; '.join(said)}. {_PINNED}"
+
+
+def _kind(advised: Recommendation, plan: Plan) -> str:
+    cap_w = chosen_cap_w(advised, plan)
+    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
+
+
+def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
+    """What the notation of `sharing` says of `jobs`, named in their order, in a few words."""
+    if sharing.mode == "mps-limits":
+        if len(set(sharing.limits)) == 1:
+            return f"each may use {sharing.limits[0]:g} % of the SMs"
+        first, *rest = _counted(
+            [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
+        )
+        return ", ".join([f"of the SMs at most {first}", *rest])
+    if sharing.mode == "mps-priority":
+        ahead = [job for job, each in zip(jobs, sharing.priorities, strict=True) if not each]
+        limits = "; limits are per cent of the SMs" if sharing.limits else ""
+        return f"{', '.join(_counted(ahead))} before the others{limits}"
+    if sharing.mode == "phases":
+        together = [each.jobs for each in groups(sharing, len(jobs))]
+        return ", then ".join(_named(each, jobs) for each in together)
+    if sharing.instances:
+        return "; ".join(
+            f"{_named(part.jobs, jobs)} on {f'{part.slices}c of ' if part.slices else ''}"
+            f"{part.instance.profile if part.instance else ''}"
+            for part in partitions(sharing, len(jobs))
+        )
+    return _EXPLAINED[sharing.mode]
+
+
+def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
+    return ", ".join(_counted([jobs[number - 1] for number in numbers]))
+
+
+def _counted(words: Sequence[str]) -> list[str]:
+    """Each of `words` once, with how often it comes."""
+    return [f"{count} x {word}" if count > 1 else word for word, count in Counter(words).items()]

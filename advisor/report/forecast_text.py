@@ -1,0 +1,117 @@
+"""One forecast as text, and how its jobs are written everywhere."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from advisor.english import counted
+from advisor.plan.recommendation import Forecast
+from advisor.prediction.mix_prediction import Interval, JobPrediction
+from advisor.report import units
+from advisor.report.headline import cap_note, estimated, host_note, led
+from advisor.sharing.traversal import running_together
+from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def forecast_report(forecast: Forecast) -> "RenderableType":
+    """What ``advisor predict`` prints: the mix in a few lines, then its jobs."""
+    from rich.console import Group
+    from rich.text import Text
+
+    mix = forecast.prediction
+    faster = forecast.speedup_vs_serial
+    lasts = (
+        "not known: the length of an epoch is not"
+        if forecast.makespan_interval_s is None or faster is None
+        else f"{units.seconds(forecast.makespan_interval_s)}; "
+        f"{units.number(faster)}x as fast as one after another"
+    )
+    origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
+    lines = (
+        led(
+            forecast.standing,
+            f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
+        ),
+        f"until all are done  {lasts}",
+        f"memory              {memory_held(forecast)}; "
+        f"risk to run out {units.share(mix.oom_probability)}",
+        f"power, energy       {units.watts(mix.power_w)}; {units.joules(forecast.energy_j)}",
+        *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
+        f"GPU busy            {units.share(mix.gract)}; SMs busy {units.share(mix.smact)}",
+        *([] if mix.wide_because is None else [f"note                {mix.wide_because}"]),
+    )
+    said = [*lines, host_note(forecast.standing)]
+    return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
+
+
+def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
+    for same in equal_jobs(jobs):
+        job = same[0]
+        slow = Interval(*(each * job.slowdown / job.step_s.p50 for each in levels(job.step_s)))
+        yield units.collapsed([each.job for each in same])
+        yield f"    step    {units.seconds(job.step_s)}, {units.times(slow)} as long as alone"
+        yield f"    epoch   {epoch(job)}"
+        yield (
+            f"    memory  {units.gib(job.memory_interval_mib)}; "
+            f"{units.number(job.memory_min_mib / 1024)} GiB if capped"
+        )
+        if job.energy_step_j is not None:
+            yield f"    energy  {_energy(job)}"
+
+
+def _energy(job: JobPrediction) -> str:
+    """A job's part of the GPU's energy, which a rule gives it: no meter tells jobs apart."""
+    amounts = ((job.energy_step_j, "a step"), (job.energy_example_j, "an example"))
+    said = [f"{units.joules(value)} {per}" for value, per in amounts if value is not None]
+    if job.energy_epoch_j is not None:
+        said.append(f"{units.joules(job.energy_epoch_j)} an epoch")
+    return "\n            ".join([*said, "its part of the GPU's, by a rule"])
+
+
+Letters = dict[str, tuple[str, Job]]
+
+
+def letters_of(jobs: Sequence[Job]) -> Letters:
+    """A letter for each workload, by its name."""
+    first = {job.name: job for job in reversed(jobs)}
+    names = list(dict.fromkeys(job.name for job in jobs))
+    return {name: (_letter(index), first[name]) for index, name in enumerate(names)}
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index) if index < 26 else f"A{index}"
+
+
+def described(job: Job) -> str:
+    extras = [counted(job.epochs, "epoch")] * (job.epochs != 1)
+    extras += [f"{job.validation_s:g} s of validation an epoch"] * (job.validation_s > 0)
+    extras += [f"{job.checkpoint_s:g} s of checkpoints an epoch"] * (job.checkpoint_s > 0)
+    return ", ".join([job.name, *extras])
+
+
+def epoch(job: JobPrediction) -> str:
+    return "length unknown" if job.epoch_s is None else units.seconds(job.epoch_s)
+
+
+def memory_held(forecast: Forecast) -> str:
+    """What the processes hold at once, at most, against what there is."""
+    mix = forecast.prediction
+    each = [levels(job.memory_interval_mib) for job in mix.jobs]
+    sets = [[each[job] for job in group] for group in running_together(mix.sharing, len(mix.jobs))]
+    totals = [tuple(map(sum, zip(*held, strict=True))) for held in sets]
+    total = Interval(*map(max, zip(*totals, strict=True)))
+    return f"{units.gib(total)} of {units.number(mix.memory_capacity_mib / 1024)} GiB"
+
+
+def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
+    """Jobs of which the same is said, together."""
+    same: dict[tuple[str, str], list[JobPrediction]] = {}
+    for job in jobs:
+        same.setdefault((job.job, units.seconds(job.step_s)), []).append(job)
+    return list(same.values())
+
+
+def levels(value: Interval) -> tuple[float, float, float]:
+    return value.p05, value.p50, value.p95

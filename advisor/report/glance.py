@@ -1,0 +1,98 @@
+"""A recommendation on one screen: the best plan in full, every other one in a line."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from advisor.english import counted
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.reasons import verdict, what_binds
+from advisor.plan.recommendation import Plan, Recommendation
+from advisor.prediction.mix_prediction import JobPrediction
+from advisor.report import units
+from advisor.report.answer_text import explained
+from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
+from advisor.report.headline import gain, plan_name, shown_cost
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from advisor.terminal.terminal_tables import FittedTable
+
+
+# Of 25 lines of 80 columns what others than the best plan may have, if there is one job, and the
+# columns of their names.
+_LINES, _COLUMNS = 5, 25
+
+
+def on_a_screen(advised: Recommendation) -> list[Plan]:
+    """The best plan, and as many others as a screen has lines for, 4 at most."""
+    left = _LINES - len({job.name for job in advised.jobs}) + 1
+    left -= 3 * bool(advised.standing.estimated)
+    shown = [advised.best]
+    for plan in advised.plans[1:5]:
+        left -= 1 + len(plan_name(advised, plan)) // _COLUMNS
+        if left < 0:
+            break
+        shown.append(plan)
+    return shown
+
+
+def at_a_glance(
+    advised: Recommendation, shown: Sequence[Plan], letters: "Letters"
+) -> "Iterator[RenderableType]":
+    """The plans `shown`, the best first."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    best = advised.best
+    mix, named = best.prediction, [letters[job.name][0] for job in advised.jobs]
+    yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
+    yield Padding(_jobs_table(mix.jobs, letters), (0, 0, 0, 3), expand=False)
+    binds = what_binds(mix, verdict(advised).binding)
+    yield Padding(f"{memory_held(best)}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
+    if len(shown) > 1:
+        yield _others_table(advised, shown[1:])
+    yield Text(_more(advised, len(shown)))
+
+
+def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTable":
+    """How long an epoch of each takes under one plan."""
+    from advisor.report.listing_text import plain_table
+
+    table = plain_table("", "job", "an epoch", "a step")
+    table.abreast, table.columns[1].no_wrap = 2, True
+    for same in equal_jobs(jobs):
+        letter, job = letters[same[0].job]
+        slower = f"{units.number(same[0].slowdown)}x as alone"
+        copies = units.collapsed([letter] * len(same))
+        table.add_row(copies, described(job), epoch(same[0]), slower)
+    return table
+
+
+def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTable":
+    """A line for each of `plans`."""
+    from advisor.report.listing_text import plain_table
+
+    table = plain_table("", "or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory", "")
+    table.abreast, table.columns[1].overflow = 2, "fold"
+    shown = shown_cost(advised.ranked_by)
+    for plan in plans:
+        mix = plan.prediction
+        table.add_row(
+            str(plan.rank), plan_name(advised, plan),
+            shown(known_cost(plan, advised.ranked_by)),
+            f"{units.number(gain(advised, plan).p50)}x",
+            f"{units.number(mix.memory_total_mib / 1024)} GiB",
+            "" if mix.confirmed_on_hardware else "estimated",
+        )  # fmt: skip
+    return table
+
+
+def _more(advised: Recommendation, shown: int) -> str:
+    """How to see what a glance leaves out."""
+    left = len(advised.plans) - shown
+    said = [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
+    if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):
+        said.append("Estimated: not confirmed on hardware.")
+    full = "In full, with what was left out" if advised.left_out else "In full"
+    return " ".join([*said, f"{full}: --details. Commands of plan 1: --commands 1."])

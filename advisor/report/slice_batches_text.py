@@ -1,0 +1,126 @@
+"""Batch sizes on slices of a GPU, in words, as a table and as JSON."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.plan.slice_batches import WHOLE, BatchOnSlice, OfAnExample, SliceBatches, SlicesForJob
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.documents import SCHEMA, interval_document, standing_document
+from advisor.report.headline import NOT_CONFIRMED, host_note, led
+from advisor.report.listing_text import answer_above_table, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_NANO = 1e9
+_PARTS = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
+
+
+def slice_batches_report(found: SlicesForJob) -> "RenderableType":
+    """The largest batch of each slice, then what an example takes at each size."""
+    table = plain_table(
+        "slice", "batch", "memory", "client: an example", "its energy",
+        "provider: an example", "its energy",
+    )  # fmt: skip
+    for held in found.slices:
+        for row in held.rows:
+            table.add_row(_where(held), _size(row), units.gib(row.memory_mib), *_cells(row))
+    return answer_above_table(led(found.standing, _answer(found)), table, _notes(found))
+
+
+def slice_batches_document(found: SlicesForJob) -> dict[str, Any]:
+    """What ``advisor batch --json`` prints; times in ns, energy in nJ."""
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        "job": found.job,
+        "measured_batches": list(found.measured),
+        "confirmed_on_hardware": found.confirmed_on_hardware,
+        **standing_document(found.standing),
+        "slices": [_slice_document(each) for each in found.slices],
+    }
+
+
+def _slice_document(held: SliceBatches) -> dict[str, Any]:
+    return {
+        "slice": None if held.name == WHOLE else held.name,
+        "instances": held.instances,
+        "memory_capacity_mib": held.capacity_mib,
+        "largest_batch": held.largest,
+        "larger_may_fit": held.open_ended,
+        "batches": [
+            {
+                "batch": row.batch,
+                "estimated_from_batches": list(row.estimated_from),
+                "fits": row.fits,
+                "memory_mib": asdict(row.memory_mib),
+                "client": _example_document(row.client),
+                "provider": _example_document(row.provider),
+            }
+            for row in held.rows
+        ],
+    }
+
+
+def _example_document(each: OfAnExample | None) -> dict[str, Any] | None:
+    if each is None:
+        return None
+    energy = None if each.example_j is None else each.example_j.scaled(_NANO)
+    return {
+        "example_ns": interval_document(each.example_s.scaled(_NANO)),
+        "example_nj": interval_document(energy),
+    }
+
+
+def _where(held: SliceBatches) -> str:
+    return "whole GPU" if held.name == WHOLE else f"{held.name}, {held.instances} of them"
+
+
+def _size(row: BatchOnSlice) -> str:
+    return f"{row.batch}{', estimated' if row.estimated_from else ''}"
+
+
+def _cells(row: BatchOnSlice) -> Iterator[str]:
+    for each in (row.client, row.provider):
+        if each is None:
+            yield from ("does not fit", "")
+        else:
+            yield _small(each.example_s, "s")
+            yield units.NOT_MEASURED if each.example_j is None else _small(each.example_j, "J")
+
+
+def _small(value: Interval, unit: str) -> str:
+    """In the part of the unit that reads well."""
+    part, size = next((each for each in _PARTS if value.p50 >= each[1]), _PARTS[-1])
+    low, middle, high = (units.number(each / size) for each in (value.p05, value.p50, value.p95))
+    return f"{middle} {part}{unit} ({low}-{high})"
+
+
+def _answer(found: SlicesForJob) -> str:
+    return " ".join(f"{_largest(each, found)}." for each in found.slices)
+
+
+def _largest(held: SliceBatches, found: SlicesForJob) -> str:
+    where = f"The whole {found.gpu.key}" if held.name == WHOLE else held.name
+    if held.largest is None:
+        return f"{where} does not hold {found.job} at any batch that can be told"
+    if held.open_ended:
+        return f"{where} holds {found.job} at batch {held.largest} and perhaps more"
+    return f"{where} holds {found.job} up to batch {held.largest}"
+
+
+def _notes(found: SlicesForJob) -> Iterator[str]:
+    sizes = ", ".join(map(str, found.measured))
+    yield f"Measured at batch {sizes}; other sizes are estimated from these."
+    if len(found.measured) < 2:
+        yield (
+            "A second batch size, measured too, would tell what an example adds, and the largest "
+            "that fits."
+        )
+    yield "Client: one slice, and the rest of the GPU idle. Provider: all slices of that kind busy;"
+    yield "time and energy of the whole GPU over the examples of all of them."
+    if not found.confirmed_on_hardware:
+        yield f"This is {NOT_CONFIRMED}."
+    yield host_note(found.standing)

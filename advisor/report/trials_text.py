@@ -1,0 +1,85 @@
+"""How many trials of a hyper-parameter search to run at once, in words and as JSON."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.plan.trials import Study, Trials
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.additions_text import notes_on_numbers, numbers_of_copies, row_document, way_of
+from advisor.report.documents import SCHEMA, standing_document
+from advisor.report.headline import host_note, led
+from advisor.report.listing_text import answer_above_table, plain_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def trials_report(found: Trials) -> "RenderableType":
+    """How many to run, how, and what an hour of that gives; a line for each number of them."""
+    table = plain_table("at once", "best under", "trials per hour", "one trial", "memory")
+    for row in found.copies.rows:
+        table.add_row(
+            str(row.copies), way_of(row.prediction.sharing), _rate(found.per_hour(row)),
+            units.seconds(found.trial_s(row)), units.held(row.prediction),
+        )  # fmt: skip
+    return answer_above_table(led(found.standing, trials_advice(found)), table, _notes(found))
+
+
+def trials_document(found: Trials) -> dict[str, Any]:
+    """What ``advisor trials --json`` prints."""
+    study = found.study
+    return {
+        "schema": SCHEMA,
+        "gpu": found.copies.gpu.key,
+        "job": found.copies.job.name,
+        **standing_document(found.standing),
+        **numbers_of_copies(found.copies),
+        "steps": found.steps,
+        "at_once": found.at_once,
+        "sharing": str(found.row.prediction.sharing),
+        "trial_s": asdict(found.trial_s(found.row)),
+        "trials_per_hour": asdict(found.per_hour(found.row)),
+        "study": None if study is None else asdict(study),
+        "rows": [_row(found, at) for at in range(len(found.copies.rows))],
+    }
+
+
+def _row(found: Trials, at: int) -> dict[str, Any]:
+    row = found.copies.rows[at]
+    rates = {"trial_s": found.trial_s(row), "trials_per_hour": found.per_hour(row)}
+    return row_document(row) | {name: asdict(each) for name, each in rates.items()}
+
+
+def trials_advice(found: Trials) -> str:
+    """How many to run at once and what that gives, in a sentence or two."""
+    name, gpu = found.copies.job.name, found.copies.gpu.key
+    rate = f"{_rate(found.per_hour(found.row))} trials of {found.steps:,.0f} steps an hour"
+    if found.at_once == 1:
+        said = f"Run trials of {name} one after another on {gpu}: {rate}."
+    else:
+        way = way_of(found.row.prediction.sharing)
+        said = (
+            f"Run {found.at_once} trials of {name} at once on {gpu}, a process each, under {way}: "
+            f"{rate}, {found.row.throughput:.2f}x as many as one after another."
+        )
+    return said if found.study is None else f"{said} {_of_study(found.study)}"
+
+
+def _of_study(study: Study) -> str:
+    return (
+        f"All {study.trials} take {units.seconds(study.wall_s)}; one after another "
+        f"{units.seconds(study.one_by_one_s)}."
+    )
+
+
+def _rate(value: Interval) -> str:
+    low, middle, high = (units.number(each) for each in (value.p05, value.p50, value.p95))
+    return f"{middle} ({low}-{high})"
+
+
+def _notes(found: Trials) -> Iterator[str]:
+    yield from notes_on_numbers(found.copies, "trials")
+    yield "Counted are training steps; that processes start and models are built comes on top."
+    yield host_note(found.standing)

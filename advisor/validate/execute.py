@@ -1,0 +1,148 @@
+"""Plans run on this machine as the command line asks: watched, and kept for the next fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from json import loads
+
+from advisor.apply.mig_ground import MigGround, refuse_switching
+from advisor.errors import GpuUnavailable
+from advisor.hardware.catalogue import gpu
+from advisor.launch.launch_plan import NOT_RUN
+from advisor.measure.execution.execution_command import origin_of, told
+from advisor.measure.execution.recorded_run import recorded_runs
+from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
+from advisor.measure.execution.run_folder import run_named
+from advisor.measure.execution.run_view import RunView
+from advisor.measure.execution.sight import Expected, Sight
+from advisor.measure.execution.stages import (
+    ExecutionPlan,
+    execution_plan,
+    read_execution_plan,
+)
+from advisor.measure.execution.watching import Place, Watch, resume, start
+from advisor.measure.process.claimed_device import Device, device_at_hand
+from advisor.measure.process.cores import allowed_cores
+from advisor.measure.shared.strict_record import record
+from advisor.validate.advised import store_file
+from advisor.workload.plan_document import PlanDocument
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run, writable
+
+_COMMAND = "advisor run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """How a plan is to be run, as a user says it.
+
+    Attributes:
+        device: GPU index or UUID, or ``"cpu"``.
+        cores: Host cores that jobs may have; None: all.
+        steps: Of each job of the zoo at most; None: as planned.
+        replacing: Take away idle MIG instances that stand in the way, and make them again.
+        say: Takes a line about something that happened.
+        show: Takes what there is to see, again and again.
+        log: Takes each run that was recorded; None: nobody asked for it.
+    """
+
+    device: str
+    cores: str | None
+    steps: int | None
+    replacing: bool
+    grace_s: float
+    patience_s: float | None
+    deadline_s: float | None
+    say: Callable[[str], None]
+    show: Callable[[RunView], None]
+    log: Callable[[Run], None] | None = None
+
+    def place(self, plan: ExecutionPlan) -> Place:
+        """Where `plan` is to run.
+
+        Raises:
+            GpuUnavailable: There is no such device, or it is in MIG mode and is not to be.
+            InvalidInput: It cannot run that.
+        """
+        device = device_at_hand(self.device, on_mig=plan.on_mig)
+        refuse_unfit(plan, device)
+        ground = None
+        if plan.on_mig:
+            ground = MigGround(
+                plan, gpu(plan.gpu), str(device.uuid), _COMMAND,
+                replacing=self.replacing, say=self.say,
+            )  # fmt: skip
+        return Place(
+            device=device, command=_COMMAND, ground=ground, cores=self.cores,
+            grace_s=self.grace_s, patience_s=self.patience_s,
+        )  # fmt: skip
+
+    def watch(self, expected: Expected | None) -> Watch:
+        return Watch(say=self.say, show=self.show, expected=expected, deadline_s=self.deadline_s)
+
+
+def rehearsed_plan(document: str, ask: Ask) -> list[str]:
+    """What running the plan would start, where there is its GPU or not.
+
+    Raises:
+        InvalidInput: The device is another, there are too few cores, or MIG mode would be switched.
+    """
+    plan = _plan(document, ask)
+    if plan.on_mig:
+        refuse_switching(plan)
+    device = _device_meant(plan, ask.device)
+    if device is not None:
+        lines = rehearsal(plan, device, allowed_cores(ask.cores))
+    else:
+        some = Device("cuda", "UUID-OF-THE-GPU", plan.gpu, plan.gpu, None)
+        lines = rehearsal(plan, some, range(sum(job.core_count for job in plan.jobs)))
+    return [NOT_RUN, *lines] if plan.on_mig else lines
+
+
+def _device_meant(plan: ExecutionPlan, asked: str) -> Device | None:
+    """The device that `asked` names; None where there is none here."""
+    try:
+        device = device_at_hand(asked, on_mig=plan.on_mig)
+    except GpuUnavailable:
+        return None
+    refuse_unfit(plan, device)
+    return device
+
+
+def execute(document: str, expected: Expected, ask: Ask) -> int:
+    """Run the plan in `document` to its end; the exit code.
+
+    Raises:
+        GpuUnavailable: No GPU, no permission, or somebody else uses it.
+        AdvisorError: Something cannot be started or written; nothing of the run is left.
+    """
+    plan = _plan(document, ask)
+    place = ask.place(plan)
+    writable(store_file(place.device.key))
+    sight = start(plan, document, place, ask.watch(expected), ask.steps)
+    return _kept(sight, place, ask)
+
+
+def watch_again(named: str, ask: Ask) -> int:
+    """Watch the run of that name to its end; the exit code.
+
+    Raises:
+        GpuUnavailable: Somebody else watches it, or nothing of it is left.
+        InvalidInput: There is no such run.
+    """
+    folder = run_named(named)
+    state = folder.state()
+    plan = read_execution_plan(folder.plan, state.most_steps)
+    place = replace(ask, device=state.device).place(plan)
+    return _kept(resume(plan, folder, place, ask.watch(None)), place, ask)
+
+
+def _plan(document: str, ask: Ask) -> ExecutionPlan:
+    return execution_plan(record(PlanDocument, loads(document)), ask.steps)
+
+
+def _kept(sight: Sight, place: Place, ask: Ask) -> int:
+    for run in recorded_runs(sight, origin_of(place)):
+        append_run(store_file(place.device.key), run)
+        if ask.log is not None:
+            ask.log(run)
+    return told(sight)

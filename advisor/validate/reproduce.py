@@ -1,0 +1,95 @@
+"""Sets what published studies found on an A100-40GB beside what is predicted for one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from advisor.api import Advisor
+from advisor.validate.study_claims import Claim, Claims, Kind, study_claims
+from advisor.validate.study_questions import StudyQuestions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduced:
+    """One claim beside its predictions.
+
+    Attributes:
+        predicted: By what each value is of.
+        slower_host: The same as on a host that is slower by `Claims.slower_host`.
+        instead: Workloads without a profile, each with the one that stands for it.
+    """
+
+    claim: Claim
+    predicted: Mapping[str, float]
+    slower_host: Mapping[str, float]
+    instead: Mapping[str, str]
+
+    @property
+    def agrees(self) -> bool:
+        return self.claim.agrees(self.predicted.values())
+
+    @property
+    def agrees_on_slower_host(self) -> bool:
+        return self.claim.agrees(self.slower_host.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How many rows of a kind agree; those that the same authors contest are left out."""
+
+    kind: Kind
+    rows: int
+    agree: int
+    agree_on_slower_host: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Every claim, in the order of the file."""
+
+    claims: Claims
+    found: tuple[Reproduced, ...]
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """By kind of claim, in the order in which they come first."""
+        kinds = dict.fromkeys(each.claim.kind for each in self.found)
+        return tuple(map(self._score, kinds))
+
+    def cause(self, name: str) -> str | None:
+        """Why the row `name` is missed; None if nobody said."""
+        return self.claims.causes.get(name)
+
+    def _score(self, kind: Kind) -> Score:
+        counted = [
+            each for each in self.found if each.claim.kind == kind and not each.claim.contested
+        ]
+        return Score(
+            kind,
+            sum(len(each.claim.ids) for each in counted),
+            sum(len(each.claim.ids) for each in counted if each.agrees),
+            sum(len(each.claim.ids) for each in counted if each.agrees_on_slower_host),
+        )
+
+
+def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
+    """What `advisor`, which answers for an A100-40GB, predicts of each claim.
+
+    Args:
+        advisor: For the GPU of the studies.
+        claims: None: those that come with this package.
+    """
+    claims = claims or study_claims()
+    here = StudyQuestions(advisor, claims)
+    slower = StudyQuestions(advisor, claims, claims.slower_host)
+    return Reproduction(
+        claims,
+        tuple(
+            Reproduced(
+                claim=claim,
+                predicted=here.values(claim),
+                slower_host=slower.values(claim),
+                instead=here.substitutes(claim),
+            )
+            for claim in claims.claims
+        ),
+    )

@@ -1,0 +1,80 @@
+"""The form of an exported plan as a file: one plan, its jobs in order, and what each name means."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.errors import InvalidInput
+from advisor.workload.spec import STRICT, Script, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """A predicted step in seconds: its median, and the ends of the interval around it.
+
+    Raises:
+        InvalidInput: The ends do not contain the median, or a step takes no time.
+    """
+
+    __pydantic_config__ = STRICT
+
+    p05: float
+    p50: float
+    p95: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p05 <= self.p50 <= self.p95 < float("inf"):
+            raise InvalidInput(f"a predicted step is 0 < p05 <= p50 <= p95 seconds, got {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedJob:
+    """One job of a plan; `cores` are the first and the last of those that it was exported with.
+
+    Attributes:
+        script: What starts it, instead of what its workload names; None: that.
+        step_s: Predicted together with all that run beside it; None: the file does not say.
+    """
+
+    __pydantic_config__ = STRICT
+
+    job: str
+    examples_per_epoch: int | None
+    epochs: float
+    validation_s: float
+    checkpoint_s: float
+    user: str | None
+    data_parallel: bool
+    isolated: bool
+    cores: tuple[int, int] | None
+    mps_limit_percent: float | None
+    memory_cap_mib: int | None
+    mps_client_priority: int | None = None
+    protect: float | None = None
+    script: Script | None = None
+    step_s: StepRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedPlan:
+    """How the jobs share, in the notation of `advisor.sharing.parse_sharing`."""
+
+    __pydantic_config__ = STRICT
+
+    rank: int
+    sharing: str
+    power_cap_w: float | None
+    note: str | None
+    jobs: tuple[DocumentedJob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """A whole file; `workloads` has each job's name."""
+
+    __pydantic_config__ = STRICT
+
+    schema: Literal[1]
+    gpu: str
+    objective: None
+    workloads: dict[str, Workload]
+    plans: tuple[DocumentedPlan]

@@ -1,0 +1,131 @@
+"""README's block on the studies: three small trainings, seven ways, beside what was measured.
+
+    python -m research.studies_reproduced
+
+writes ``benchmarks/studies/reproduced.json``, from which the block is rendered.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.api import Advisor
+from advisor.validate.reproduce import reproduced
+from advisor.validate.reproduction_text import reproduction_document
+from advisor.validate.score_tables import markdown
+from advisor.validate.study_claims import study_claims
+from advisor.validate.study_questions import GPU, Question, StudyQuestions
+from advisor.workload.store import NO_CALIBRATION
+from advisor.workload.writing import write_whole
+
+FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "studies" / "reproduced.json"
+
+# The small trainings of the first study, by their words in the file of claims.
+_SMALL = {"s": "ResNet-26, batch 32", "S": "ResNet-26, batch 128", "ES": "EfficientNetV2-S"}
+_WAYS = (
+    ("alone", 1, "serial"),
+    *((f"{copies}, {words}", copies, sharing)
+      for copies, slices in ((3, "2g.10gb"), (7, "1g.5gb"))
+      for words, sharing in (
+          ("time-sliced", "naive"), ("MPS", "mps"), (f"a {slices} each", "slices")
+      )),
+)  # fmt: skip
+# What the study says of an epoch's time beside that of one alone: P054 to P057.
+_FOUND = {
+    ("s", 3): "1.05 to 1.12",
+    ("s", 7): "1.6 to 1.8",
+    ("S", 3): "1.5 to 2.6",
+    ("ES", 3): "1.4 to 1.9",
+}
+_NO_FIGURE = "-"
+
+
+def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
+    """How many times as long as alone each small training takes, in each of the seven ways."""
+    claims = study_claims()
+    here = StudyQuestions(advisor, claims)
+    slower = StudyQuestions(advisor, claims, claims.slower_host)
+    found = []
+    for way, copies, sharing in _WAYS:
+        asked = {
+            word: Question("slowdown", f"{copies} {word}", sharing, 1, None) for word in _SMALL
+        }
+        found.append({
+            "way": way,
+            "copies": copies,
+            "time_sliced": sharing == "naive",
+            "slowdown": {word: here.value(each) for word, each in asked.items()},
+            "on_slower_host": {word: slower.value(each) for word, each in asked.items()},
+        })  # fmt: skip
+    return found
+
+
+def studies_text(document: Mapping[str, Any] | None = None) -> str:
+    """The block in Markdown.
+
+    Args:
+        document: As `write` writes it; None: the committed one.
+    """
+    found = json.loads(FILE.read_text()) if document is None else document
+    headings = ["copies, way"]
+    for name in _SMALL.values():
+        headings += [name, "the study"]
+    table = markdown(headings, [_row(each) for each in found["small"]])
+    return f"{table}\n\n{_scores(found['scores'], found['slower_host'])}"
+
+
+def _row(way: Mapping[str, Any]) -> list[str]:
+    cells = [way["way"]]
+    for word in _SMALL:
+        predicted, slower = way["slowdown"][word], way["on_slower_host"][word]
+        cells += [f"{predicted:.2f}x ({slower:.2f}x)", _found(way, word)]
+    return cells
+
+
+def _found(way: Mapping[str, Any], word: str) -> str:
+    if way["copies"] == 1:
+        return "1x"
+    said = None if way["time_sliced"] else _FOUND.get((word, way["copies"]))
+    return _NO_FIGURE if said is None else f"{said}x"
+
+
+def _scores(scores: Sequence[Mapping[str, Any]], slower_host: float) -> str:
+    """How many rows agree, by kind and in all; but not of placement, which is no prediction."""
+    counted = [each for each in scores if each["kind"] != "placement"]
+    rows, agree, slower = (
+        sum(each[key] for each in counted) for key in ("rows", "agree", "agree_on_slower_host")
+    )
+    kinds = ", ".join(f"{each['kind']} {each['agree']} of {each['rows']}" for each in counted)
+    return (
+        f"Of {rows} rows of the studies {agree} agree with what is predicted ({agree / rows:.0%}), "
+        f"{slower} on a host {slower_host:g} times as slow ({slower / rows:.0%}); asked for were "
+        f"90 %. By kind: {kinds}."
+    )
+
+
+def write() -> None:
+    """Predict all of it again, and write it."""
+    advisor = Advisor(GPU, calibration=NO_CALIBRATION)
+    scores = reproduction_document(reproduced(advisor))
+    document = {name: scores[name] for name in ("gpu", "slower_host", "scores")}
+    document["small"] = small_trainings(advisor)
+    FILE.parent.mkdir(exist_ok=True)
+    write_whole(FILE, json.dumps(_rounded(document), indent=1, allow_nan=False) + "\n")
+
+
+def _rounded(part: Any) -> Any:
+    """Numbers with as many digits as anybody reads."""
+    match part:
+        case {}:
+            return {name: _rounded(each) for name, each in part.items()}
+        case [*_]:
+            return [_rounded(each) for each in part]
+        case float():
+            return float(f"{part:.4g}")
+        case _:
+            return part
+
+
+if __name__ == "__main__":
+    write()

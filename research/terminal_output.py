@@ -1,0 +1,39 @@
+"""What a command prints for a newcomer: shipped data alone, in a terminal of a given width."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+_HIDDEN = {"ADVISOR_PROFILES", "ADVISOR_MODELS", "ADVISOR_GPU"}
+
+
+def terminal_output(words: Sequence[str], columns: int, folder: Path = ROOT) -> tuple[str, ...]:
+    """The lines that `advisor` prints when `words` follow it, run in `folder`.
+
+    What a user measured or refitted on this machine is left out.
+
+    Raises:
+        subprocess.CalledProcessError: The exit code is not 0.
+    """
+    with TemporaryDirectory() as nobody:
+        environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
+        own = {
+            "XDG_DATA_HOME": nobody,
+            "COLUMNS": str(columns),
+            "NO_COLOR": "1",
+            "PYTHONPATH": str(ROOT),
+        }
+        shown = subprocess.run(
+            [sys.executable, "-c", "from advisor.cli import main; main()", *words],
+            env=environment | own,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+        ).stdout
+    return tuple(line.rstrip() for line in shown.strip("\n").splitlines())

@@ -1,0 +1,57 @@
+"""Objectives of studies that tests run: each records where it ran."""
+
+import os
+import signal
+from pathlib import Path
+from time import sleep
+
+from optuna.samplers import RandomSampler
+
+
+def told(trial):
+    """A quick trial that says where it ran, and under MPS becomes a client."""
+    trial.set_user_attr("pid", os.getpid())
+    trial.set_user_attr("cores", sorted(os.sched_getaffinity(0)))
+    trial.set_user_attr("mps", {key: word for key, word in os.environ.items() if "CUDA" in key})
+    x = trial.suggest_float("x", -1.0, 1.0)
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/nowhere"))
+    if (pipes / "control").exists():
+        with (pipes / "clients").open("a") as clients:
+            clients.write(f"{os.getpid()}\n")
+        sleep(2.5)
+    sleep(0.1)
+    return x * x
+
+
+def bad_days(trial):
+    """The second trial raises, the third is killed, the fifth has no value."""
+    value = told(trial)
+    match trial.number:
+        case 1:
+            raise RuntimeError("CUDA error: out of memory")
+        case 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 4:
+            return float("nan")
+    return value
+
+
+def always_fails(_trial):
+    raise ValueError("no such column")
+
+
+def endless(trial):
+    """Starts a process of its own, as a loader does, and says so; never ends."""
+    child = os.fork()
+    if child == 0:
+        sleep(600)
+        os._exit(0)
+    folder = Path(os.environ["TOLD"])
+    (folder / f"{os.getpid()}").touch()
+    (folder / f"{child}").touch()
+    trial.suggest_float("x", -1.0, 1.0)
+    sleep(600)
+
+
+def sampler():
+    return RandomSampler(seed=0)

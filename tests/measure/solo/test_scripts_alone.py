@@ -1,0 +1,81 @@
+"""``advisor profile -- COMMAND`` as a process of its own."""
+
+import os
+import signal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import sleep
+
+import pytest
+
+from advisor.workload.store import read_profile
+from tests.measure.shared.real_command import Started
+
+SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"
+QUICK = ("--device", "cpu", "--folder", str(SCRIPTS))
+
+
+@pytest.fixture
+def command():
+    with TemporaryDirectory() as folder:
+        started = Started(folder, "-m", "advisor.profiling")
+        yield started
+        assert not started.processes()
+
+
+@pytest.mark.exhaustive
+def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
+    process = command.start(*QUICK, "--out", str(tmp_path), "--", "python", "scaled.py")
+    while not any("scaled.py" in _words(pid)[1:2] for pid in command.processes()):
+        sleep(0.1)
+    for pid in command.processes():
+        if "advisor.measure.process" in _words(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    for _ in range(100):
+        if not command.processes():
+            break
+        sleep(0.1)
+
+
+@pytest.mark.exhaustive
+def test_what_is_not_pytorch_is_measured_by_what_it_prints_or_by_its_end(command, tmp_path):
+    printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
+    out = ("--out", str(tmp_path), "--batch", "4")
+    rate = ("--name", "rate", "--throughput", "rate ([0-9]+)")
+    assert command.finish(*QUICK, *out, *rate, "--", "python", "-c", printer)[0] == 0
+    assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
+    end = ("--name", "end", "--to-end")
+    assert command.finish(*QUICK, *out, *end, "--", "sleep", "0.5")[0] == 0
+    profile = read_profile(tmp_path / "end.json")
+    assert profile.step_s == profile.epoch_s > 0.5
+    code, said = command.finish(*QUICK, *out, *end, "--", "sh", "-c", "echo no >&2; exit 3")
+    assert code == 1
+    assert "sh ended with exit status 3; its last line: no" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--name", "a"), "give its command after --"),
+        (("mlp-toy-bs32", "--", "python"), "a script is profiled by itself"),
+        (("--env", "A", "--", "python"), "write NAME=VALUE"),
+        (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
+        (("--name", "a b", "--", "python"), "names no workload"),
+        (("--throughput", "(", "--", "python"), "no regular expression"),
+    ],
+)
+def test_words_that_describe_no_script_are_wrong_use(words, said, tmp_path, capsys):
+    from advisor.measure.solo.profile_command import run
+    from tests.refusals import refused
+
+    code, line = refused(run, ["--device", "cpu", "--out", str(tmp_path), *words], capsys)
+    assert code == 2
+    assert said in line
+
+
+def _words(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return []

@@ -1,0 +1,102 @@
+"""What would help jobs that wait for their hosts, and by how much."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.plan.bottlenecks import HOST_BOUND, binding
+from advisor.plan.host_remedies import host_remedies
+from advisor.plan.shared_cores import SharedCores
+from advisor.sharing import Mps, parse_sharing
+from advisor.workload.host_side import HostSide
+from advisor.workload.job import Job
+from advisor.workload.store import read_profile
+from tests import synthetic
+from tests.plan.stand_in import H200
+from tests.plan.test_shared_cores import Apart
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+LAUNCHES = synthetic.profile("resnet26-cifar10-bs128", host_s=0.010, gpu_s=0.002)
+BUSY = synthetic.profile("resnet50-imagenet64-bs128", host_s=0.004, gpu_s=0.010)
+
+
+def loading(workers, *, main_s=0.004, each_s=0.04, gpu_s=0.002, batch=128):
+    """A job whose loader's workers take `each_s` for a batch."""
+    name = f"resnet26-imagenet64-bs{batch}-loader{workers}"
+    pace_s = each_s / workers
+    job = synthetic.profile(name, host_s=max(main_s, pace_s), gpu_s=gpu_s)
+    return replace(job, host=HostSide(main_s=main_s, loader_s=pace_s, loader_cpu_s=each_s))
+
+
+def remedies(*profiles, sharing=None):
+    jobs = [Job(each) for each in profiles]
+    mix = Apart().predict(list(profiles), sharing or Mps())
+    return host_remedies(jobs, binding(jobs, H200, mix), mix, Apart())
+
+
+def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gpu():
+    (found,) = remedies(LAUNCHES)
+    assert (found.kind, found.workers) == ("CUDA graph", None)
+    assert found.gain.p50 == pytest.approx(0.010 / (1.08 * 0.002))
+    assert found.gain.p05 < found.gain.p50 < found.gain.p95
+
+
+def test_a_job_that_the_gpu_holds_back_needs_nothing():
+    assert remedies(BUSY) == ()
+
+
+def test_a_slow_loader_gets_as_many_workers_as_no_longer_hold_it_back():
+    (found,) = remedies(loading(4))
+    assert (found.kind, found.workers) == ("loader workers", 10)
+    assert found.gain.p50 == pytest.approx(0.010 / 0.004)
+
+
+def test_no_more_workers_are_advised_than_four_times_as_many_as_were_measured():
+    (found,) = remedies(loading(1))
+    assert found.workers == 4
+    assert found.gain.p50 == pytest.approx(4.0)
+
+
+def test_jobs_that_read_the_same_share_a_loader_and_others_do_not():
+    same = {each.kind: each for each in remedies(loading(4), loading(4))}
+    assert same["shared loading"].gain.p50 == pytest.approx(2.0)
+    other = remedies(loading(4), loading(4, batch=64))
+    assert {each.kind for each in other} == {"loader workers"}
+
+
+def test_copies_that_wait_for_cores_pay_for_launches_once_in_one_process():
+    copies = [LAUNCHES] * 3
+    jobs, short = [Job(each) for each in copies], SharedCores(Apart(), 1)
+    mix = short.predict(copies, Mps())
+    found = {each.kind: each for each in host_remedies(jobs, binding(jobs, H200, mix), mix, short)}
+    assert found["fusing"].gain.p50 == pytest.approx(3.0)
+    assert "fusing" not in {each.kind for each in remedies(*copies)}, "with cores it is no faster"
+
+
+def test_a_graph_is_not_captured_again_and_an_old_profile_tells_nothing_of_its_loader():
+    graph = synthetic.profile("resnet26-cifar10-bs128-graph", host_s=0.010, gpu_s=0.002)
+    assert "CUDA graph" not in {each.kind for each in remedies(graph)}
+    old = replace(loading(4), host=None)
+    assert "loader workers" not in {each.kind for each in remedies(old)}
+
+
+def test_groups_one_after_another_are_not_looked_at():
+    mix = replace(Apart().predict([LAUNCHES] * 2, Mps()), sharing=parse_sharing("naive[1];mps[2]"))
+    jobs = [Job(LAUNCHES)] * 2
+    assert host_remedies(jobs, binding(jobs, H200, mix), mix, Apart()) == ()
+
+
+@pytest.mark.parametrize("gpu", ["h200-141gb", "h100-sxm-80gb"])
+def test_steps_that_were_captured_took_what_is_foretold_of_them(gpu):
+    pairs = 0
+    for path in sorted((PROFILES / gpu).glob("*-graph.json")):
+        captured = read_profile(path)
+        eager = read_profile(path.with_name(path.name.replace("-graph", "")))
+        if eager.host_s < HOST_BOUND * eager.step_s:
+            continue
+        foretold = [each for each in remedies(eager) if each.kind == "CUDA graph"]
+        measured = eager.step_s / captured.step_s
+        assert foretold[0].gain.p50 == pytest.approx(measured, rel=0.12), path.name
+        pairs += 1
+    assert pairs >= 3

@@ -1,0 +1,116 @@
+"""Which batch belongs on which slice, for those who have one and for those who have them all."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.errors import InvalidInput, NothingFits, UnknownName
+from advisor.hardware.catalogue import gpu
+from advisor.plan.rules import FitsMemory
+from advisor.plan.slice_batches import WHOLE, slices_for_job
+from advisor.prediction.batch_profile import at_batch
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Instance, Mig
+from tests import synthetic
+from tests.fitted import fit
+from tests.prediction.test_batch_profile import LARGE, SMALL
+
+H200 = gpu("h200-141gb")
+BOTH = (SMALL, LARGE)
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    runs = [synthetic.run([SMALL, SMALL], run_id=f"r{number}") for number in range(5)]
+    model = fit({SMALL.name: SMALL}, runs, H200)
+    return Predictor(H200, model)
+
+
+def heavy(profile, mib_each):
+    """`profile` with so much memory for each example."""
+    held = 2000.0 + mib_each * profile.workload.batch
+    memory = replace(profile.memory, allocated_mib=0.8 * held, reserved_mib=0.9 * held,
+                     device_mib=held)  # fmt: skip
+    return replace(profile, memory=memory, mps=None)
+
+
+def test_the_largest_batch_fits_and_one_more_example_does_not(predictor):
+    jobs = [heavy(each, 100.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"]).slices
+    assert held.instances == 7
+    assert not held.open_ended
+    for batch, fits in ((held.largest, True), (held.largest + 1, False)):
+        mix = predictor.predict([at_batch(jobs, batch)], Mig((Instance("1g.18gb"),)))
+        assert (FitsMemory(H200).broken(mix) is None) == fits
+
+
+def test_a_larger_slice_never_holds_a_smaller_batch(predictor):
+    jobs = [heavy(each, 300.0) for each in BOTH]
+    found = slices_for_job(jobs, H200, predictor).slices
+    assert [each.name for each in found][-1] == WHOLE
+    most = [each.largest for each in found]
+    assert most == sorted(most)
+
+
+def test_more_than_can_be_told_is_said_to_be_open(predictor):
+    (held,) = slices_for_job(BOTH, H200, predictor, [WHOLE]).slices
+    assert (held.largest, held.open_ended) == (4 * 256, True)
+
+
+def test_what_does_not_fit_has_no_times(predictor):
+    jobs = [heavy(each, 500.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"], [16, 256]).slices
+    assert [row.fits for row in held.rows] == [True, False]
+    assert held.rows[1].provider is None
+
+
+def test_nothing_fits_where_the_job_is_too_large_at_any_size(predictor):
+    jobs = [heavy(each, 20_000.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"]).slices
+    assert (held.largest, held.open_ended) == (None, False)
+
+
+def test_the_provider_has_as_many_examples_as_slices_and_shares_what_keeps_the_gpu_awake(predictor):
+    (held,) = slices_for_job(BOTH, H200, predictor, ["1g.18gb"], [64]).slices
+    (row,) = held.rows
+    assert row.estimated_from == (32, 256)
+    assert row.client.example_s.p50 > 3 * row.provider.example_s.p50
+    assert row.client.example_j.p50 > row.provider.example_j.p50
+
+
+def test_the_whole_gpu_is_one_slice_for_both(predictor):
+    (held,) = slices_for_job(BOTH, H200, predictor, [WHOLE], [32]).slices
+    (row,) = held.rows
+    assert row.client == row.provider
+    assert row.client.example_s.p50 == pytest.approx(SMALL.step_s / 32)
+
+
+def test_measured_on_the_whole_gpu_is_confirmed_and_a_slice_or_another_size_is_not(predictor):
+    def confirmed(on, batches):
+        return slices_for_job(BOTH, H200, predictor, on, batches).confirmed_on_hardware
+
+    assert confirmed([WHOLE], [32])
+    assert not confirmed([WHOLE], [64])
+    assert not confirmed(["1g.18gb"], [32])
+
+
+def test_a_job_measured_at_one_size_is_answered_for_at_that_size(predictor):
+    (held,) = slices_for_job([SMALL], H200, predictor, ["1g.18gb"]).slices
+    assert (held.largest, held.open_ended) == (32, True)
+    assert [row.batch for row in held.rows] == [32]
+    with pytest.raises(InvalidInput, match="at batch 32 only"):
+        slices_for_job([SMALL], H200, predictor, ["1g.18gb"], [64])
+
+
+@pytest.mark.parametrize(
+    ("card", "on", "batches", "error"),
+    [
+        (H200, ["1g.5gb"], [], UnknownName),
+        (H200, [WHOLE], [0], InvalidInput),
+        (H200, [WHOLE], [10_000], InvalidInput),
+        (gpu("l4-24gb"), ["1g.5gb"], [], NothingFits),
+    ],
+)
+def test_wrong_slices_and_sizes_are_refused(predictor, card, on, batches, error):
+    with pytest.raises(error):
+        slices_for_job(BOTH, card, predictor, on, batches)

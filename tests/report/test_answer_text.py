@@ -1,0 +1,143 @@
+from dataclasses import replace
+
+import pytest
+
+from advisor.plan.bottlenecks import Remedy
+from advisor.plan.ranking import ranked
+from advisor.prediction.mix_prediction import Interval
+from advisor.report.answer_text import answer, explained, paragraphs
+from advisor.sharing import Mps, Serial, parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
+
+HOST_BOUND = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
+GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+
+
+class Hurting(StandIn):
+    """Sharing costs more than it gives."""
+
+    def _steps(self, profiles, sharing):
+        steps = super()._steps(profiles, sharing)
+        return steps if isinstance(sharing, Serial) else [3 * each for each in steps]
+
+
+def advised(jobs, predictor=None, objective="makespan"):
+    return ranked(jobs, H200, predictor or StandIn(), objective)
+
+
+def test_the_sentence_says_what_to_do_how_long_and_how_much_is_gained():
+    sentence = answer(advised([GPU_BOUND] * 3, StandIn(wide=0.01)))
+    assert sentence.startswith("MPS: all done in ")
+    assert "1.25x as fast as one after another, saves " in sentence
+    assert "gain 1.25x (1.24-1.26) in nine of ten runs" in sentence
+
+
+def test_the_first_line_holds_no_range_and_what_memory_is_left():
+    first, sure, *_ = paragraphs(advised([GPU_BOUND] * 2))
+    assert "(" not in first
+    assert first.endswith(" GiB to spare.")
+    assert sure.startswith("How sure: ")
+    assert "predicted, from real runs of this kind" in sure
+
+
+def test_serial_is_advised_in_so_many_words():
+    sentence = answer(advised([GPU_BOUND] * 3, Hurting(wide=0.01)))
+    assert sentence.startswith("Don't share, one after another: all done in ")
+
+
+def test_one_job_has_nothing_to_share():
+    assert answer(advised([GPU_BOUND])).startswith("Nothing to share: one job, done in ")
+
+
+def test_plans_that_are_equal_within_our_error_are_named():
+    sentence = answer(advised([GPU_BOUND] * 2, StandIn(wide=0.5)))
+    assert "As good within our error: 2 (" in sentence
+    assert "; 1 is first " in sentence
+
+
+def test_a_fallback_is_said():
+    endless = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
+    unknown = Job(replace(GPU_BOUND.profile, workload=endless))
+    sentence = answer(advised([unknown, HOST_BOUND]))
+    assert "Ranked by throughput: makespan needs to know how long an epoch" in sentence
+    assert "the throughput of one after another" in sentence
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ("throughput", "the throughput of one after another"),
+        ("energy", "as frugal as one after another"),
+        ("fairness", "the job that fares worst runs"),
+        ("mean-completion", "on average, "),
+        ("deadlines", "every deadline is kept: the tightest job takes "),
+    ],
+)
+def test_every_objective_has_its_own_outcome(objective, said):
+    due = replace(HOST_BOUND, deadline_s=1e6)
+    assert said in answer(advised([HOST_BOUND, due], objective=objective))
+
+
+def test_a_plan_as_good_that_treats_a_job_better_is_named():
+    found = advised([GPU_BOUND, HOST_BOUND], StandIn(wide=0.5), "throughput")
+    best = next(each for each in found.plans if each.sharing == Mps())
+    second = replace(next(each for each in found.plans if each is not best), rank=2)
+    first, last = best.prediction.jobs
+    kinder = replace(best.prediction, jobs=(first, replace(last, step_s=last.step_s.scaled(0.8))))
+    alike, better = (
+        replace(found, plans=(best, replace(second, prediction=mix, ties_best=True)))
+        for mix in (best.prediction, kinder)
+    )
+    assert "treats" not in answer(alike)
+    said = "; 2 treats resnet26-cifar10-bs128 better, 1.25x as fast while all run; 1 is first"
+    assert said in answer(better)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mps=86,86,86", "each may use 86 % of the SMs"),
+        ("mps=100,57,57", "of the SMs at most A 100 %, 2 x B 57 %"),
+        ("mps/priority=0,1,1", "A before the others"),
+        ("serial[1];naive[2,3]", "A, then 2 x B"),
+        ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
+        ("mig=7g.141gb@0/ci=3c[1]+4c[2,3]", "A on 3c of 7g.141gb; 2 x B on 4c of 7g.141gb"),
+        ("naive", "the driver gives the GPU to each in turn"),
+    ],
+)
+def test_notation_is_explained_for_the_jobs_at_hand(words, said):
+    assert explained(parse_sharing(words), ["A", "B", "B"]) == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers", "said"),
+    [
+        ("loader workers", 8, "waits for its loader: with 8 workers 2.00x (1.50-2.50) as fast"),
+        ("shared loading", None, "one loader for all (TensorSocket) makes it 2.00x"),
+        ("CUDA graph", None, "captured as a CUDA graph"),
+        ("fusing", None, "fused into one process (as HFTA does) are 2.00x"),
+    ],
+)
+def test_what_helps_a_host_is_said_with_its_predicted_gain(kind, workers, said):
+    remedy = Remedy(job="mine", kind=kind, workers=workers, gain=Interval(1.5, 2.0, 2.5))
+    sentence = answer(replace(advised([HOST_BOUND] * 2), remedies=(remedy,)))
+    assert said in sentence
+    assert "predicted" in sentence
+
+
+def test_where_the_host_binds_jobs_are_to_stay_pinned():
+    assert "Keep each job on cores of its own" in answer(advised([HOST_BOUND] * 2))
+    assert "cores of its own" not in answer(advised([GPU_BOUND] * 2))
+
+
+def test_too_few_cores_are_said():
+    class Short(StandIn):
+        def predict(self, profiles, sharing):
+            return replace(super().predict(profiles, sharing), host_stretch=1.9)
+
+    assert "The host has too few cores: its work takes 1.90x as long." in answer(
+        advised([HOST_BOUND] * 2, Short())
+    )
+    assert "too few cores" not in answer(advised([HOST_BOUND] * 2))

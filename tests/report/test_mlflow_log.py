@@ -1,0 +1,109 @@
+import sys
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.report.mlflow_log import EXPERIMENT, MlflowLog
+from advisor.workload.run import Run, Tenant
+from advisor.workload.spec import Script
+from advisor.workload.tracked_runs import tracked_runs
+from tests import synthetic
+from tests.report import mlflow_stand_in
+
+PROFILE = synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002)
+RUN = Run(
+    id="run-1", gpu="h200-141gb", sharing="mps", purpose="validation", repeats=None,
+    tenants=tuple(
+        Tenant(
+            workload=PROFILE.workload, outcome="ok", detail=None, windows=PROFILE.windows,
+            memory=None, cores=(at,), sms=None,
+        )
+        for at in range(2)
+    ),
+    mps_clients=2, power_w=300.0, counters=None, provenance=PROFILE.provenance,
+)  # fmt: skip
+PLANS = {
+    "schema": 1, "gpu": "h200-141gb", "objective": "makespan",
+    "plans": [{
+        "rank": 1, "sharing": "mps=43,57", "late": [], "makespan_s": 4.0, "why": "it's fast",
+        "jobs": [{"job": "a(b)", "step_s": {"p05": 0.1, "p50": 0.2, "p95": float("inf")}}],
+    }],
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(monkeypatch):
+    return mlflow_stand_in.install(monkeypatch)
+
+
+def test_plans_are_logged_as_predictions_with_every_number_by_its_place(store):
+    MlflowLog("sqlite:///x.db").plans(PLANS)
+    (logged,) = store.runs
+    assert logged.tags == {"advisor.kind": "plans", "advisor.basis": "predicted"}
+    assert logged.params["objective"] == "makespan"
+    assert logged.metrics["plans/1/makespan_s"] == 4.0
+    assert logged.metrics["plans/1/jobs/1/step_s/p50"] == 0.2
+    assert "plans/1/jobs/1/step_s/p95" not in logged.metrics  # MLflow takes no infinity
+    assert logged.files["plans.json"] == PLANS
+    assert logged.ended
+
+
+def test_profiles_and_runs_are_logged_as_measured(store):
+    log = MlflowLog("sqlite:///x.db")
+    log.profile(PROFILE)
+    log.run(RUN)
+    profile, run = store.runs
+    assert {each.tags["advisor.basis"] for each in (profile, run)} == {"measured"}
+    assert profile.params["model"] == PROFILE.workload.model
+    assert profile.metrics["host_s"] == 0.007
+    assert profile.files["profile.json"]["trace"] is None  # thousands of kernels
+    assert run.params["sharing"] == "mps"
+    assert run.metrics["step_s/1 resnet26-cifar10-bs128"] == pytest.approx(PROFILE.step_s)
+    assert list(store.experiments) == [EXPERIMENT]
+
+
+def test_what_a_user_put_into_the_environment_of_a_job_is_not_logged(store):
+    secret = Script(command=("python", "t.py"), folder="/here", environment={"KEY": "hidden"})
+    workload = replace(PROFILE.workload, source="script", script=secret)
+    log = MlflowLog("sqlite:///x.db")
+    log.profile(replace(PROFILE, workload=workload))
+    log.run(replace(RUN, tenants=tuple(replace(each, workload=workload) for each in RUN.tenants)))
+    log.plans(PLANS | {
+        "workloads": {"a": asdict(workload)},
+        "serial": {"commands": ["KEY=hidden python t.py"]},
+    })  # fmt: skip
+    assert len(store.runs) == 3
+    assert "t.py" in str(store.runs[0].files)
+    for each in store.runs:
+        assert "hidden" not in f"{each.params} {each.metrics} {each.files} {each.tags}"
+
+
+def test_a_validation_is_logged_as_both(store):
+    document = {"gpu": "h200-141gb", "runs": [{"sharing": "mps", "jobs": [{"error": 0.1}]}]}
+    MlflowLog("sqlite:///x.db").validation(document)
+    assert store.runs[0].tags["advisor.basis"] == "predicted and measured"
+    assert store.runs[0].metrics["runs/1/jobs/1/error"] == 0.1
+
+
+def test_without_mlflow_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with pytest.raises(AdvisorError, match=r"pip install 'advisor\[mlflow\]'"):
+        MlflowLog("sqlite:///x.db")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_place_that_does_not_answer_gets_a_sentence():
+    with pytest.raises(AdvisorError, match="--mlflow http://down: ConnectionError: Max retries"):
+        MlflowLog("http://down")
+
+
+@pytest.mark.filterwarnings("default")  # its database warns
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="MLflow is not installed")
+def test_mlflow_itself_takes_it_and_the_reader_finds_it_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    MlflowLog("sqlite:///x.db").profile(PROFILE)
+    (found,) = tracked_runs(Path("x.db"))
+    assert found.tags["advisor.kind"] == "profile"
