@@ -1,7 +1,9 @@
 """Caches results by profile or by mix, since every mix with a profile needs them again."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import wraps
+from threading import Lock
 from typing import Concatenate, ParamSpec, TypeVar
 
 from advisor.workload.profile import Profile
@@ -37,19 +39,29 @@ def once_a_profile(
 def once_a_mix(
     function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
 ) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
-    """As `once_a_profile`, for several profiles in their order."""
-    known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
+    """As `once_a_profile`, for several profiles in their order; threads wait for each other."""
+    known: dict[tuple[object, ...], tuple[Sequence[Profile], Future[_Found]]] = {}
+    registering = Lock()
 
     @wraps(function)
     def remembered(
         profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs
     ) -> _Found:
         key = (tuple(map(id, profiles)), args, *named.items())
-        if (found := known.get(key)) is None:
+        if (found := known.get(key)) is not None:
+            return found[1].result()
+        mine: Future[_Found] = Future()
+        with registering:
             if len(known) >= _MOST:
                 known.clear()
             # The cache keeps the profiles, so that no other object gets their ids.
-            found = known[key] = tuple(profiles), function(profiles, *args, **named)
-        return found[1]
+            answer = known.setdefault(key, (tuple(profiles), mine))[1]
+        if answer is mine:  # else another thread is at it
+            try:
+                mine.set_result(function(profiles, *args, **named))
+            except BaseException as error:
+                known.pop(key, None)  # asked again, it is tried again
+                mine.set_exception(error)
+        return answer.result()
 
     return remembered

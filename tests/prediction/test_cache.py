@@ -1,7 +1,13 @@
 """What follows from one profile is worked out once, and never mistaken for another profile's."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
+from time import sleep
 
+import pytest
+
+from advisor.errors import InvalidInput
 from advisor.prediction import cache
 from advisor.prediction.cache import once_a_profile
 from advisor.workload.profile import Profile
@@ -33,3 +39,40 @@ def test_profiles_that_come_and_go_never_get_each_others_answers() -> None:
         other = replace(first, host_s=1e-6 * (1 + number))
         assert host_s(other) == other.host_s
         del other  # its id may be the next one's
+
+
+def test_threads_that_ask_the_same_at_once_wait_for_one_answer() -> None:
+    asked, both_here = [], Barrier(2)
+
+    @once_a_profile
+    def answer(one: Profile) -> str:
+        asked.append(one.name)
+        sleep(0.05)  # the other thread asks meanwhile
+        return one.name
+
+    one = profile()
+
+    def ask() -> str:
+        both_here.wait()
+        return answer(one)
+
+    with ThreadPoolExecutor(2) as threads:
+        found = [each.result() for each in [threads.submit(ask), threads.submit(ask)]]
+    assert found == [one.name] * 2
+    assert asked == [one.name]
+
+
+def test_what_failed_is_tried_again() -> None:
+    asked = []
+
+    @once_a_profile
+    def answer(one: Profile) -> str:
+        asked.append(one.name)
+        if len(asked) == 1:
+            raise InvalidInput("not yet")
+        return one.name
+
+    one = profile()
+    with pytest.raises(InvalidInput, match="not yet"):
+        answer(one)
+    assert answer(one) == one.name
