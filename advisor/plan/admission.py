@@ -13,6 +13,7 @@ from typing import assert_never
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import place
+from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
 from advisor.plan.rules import (
@@ -50,6 +51,8 @@ class Addition:
             of medians.
         hurt_job: Its name.
         added: Work that the added jobs do in the time in which each alone does 1.
+        late: Names of all jobs that would miss their deadlines by median steps, if all of their
+            epochs were before them; None: a job has a deadline, and lengths are not known.
     """
 
     jobs: tuple[Job, ...]
@@ -57,11 +60,12 @@ class Addition:
     hurt: float
     hurt_job: str
     added: float
+    late: tuple[str, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """What may be added, the most work first.
+    """What may be added, the most work first; what makes a job late comes after all else.
 
     Attributes:
         before: What runs, before anything is added.
@@ -101,13 +105,20 @@ def additions(
         raise NothingFits(
             "none of the jobs may be added: "
             + "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
-            + ". Allow more with --hurt, or use another GPU."
+            + f". Allow more with --hurt, {_say_sharing(running)}or use another GPU."
         )
-    found.sort(key=lambda each: (-each.added, each.hurt))
+    found.sort(key=lambda each: (bool(each.late), -each.added, each.hurt))
     return Additions(
         gpu=gpu, running=running, before=table.before, most_hurt=limits.most_hurt,
         found=tuple(found), left_out=tuple(left_out),
     )  # fmt: skip
+
+
+def _say_sharing(running: Running) -> str:
+    """A remedy where the user, and no driver, said how what runs shares the GPU."""
+    if running.free_mib is not None:
+        return ""
+    return f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}, "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +176,10 @@ class _Table:
         self._rules = rules(gpu, limits.conditions)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
         if problem := FitsMemory(gpu).broken(self.before):
-            raise NothingFits(f"what is said to run {problem}. Name what runs: --running.")
+            raise NothingFits(
+                f"what is said to run {problem}. Name what runs: --running, and how it shares the "
+                f"GPU: --running-sharing."
+            )
 
     def best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` in which these get most done; why they may not be."""
@@ -174,7 +188,7 @@ class _Table:
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
         found = [each for each in answers if isinstance(each, Addition)]
         if found:
-            return max(found, key=lambda each: each.added)
+            return max(found, key=lambda each: (not each.late, each.added))
         problems = (each for each in answers if isinstance(each, str))
         return next(problems, "MIG has no room left for another instance")
 
@@ -193,7 +207,14 @@ class _Table:
         if hurt > self._limits.most_hurt:
             return f"slows {job} by {hurt:.0%} under {after.sharing}"
         done = sum(1 / each.slowdown for each in new)
-        return Addition(tuple(jobs[-added:]), after, hurt, job, done)
+        return Addition(tuple(jobs[-added:]), after, hurt, job, done, self._late(jobs, sharing))
+
+    def _late(self, jobs: Sequence[Job], sharing: Arrangement) -> tuple[str, ...] | None:
+        if all(job.deadline_s is None for job in jobs):
+            return ()
+        found = forecast(Mixes(jobs, self._predictor), sharing)
+        late = sorted(found.late("p50"))
+        return None if found.ends_s is None else tuple(jobs[at].name for at in late)
 
 
 # Per cent of the SMs that a job may be given that is added under MPS, besides no limit.

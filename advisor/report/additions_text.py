@@ -1,6 +1,6 @@
 """What may be added to a GPU: jobs that join running ones, or copies of one job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +23,73 @@ _MEASURED_TOGETHER = 8
 
 def additions_report(found: Additions, top: int) -> "RenderableType":
     """What may be added at best, then the best `top` sets."""
-    table = plain_table("", "add", "then all share", "work added", "slows most", "memory")
-    for column in table.columns:
-        column.overflow = "fold"
+    due = _any_due(found)
+    headings = ("add", "then all share", "work added", "slows most", "memory")
+    table = plain_table("", *headings, *(["late"] if due else []))
+    table.abreast, table.columns[5].no_wrap = 2, True
     for rank, each in enumerate(found.found[:top], start=1):
         mix, slows = each.prediction, f"{each.hurt_job} by {_hurt(each)}"
         table.add_row(
             str(rank), _named(each.jobs), str(mix.sharing), f"{each.added:.2f}", slows,
-            units.held(mix),
+            units.held(mix), *([_late(each)] if due else []),
         )  # fmt: skip
+    advice = led(found.standing, additions_advice(found))
+    return answer_above_table(advice, table, _notes_on_additions(found, top))
+
+
+def additions_advice(found: Additions) -> str:
+    """What to add at best, in a sentence; and whether deadlines hold then, where there are any."""
     best = found.found[0]
-    answer = (
+    said = (
         f"Add {_named(best.jobs)} to {_named(found.running.jobs)}, under "
-        f"{best.prediction.sharing}: nothing that runs slows by more than {_hurt(best)}."
+        f"{best.prediction.sharing}: nothing that runs slows by more than {_hurt(best)}"
     )
-    return answer_above_table(led(found.standing, answer), table, _notes_on_additions(found, top))
+    if not _any_due(found):
+        return f"{said}."
+    if best.late:
+        return f"{said}, but late: {', '.join(best.late)}."
+    return f"{said}; {'whether deadlines hold is not known' if best.late is None else _HOLD}."
+
+
+def addition_rows(found: Additions) -> list[dict[str, str]]:
+    """A row for each set that may be added, in order; a column's name is its key."""
+    before = found.before.jobs
+    return [
+        {
+            "add": _named(each.jobs),
+            "then all share": str(each.prediction.sharing),
+            "work added": f"{each.added:.2f}",
+            "what runs gets slower by": _slower(
+                (now.job, now.step_s.p50 / was.step_s.p50 - 1)
+                for now, was in zip(each.prediction.jobs, before, strict=False)
+            ),
+            "what is added, than alone": _slower(
+                (job.job, job.slowdown - 1) for job in each.prediction.jobs[len(before) :]
+            ),
+            "deadlines": _late(each) if _any_due(found) else "none",
+            "memory": units.held(each.prediction),
+        }
+        for each in found.found
+    ]
+
+
+_HOLD = "all deadlines hold"
+
+
+def _slower(shares: Iterable[tuple[str, float]]) -> str:
+    """Each different job once, with the share by which its step gets longer."""
+    return ", ".join(dict.fromkeys(f"{job} {max(0.0, share):.1%}" for job, share in shares))
+
+
+def _any_due(found: Additions) -> bool:
+    jobs = [*found.running.jobs, *(job for each in found.found for job in each.jobs)]
+    return any(job.deadline_s is not None for job in jobs)
+
+
+def _late(each: Addition) -> str:
+    if each.late is None:
+        return "not known: no length"
+    return f"late: {', '.join(each.late)}" if each.late else "all hold"
 
 
 def additions_document(found: Additions, top: int) -> dict[str, Any]:
@@ -101,6 +153,7 @@ def _addition(rank: int, each: Addition) -> dict[str, Any]:
         "work_added": each.added,
         "hurt": each.hurt,
         "hurt_job": each.hurt_job,
+        "late": None if each.late is None else list(each.late),
         "jobs": [asdict(job) for job in each.prediction.jobs],
         **_memory(each.prediction),
     }
@@ -157,6 +210,8 @@ def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
         yield f"Left out: {each.sharing}: {each.why}."
     yield "Work added: of the added jobs, in the time in which one alone does 1."
     yield "Slowing is of median steps; jobs that run keep limits and instances."
+    if _any_due(found):
+        yield "Deadlines are judged as if all epochs of every job were still to come."
     if not found.found[0].prediction.confirmed_on_hardware:
         yield f"This is {estimated(found.found[0].prediction)}."
     yield host_note(found.standing)

@@ -89,6 +89,29 @@ def test_where_nothing_may_join_the_reason_and_the_exit_code_say_it(advisor):
     said = advisor("recommend", RESNET, "--running", RESNET, "--hurt", 0)
     assert said.code == 3
     assert f"slows {RESNET} by" in said.err
+    assert "--running-sharing how what runs shares the GPU if not by naive" in said.err
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
+def test_names_of_what_may_join_are_never_broken(advisor, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    said = advisor("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--hurt", 3).out
+    table = said.partition("\n\n")[2]
+    assert SMALL in table
+    assert BERT in table or RESNET in table
+    assert " of 140 GiB" in table
+
+
+def test_deadlines_of_what_runs_and_of_what_joins_are_judged_together(advisor, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text(f'[[job]]\nprofile = "{SMALL}"\ndeadline_s = 60\nepochs = 100\n')
+    words = ("recommend", "--jobs", file, "--running", RESNET, "--hurt", 3)
+    said = advisor(*words).out
+    assert f"but late: {SMALL}." in said
+    assert "as if all epochs of every job were still to come" in said
+    assert json.loads(advisor(*words, "--json").out)["plans"][0]["late"] == [SMALL]
+    file.write_text(file.read_text().replace("60", "900000"))
+    assert "; all deadlines hold." in advisor(*words).out
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,6 +108,30 @@ def test_memory_that_others_hold_now_is_not_given_out_again():
     assert added([HOST_BOUND], [LARGE]).found
     with pytest.raises(NothingFits, match="50,000 MiB are free now"):
         added([HOST_BOUND], [LARGE], free_mib=50_000)
+
+
+def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
+    late = replace(HOST_BOUND, deadline_s=1.0)
+    slower = Job(replace(HOST_BOUND.profile, gpu_s=0.001))
+    found = added([HOST_BOUND], [late, slower], hurt=1.0)
+    assert [each.late for each in found.found] == [(), (late.name,), (late.name,)]
+    assert found.found[0].jobs == (slower,)
+    assert found.found[0].added < found.found[1].added
+
+
+def test_whether_a_deadline_holds_is_not_known_where_a_length_is_not():
+    profile = HOST_BOUND.profile
+    endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
+    (found,) = added([Job(endless)], [replace(HOST_BOUND, deadline_s=1e6)], hurt=1.0).found
+    assert found.late is None
+
+
+def test_that_the_sharing_can_be_said_is_told_only_where_no_driver_said_it():
+    with pytest.raises(NothingFits, match="--running-sharing how what runs shares"):
+        added([HOST_BOUND], [GPU_BOUND])
+    with pytest.raises(NothingFits) as refused:
+        added([HOST_BOUND], [GPU_BOUND], free_mib=100_000)
+    assert "--running-sharing" not in str(refused.value)
 
 
 def test_where_nobody_may_be_added_each_is_named_with_its_reason():
