@@ -12,22 +12,16 @@ import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.page.answers import advice
-from advisor.page.plan_views import apply_it, on_the_gpu, over_time
+from advisor.page.open_view import open_view
 from advisor.page.question import posed
 from advisor.page.trials_view import trials_view
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
-from advisor.plan.recommendation import Plan, Recommendation
-from advisor.report import charts
+from advisor.plan.recommendation import Recommendation
 from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
-from advisor.report.headline import (
-    ORIGINS,
-    basis,
-    bounds_note,
-    caution,
-    host_note,
-    plan_name,
-)
+from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
+from advisor.report.plan_charts import plans_chart
 
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
 _GREYED = "<style>.st-key-outdated {opacity: 0.5; filter: grayscale(1)}</style>"
@@ -74,8 +68,10 @@ def _show(advised: Recommendation) -> None:
                 label, value, beside, delta_color="off", delta_arrow="off", border=True,
                 width="content",
             )  # fmt: skip
+    if explained := OBJECTIVES[advised.ranked_by].explained:
+        st.caption(f"{cards[0][0]}: {explained}")
     names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
-    st.altair_chart(charts.plans_chart(advised), width="stretch", key="chart", on_select="rerun")
+    st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
     st.caption("A click on a point, or on a row of the table below, chooses that plan.")
     for stale in advised.standing.stale:
         st.warning(str(stale))
@@ -83,7 +79,7 @@ def _show(advised: Recommendation) -> None:
         st.warning(f"left out: {why}")
     st.caption(host_note(advised.standing))
     _choose_clicked(list(names))
-    _plan(advised, names[st.selectbox("Plan", list(names), key="plan")])
+    open_view(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")
     _ranking(advised)
     with st.expander("What is measured, what is predicted, what is estimated"):
@@ -103,25 +99,6 @@ def _choose_clicked(names: Sequence[str]) -> None:
         st.session_state[f"clicked on {where}"] = list(numbers)
         if numbers and list(numbers) != known and numbers[0] < len(names):
             st.session_state["plan"] = names[numbers[0]]
-
-
-def _plan(advised: Recommendation, plan: Plan) -> None:
-    st.markdown(f"**Why:** {plan.why}.")
-    if warning := caution(plan.prediction):
-        st.warning(warning)
-    else:
-        st.caption(f"All times are {basis(plan.prediction)}.")
-    parts = {
-        f"On the {advised.gpu.key}, to scale": on_the_gpu,
-        "Over time": over_time,
-        "Apply it": apply_it,
-    }
-    for tab, part in zip(st.tabs(list(parts)), parts.values(), strict=True):
-        with tab:
-            try:
-                part(advised, plan)
-            except AdvisorError as error:
-                st.info(str(error))
 
 
 def _ranking(advised: Recommendation) -> None:

@@ -1,15 +1,18 @@
-"""One plan on the page: on the GPU, over time, and as commands."""
+"""One plan on the page: on the GPU, over time, job by job, and as commands."""
 
 import pandas as pd
 import streamlit as st
 
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.page.answers import advisor_of
+from advisor.plan.fair_share import treatments
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.documents import job_rows
+from advisor.report.fairness_text import fairness_text
 from advisor.report.gpu_drawing import drawing
 from advisor.report.mig_text import blocks
+from advisor.report.plan_charts import slowdown_chart
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
 from advisor.report.units import NOT_MEASURED
@@ -45,6 +48,13 @@ def over_time(advised: Recommendation, plan: Plan) -> None:
         else:
             column.caption(f"{curve.name}: {NOT_MEASURED}")
     st.table([{"over time": name, "": said} for name, said in simulation_facts(found)])
+
+
+def how_each_fares(_advised: Recommendation, plan: Plan) -> None:
+    """How much slower each job of `plan` runs than alone, and which pay for the others' speed."""
+    fares = treatments(plan.prediction)
+    st.altair_chart(slowdown_chart(fares), width="stretch")
+    st.caption(fairness_text(fares))
 
 
 def apply_it(advised: Recommendation, plan: Plan) -> None:

@@ -1,21 +1,19 @@
 """The bars of a drawing of a GPU with its jobs, to scale, for text and charts.
 
-Each job has a row. One panel shows its memory, the other the SMs that it may use, both with the
-MIG instance around them if there is one.
+Each job has a row, and copies that lie side by side have one together. One panel shows memory, the
+other the SMs that a job may use, both with the MIG instance around them if there is one.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from math import isclose
 from typing import Literal, assert_never
 
-from advisor.hardware.catalogue import Gpu, MigProfile
-from advisor.hardware.gpu_partition import limit_shares
-from advisor.hardware.mig_layouts import place, profile_of
+from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
-from advisor.sharing import Arrangement, Hybrid, Mode, Sharing
-from advisor.sharing.traversal import instance_sets, memories, restricted, running_together
+from advisor.report.gpu_spots import Spot, spots_of
+from advisor.sharing import Mode, Sharing
 
 _MIB_PER_GIB = 1024
 
@@ -25,7 +23,8 @@ class Bar:
     """A stretch of memory, of SMs or of time on the row of one job.
 
     Attributes:
-        row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``.
+        row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``, or counts
+            those that it stands for, e.g. ``"2-41 · resnet26-cifar10-bs128 x40"``.
         job: Its name, the same for copies.
         kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in; or what it
             does in that time.
@@ -51,7 +50,7 @@ class Drawing:
     """All bars of one plan.
 
     Attributes:
-        rows: One for each job, in order, from the top.
+        rows: One for each job, or for several copies of it, in order, from the top.
         memory: In GiB from 0 to `memory_gib`.
         sms: In SMs from 0 to `sm_count`.
         caption: What the drawing shows, in a sentence.
@@ -64,6 +63,11 @@ class Drawing:
     sm_count: int
     caption: str
 
+    @property
+    def used_gib(self) -> float:
+        """Until where memory is drawn."""
+        return max(bar.end if bar.end_high is None else bar.end_high for bar in self.memory)
+
 
 def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     """The jobs of `mix` in `gpu`, to scale.
@@ -71,168 +75,109 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
     Raises:
         NothingFits: A MIG instance has no place on `gpu`.
     """
-    rows = row_names([job.job for job in mix.jobs])
-    placed = list(zip(rows, mix.jobs, _spots(mix, gpu), strict=True))
+    placed = _copies_together(mix.jobs, spots_of(mix, gpu))
     return Drawing(
-        rows=rows,
-        memory=(*_frames(placed, of_memory=True), *(_memory_bar(*each) for each in placed)),
-        sms=(*_frames(placed, of_memory=False), *(_sm_bar(*each) for each in placed)),
+        rows=tuple(each.row for each in placed),
+        memory=(*_frames(placed, of_memory=True), *map(_memory_bar, placed)),
+        sms=(*_frames(placed, of_memory=False), *map(_sm_bar, placed)),
         memory_gib=gpu.memory_mib / _MIB_PER_GIB,
         sm_count=gpu.sms,
         caption=_caption(mix.sharing),
     )
 
 
-def row_names(jobs: Sequence[str]) -> tuple[str, ...]:
-    """What the row of each of `jobs` is called, which tells copies apart."""
-    return tuple(f"{number} · {job}" for number, job in enumerate(jobs, start=1))
+def row_name(first: int, job: str, copies: int = 1) -> str:
+    """What the row of `copies` of `job` is called, of which the `first` has that number."""
+    if copies == 1:
+        return f"{first} · {job}"
+    return f"{first}-{first + copies - 1} · {job} x{copies}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Cut:
-    """A MIG instance: where its memory begins, and where its SMs begin in the order of memory."""
-
-    profile: MigProfile
-    start_mib: float
-    first_sm: float
-    sms: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Spot:
-    """Where one job lies.
+class _Placed:
+    """Copies of a job that are drawn as one.
 
     Attributes:
-        start_mib: Where its memory begins.
-        first_sm: The first of the SMs that it may use, which end at `end_sm`.
-        hint: What is said of these.
-        cut: The instance that it is on; None without MIG.
+        first: The number of the first of them.
+        at_once: Whether each has its memory beside the others', and not after them.
     """
 
-    start_mib: float
-    first_sm: float
-    end_sm: float
-    hint: str
-    cut: _Cut | None = None
+    first: int
+    job: JobPrediction
+    spot: Spot
+    copies: int = 1
+    at_once: bool = False
+
+    @property
+    def row(self) -> str:
+        return row_name(self.first, self.job.job, self.copies)
+
+    @property
+    def beside(self) -> int:
+        """Copies whose memory lies side by side."""
+        return self.copies if self.at_once else 1
+
+    def with_copy(self, job: JobPrediction, spot: Spot) -> "_Placed | None":
+        """With one more copy; None where `job` is none, or lies elsewhere."""
+        alike = (job.job, job.memory_interval_mib) == (self.job.job, self.job.memory_interval_mib)
+        if not alike or replace(spot, start_mib=self.spot.start_mib) != self.spot:
+            return None
+        after_mib = spot.start_mib - self.spot.start_mib
+        at_once = isclose(after_mib, self.copies * job.memory_mib, rel_tol=1e-9)
+        if not (at_once or after_mib == 0) or (self.copies > 1 and at_once != self.at_once):
+            return None
+        return replace(self, copies=self.copies + 1, at_once=at_once)
 
 
-def _spots(mix: MixPrediction, gpu: Gpu) -> list[_Spot]:
-    """The spot of each job, in order; of phases, of one group of jobs after another."""
-    sets = [list(range(len(mix.jobs)))]
-    if mix.sharing.mode == "phases":
-        sets = running_together(mix.sharing, len(mix.jobs))
-    found: dict[int, _Spot] = {}
-    for group in map(sorted, sets):
-        sharing = restricted(mix.sharing, group)
-        held_mib = [mix.jobs[job].memory_mib for job in group]
-        found |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
-    return [found[job] for job in sorted(found)]
-
-
-def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) -> list[_Spot]:
-    jobs, whole = len(held_mib), float(gpu.sms)
-    match sharing.mode:
-        case "mig" | "hybrid" | "phases":
-            (instances,) = instance_sets(sharing)
-            return _spots_on_instances(instances, held_mib, gpu)
-        case "mps-limits":
-            ends = [whole * each for each in limit_shares(sharing.limits, gpu.sms)]
-            hints = [f"at most {cap:g} % of the SMs" for cap in sharing.limits]
-        case "mps-priority":
-            shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs
-            ends = [whole * each for each in shares]
-            hints = ["SMs after" if late else "SMs before" for late in sharing.priorities]
-            hints = [f"{hint} the jobs of the other priority" for hint in hints]
-        case "serial":
-            ends, hints = [whole] * jobs, ["all SMs, one job after another"] * jobs
-        case "naive":
-            ends, hints = [whole] * jobs, ["all SMs, in turns"] * jobs
-        case "mps":
-            ends, hints = [whole] * jobs, ["whatever SMs the others leave free"] * jobs
-        case _:
-            assert_never(sharing.mode)
-    spans = zip(_memory_starts(sharing, held_mib), ends, hints, strict=True)
-    return [_Spot(start_mib, 0.0, end, hint) for start_mib, end, hint in spans]
-
-
-def _memory_starts(sharing: Arrangement, held_mib: Sequence[float]) -> list[float]:
-    """Where each job's memory begins, MiB; without MIG the order says nothing."""
-    starts = [0.0] * len(held_mib)
-    for memory in memories(sharing, len(held_mib)):
-        numbers = [number for part in memory for number in part.jobs]
-        before_mib = accumulate((held_mib[number - 1] for number in numbers), initial=0.0)
-        for number, start_mib in zip(numbers, before_mib, strict=False):
-            starts[number - 1] = start_mib
-    return starts
-
-
-def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> list[_Spot]:
-    found: dict[int, _Spot] = {}
-    for each, cut in zip(hybrid.places, _cuts(hybrid, gpu), strict=True):
-        held = (held_mib[number - 1] for number in each.jobs)
-        starts_mib = dict(zip(each.jobs, accumulate(held, initial=cut.start_mib), strict=False))
-        left = cut.first_sm
-        for part in each.partitions:
-            name, slices = cut.profile.name, part.slices or cut.profile.compute_slices
-            right = left + cut.sms * slices / cut.profile.compute_slices
-            whole = name if part.slices is None else f"{part.slices}c of {name}"
-            mates = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
-            hint = f"the {right - left:.0f} SMs of its {whole}{mates}"
-            found |= {job: _Spot(starts_mib[job], left, right, hint, cut) for job in part.jobs}
-            left = right
-    return [found[number] for number in sorted(found)]
-
-
-def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[_Cut]:
-    """The instance of each place; its SMs by its share of the memory where they are not known."""
-    slice_mib = gpu.memory_mib / gpu.memory_slices
-    placed = place(gpu, hybrid.instances)
-    starts = [each.start or 0 for each in placed]
-    found: dict[int, _Cut] = {}
-    left = 0.0
-    for index in sorted(range(len(starts)), key=starts.__getitem__):
-        profile = profile_of(gpu, placed[index].profile)
-        sms = profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
-        found[index] = _Cut(profile, starts[index] * slice_mib, left, sms)
-        left += sms
-    return [found[index] for index in sorted(found)]
-
-
-_Placed = tuple[str, JobPrediction, _Spot]
+def _copies_together(jobs: Sequence[JobPrediction], spots: Sequence[Spot]) -> list[_Placed]:
+    """The jobs in their order, copies that follow each other in the same place as one."""
+    found: list[_Placed] = []
+    for number, (job, spot) in enumerate(zip(jobs, spots, strict=True), start=1):
+        more = found[-1].with_copy(job, spot) if found else None
+        if more is not None:
+            found[-1] = more
+        else:
+            found.append(_Placed(number, job, spot))
+    return found
 
 
 def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
     """The outlines of the MIG instances in one of the panels; none without MIG."""
-    for row, job, spot in placed:
-        if (cut := spot.cut) is None:
+    for each in placed:
+        if (cut := each.spot.cut) is None:
             continue
         start, length = cut.first_sm, cut.sms
         if of_memory:
             start, length = cut.start_mib / _MIB_PER_GIB, cut.profile.memory_mib / _MIB_PER_GIB
         yield Bar(
-            row=row, job=job.job, kind="instance", start=start, end=start + length,
+            row=each.row, job=each.job.job, kind="instance", start=start, end=start + length,
             hint=f"{cut.profile.name}: {cut.profile.memory_mib:,} MiB, {cut.sms:.0f} SMs",
         )  # fmt: skip
 
 
-def _memory_bar(row: str, job: JobPrediction, spot: _Spot) -> Bar:
-    range_mib = job.memory_interval_mib
+def _memory_bar(placed: _Placed) -> Bar:
+    job, start_mib, each_mib = placed.job, placed.spot.start_mib, placed.job.memory_interval_mib
+    range_mib = each_mib.scaled(placed.beside)
+    each = "takes" if placed.copies == 1 else "each takes"
+    together = f", together {units.gib(range_mib)}" if placed.at_once else ""
     return Bar(
-        row=row,
+        row=placed.row,
         job=job.job,
         kind="job",
-        start=spot.start_mib / _MIB_PER_GIB,
-        end=(spot.start_mib + job.memory_mib) / _MIB_PER_GIB,
-        end_low=(spot.start_mib + range_mib.p05) / _MIB_PER_GIB,
-        end_high=(spot.start_mib + range_mib.p95) / _MIB_PER_GIB,
-        hint=f"takes {units.gib(range_mib)}",
+        start=start_mib / _MIB_PER_GIB,
+        end=(start_mib + placed.beside * job.memory_mib) / _MIB_PER_GIB,
+        end_low=(start_mib + range_mib.p05) / _MIB_PER_GIB,
+        end_high=(start_mib + range_mib.p95) / _MIB_PER_GIB,
+        hint=f"{each} {units.gib(each_mib)}{together}",
     )
 
 
-def _sm_bar(row: str, job: JobPrediction, spot: _Spot) -> Bar:
+def _sm_bar(placed: _Placed) -> Bar:
+    spot = placed.spot
     return Bar(
-        row=row, job=job.job, kind="job", start=spot.first_sm, end=spot.end_sm, hint=spot.hint
-    )
+        row=placed.row, job=placed.job.job, kind="job", start=spot.first_sm, end=spot.end_sm,
+        hint=spot.hint,
+    )  # fmt: skip
 
 
 _SIDE_BY_SIDE: dict[Mode, str] = {

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from advisor.hardware.catalogue import Gpu
 from advisor.report import units
-from advisor.report.gpu_drawing import Bar, row_names
+from advisor.report.gpu_drawing import Bar, row_name
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
 _MIB_PER_GIB = 1024.0
@@ -170,7 +171,7 @@ class Timeline:
 
     Attributes:
         unit: Of time, e.g. ``"min"``.
-        rows: One for each job, in order, from the top.
+        rows: One for each job, or for copies that run alike, in order, from the top.
         spans: When jobs wait and run, in that unit.
         end: Until where it is drawn: the last job ends no later, with nine of ten chances.
     """
@@ -185,8 +186,8 @@ class Timeline:
 def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
     """The results of the jobs of `simulation`, all of them on one `gpu`."""
     unit, size_s = units.time_unit(simulation.makespan_s.p50)
-    rows = row_names([each.job.name for each in simulation.jobs])
-    lived = tuple(zip(rows, simulation.jobs, strict=True))
+    lived = tuple(_lived(simulation.jobs))
+    rows = tuple(row for row, _ in lived)
     waits = tuple(_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
     return Timeline(
         unit=unit,
@@ -195,6 +196,19 @@ def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
         curves=_curves(simulation, gpu, size_s),
         end=simulation.makespan_s.p95 / size_s,
     )
+
+
+def _lived(jobs: Sequence[SimulatedJob]) -> Iterator[tuple[str, SimulatedJob]]:
+    """The jobs in their order with their rows; copies that start and end together, as one."""
+    first = 1
+    for _, alike in groupby(jobs, _fate):
+        copies = list(alike)
+        yield row_name(first, copies[0].job.name, len(copies)), copies[0]
+        first += len(copies)
+
+
+def _fate(lived: SimulatedJob) -> tuple[str, float, float, str]:
+    return lived.job.name, lived.arrival_s, lived.start_s, units.seconds(lived.end_s)
 
 
 def _runs(row: str, lived: SimulatedJob, size_s: float) -> Bar:

@@ -49,6 +49,11 @@ def choose_plan(page, words):
     return page.selectbox(key="plan").set_value(plan).run()
 
 
+def look_at(page, view):
+    """Open one of the views of the plan that is chosen."""
+    return page.segmented_control(key="view").set_value(view).run()
+
+
 def ranking(page):
     return page.main.dataframe[-1].value
 

@@ -7,7 +7,16 @@ import pytest
 from advisor.launch.exports import EXPORTS
 from advisor.workload.writing import profile_text, write_whole
 from tests import shelf
-from tests.page.seen import charts, choose, choose_plan, ends, fill_in, jobs, ranking
+from tests.page.seen import (
+    charts,
+    choose,
+    choose_plan,
+    ends,
+    fill_in,
+    jobs,
+    look_at,
+    ranking,
+)
 
 
 def test_the_first_paint_answers_for_the_bundled_jobs(page):
@@ -19,7 +28,7 @@ def test_the_first_paint_answers_for_the_bundled_jobs(page):
         "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128", "bert-base-finetune-bs16",
     ]  # fmt: skip
     assert jobs(page)["resnet26-cifar10-bs128"]["epochs"] == 150
-    assert len(charts(page)) == 3 + 1 + 4, "the GPU, the plans; jobs over time, and four curves"
+    assert len(charts(page)) == 1 + 2, "the plans; memory and SMs of the GPU"
 
 
 def test_the_answer_comes_first_then_its_figures_then_all_plans_as_a_picture(page):
@@ -72,7 +81,9 @@ def test_a_step_alone_is_measured_and_a_shared_one_predicted(page):
 def test_over_time_the_jobs_end_when_the_plan_says(page, plan):
     page.run()
     choose_plan(page, plan)
+    look_at(page, "Over time")
     assert not page.exception
+    assert len(charts(page)) == 1 + 1 + 4, "the plans; jobs over time, and four curves"
     rank = page.selectbox(key="plan").value.split()[0]
     (row,) = [row for _, row in ranking(page).iterrows() if row["rank"] == rank]
     assert ends(page)["until all are done"] == row["until all are done"]
@@ -88,17 +99,20 @@ def test_a_job_of_unknown_length_is_ranked_and_what_comes_of_it_over_time_is_ask
     page.run()
     assert not page.exception
     assert not page.error
+    look_at(page, "Over time")
+    assert not page.exception
     assert any("the length of an epoch of" in said.value for said in page.info)
 
 
 def test_commands_of_the_plan_in_view_can_be_copied(page):
     page.run()
     choose_plan(page, "mps=")
+    look_at(page, "Apply it")
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" in page.code[0].value
 
 
 def test_plans_can_be_downloaded_as_csv_as_json_and_one_as_any_tool_reads_it(page):
-    page.run()
+    look_at(page.run(), "Apply it")
     labels = [each.proto.label for each in page.get("download_button")]
     assert labels == ["Download", "Download as CSV", "Download as JSON"]
     choose_plan(page, "mig=")
@@ -113,6 +127,7 @@ def test_plans_can_be_downloaded_as_csv_as_json_and_one_as_any_tool_reads_it(pag
 def test_a_format_that_cannot_say_a_plan_says_so(page):
     page.run()
     choose_plan(page, "mps=")
+    look_at(page, "Apply it")
     page.selectbox(key="format").set_value("radt").run()
     assert not page.exception
     assert not page.code
@@ -147,3 +162,19 @@ def test_a_click_on_a_row_chooses_the_plan_and_another_plan_can_be_chosen_after_
     assert page.selectbox(key="plan").value.startswith("2  ")
     choose_plan(page, "serial")
     assert "serial" in page.selectbox(key="plan").value
+
+
+def test_how_each_job_fares_is_drawn_with_the_unfair_ones_named(page):
+    page.run()
+    look_at(page, "How each fares")
+    assert not page.exception
+    assert len(charts(page)) == 1 + 1
+    assert any("an equal share" in said.value for said in page.caption)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "fairness"])
+def test_a_figure_without_a_unit_is_explained_where_it_stands(page, objective):
+    page.run()
+    page.selectbox(key="objective").set_value(objective).run()
+    said = [each.value for each in page.caption]
+    assert any(each.startswith(f"{page.metric[0].label}: ") for each in said)

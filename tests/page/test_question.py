@@ -12,7 +12,16 @@ from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
 from tests.measure.calibrate.recorded import calibration
-from tests.page.seen import cap, choose, choose_plan, fill_in, jobs, outdated, ranking
+from tests.page.seen import (
+    cap,
+    choose,
+    choose_plan,
+    fill_in,
+    jobs,
+    look_at,
+    outdated,
+    ranking,
+)
 
 
 @pytest.mark.usefixtures("unremembered")
@@ -99,6 +108,7 @@ def test_a_power_cap_over_jobs_whose_power_nobody_measured_is_refused_in_words(p
     write_whole(elsewhere / shelf.GPU / f"{dark.name}.json", profile_text(dark))
     page.run()
     assert page.warning[0].value.startswith("### Fix the host path first: ")
+    look_at(page, "Over time")
     assert any(said.value == "power, W: not measured" for said in page.caption)
     cap(page, 300)
     assert not page.exception

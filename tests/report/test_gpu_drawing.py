@@ -78,10 +78,32 @@ def test_mig_instances_lie_where_their_memory_slices_are():
     assert spans(drawn.sms) == spans(drawn.sms, "instance") == [(64, 124), (0, 64)]
 
 
-def test_copies_of_a_job_have_rows_of_their_own():
-    drawn = drawing(mix("naive", 1024, 1024, 1024), H200)
-    assert len(set(drawn.rows)) == 3
-    assert [bar.row for bar in drawn.memory] == list(drawn.rows)
+def test_forty_copies_are_one_bar_that_counts_them_and_holds_all_their_memory():
+    drawn = drawing(mix("mps", 2048, *[1024] * 40), H200)
+    assert drawn.rows[1].startswith("2-41 · ")
+    assert drawn.rows[1].endswith(" x40")
+    assert spans(drawn.memory) == [(0, 2), (2, 42)]
+    assert (drawn.memory[1].end_low, drawn.memory[1].end_high) == pytest.approx((38, 46))
+    assert drawn.memory[1].hint == "each takes 1.00 GiB (0.90-1.10), together 40.0 GiB (36.0-44.0)"
+
+
+def test_copies_in_turn_hold_the_memory_of_one():
+    drawn = drawing(mix("serial", 1024, 1024, 1024), H200)
+    assert spans(drawn.memory) == [(0, 1)]
+    assert drawn.memory[0].hint == "each takes 1.00 GiB (0.90-1.10)"
+
+
+@pytest.mark.parametrize("sharing", ["mps=14,28,28", "mig=1g.18gb,2g.35gb,2g.35gb"])
+def test_copies_that_may_use_other_sms_have_rows_of_their_own(sharing):
+    drawn = drawing(mix(sharing, 1024, 1024, 1024), H200)
+    assert len(set(drawn.rows)) == (2 if "mps" in sharing else 3)
+
+
+def test_memory_is_drawn_until_where_the_last_may_end():
+    assert drawing(mix("mps", 1024, 2048), H200).used_gib == pytest.approx(1 + 2.2)
+    in_an_instance = drawing(mix("mig=1g.18gb@0", 1024), H200)
+    (frame,) = spans(in_an_instance.memory, "instance")
+    assert in_an_instance.used_gib == frame[1]
 
 
 def test_an_instance_whose_sms_nobody_counted_gets_its_share_of_the_slices():
@@ -101,6 +123,7 @@ def test_nothing_is_drawn_outside_the_gpu(sharing, memory_mib):
     for bar in drawn.sms:
         assert 0 <= bar.start < bar.end <= drawn.sm_count
     assert [bar.row for bar in drawn.sms if bar.kind == "job"] == list(drawn.rows)
+    assert all((bar.end_high or bar.end) <= drawn.used_gib for bar in drawn.memory)
 
 
 def test_jobs_on_one_instance_lie_end_to_end_in_its_memory_and_on_the_same_sms():

@@ -46,6 +46,12 @@ def test_each_job_runs_from_its_start_to_its_end_in_the_unit_that_reads_best():
     assert len(set(LINE.rows)) == 2, "copies have rows of their own"
 
 
+def test_copies_that_run_alike_are_one_row_that_counts_them():
+    twin = replace(IN_TURN.jobs[0], place=1)
+    line = timeline(replace(IN_TURN, jobs=(IN_TURN.jobs[0], twin, IN_TURN.jobs[1])), H200)
+    assert line.rows == (f"1-2 · {JOB.name} x2", f"3 · {JOB.name}")
+
+
 def test_a_job_that_waits_is_seen_to():
     (wait,) = [span for span in LINE.spans if span.kind == "waits"]
     assert (wait.row, wait.start, wait.end) == (LINE.rows[1], 0, 10)

@@ -103,6 +103,9 @@ class Deadlines(Objective):
     unit = "ratio"
     choice = "deadlines kept"
     measure = "share of the time until a deadline"
+    explained = (
+        "When the tightest job ends, over its deadline: at 1x just in time, above it is late."
+    )
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),

@@ -89,6 +89,7 @@ class Objective(ABC):
         unit: Of `cost`.
         choice: What the best plan is best at, for a list to choose from.
         measure: What `cost` is, in words.
+        explained: How a `cost` is to be read that has no unit; empty where it has one.
         instead: What plans are ranked by where the cost of one is not known, and why; of several
             the first that is known. The last is always known.
         of_steps: Whether it counts joules of single steps, and not those until the last job ends:
@@ -107,6 +108,7 @@ class Objective(ABC):
     unit: ClassVar[Literal["s", "J", "ratio"]]
     choice: ClassVar[str]
     measure: ClassVar[str]
+    explained: ClassVar[str] = ""
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     of_steps: ClassVar[bool] = False
     uses_deadlines: ClassVar[bool] = False

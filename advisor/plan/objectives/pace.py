@@ -38,6 +38,11 @@ class Throughput(_PaceObjective):
     name = "throughput"
     choice = "most work per hour"
     measure = "time for what serial does in one unit of it"
+    explained = (
+        "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
+        "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
+        "is the inverse."
+    )
     in_seconds = False
 
     def cost(self, forecast: Forecast) -> Interval | None:
@@ -65,12 +70,16 @@ class Fairness(_PaceObjective):
     name = "fairness"
     choice = "nobody left behind"
     measure = "the worst slowdown, over serial's"
+    explained = (
+        "How much longer the job that fares worst takes than with an equal share of the GPU's "
+        "time: below 1x no job is worse off than taking turns."
+    )
     order_matters = True
     within_group = "mean-completion"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         # In phases a job whose mates are faster has less of its group's time: it may fare worse.
-        return _of_paces(forecast.prediction, lambda own, turns: turns * max(own) / len(own))
+        return _of_paces(forecast.prediction, lambda own, turns: max(_of_shares(own, turns)))
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"the job that fares worst runs {gain} as fast as its share of the time gives"
@@ -111,6 +120,19 @@ class Fairness(_PaceObjective):
 def throughput(mix: MixPrediction, level: Level) -> float:
     """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
     return 1 / _throughput_cost(mix).at(level)
+
+
+def over_equal_shares(mix: MixPrediction) -> tuple[Interval, ...]:
+    """How many times as long each job takes as with an equal share of the GPU's time."""
+
+    def of(job: int) -> Interval:
+        return _of_paces(mix, lambda own, turns: _of_shares(own, turns)[job])
+
+    return tuple(map(of, range(len(mix.jobs))))
+
+
+def _of_shares(slowed: Sequence[float], turns: int) -> list[float]:
+    return [turns * each / len(slowed) for each in slowed]
 
 
 def _throughput_cost(mix: MixPrediction) -> Interval:

@@ -1,0 +1,112 @@
+"""Charts of all plans beside each other, and of how the jobs of one of them fare."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import altair as alt
+
+from advisor.plan.fair_share import Treatment
+from advisor.plan.recommendation import Plan, Recommendation
+from advisor.report import units
+from advisor.report.chart_parts import (
+    ESTIMATE_COLOUR,
+    FRAME_COLOUR,
+    ROW_PX,
+    SURE_COLOUR,
+    Layered,
+    axis,
+    by_job,
+    chart,
+    rows_of,
+)
+from advisor.report.fairness_text import UNFAIR
+from advisor.report.gpu_drawing import row_name
+from advisor.report.headline import basis, gain, kind
+
+
+def plans_chart(advised: Recommendation) -> Layered:
+    """How much better each plan is than one after another, with its interval.
+
+    A click on a point chooses: the selection ``chosen`` holds the plan's `number`, from 0.
+    """
+    rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
+    title, ticks = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
+    base = chart(rows).encode(
+        y=rows_of([row["plan"] for row in rows], "plan", labelled=True),
+        x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
+        color=_by_basis(advised.plans),
+        tooltip=["plan:N", "sharing:N", "why:N"],
+    )
+    spread = base.mark_bar(height=3).encode(x2="high:Q")
+    chosen = alt.selection_point("chosen", fields=["number"])
+    middle = (
+        base.mark_point(filled=True, size=90, opacity=1)
+        .encode(x=alt.X("middle:Q", title=title, axis=ticks))
+        .add_params(chosen)
+    )
+    equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
+    equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
+    return alt.layer(equal, spread, middle).properties(height=alt.Step(ROW_PX))
+
+
+def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
+    """How much slower each job runs than alone; the tick is where equal shares would have it."""
+    rows = list(_slowdown_rows(fares))
+    title = "times as long as alone"
+    base = chart(rows).encode(
+        y=rows_of([row["row"] for row in rows], "row", labelled=True), tooltip=["row:N", "hint:N"]
+    )
+    x = axis("middle:Q", title, max(max(row["high"], row["equal"]) for row in rows) * 1.02)
+    return alt.layer(
+        base.mark_bar(height={"band": 0.6}).encode(x=x, color=by_job(each.job for each in fares)),
+        base.mark_bar(height=2, color=FRAME_COLOUR).encode(
+            x=alt.X("low:Q", title=title), x2="high:Q"
+        ),
+        base.mark_tick(thickness=3, color=FRAME_COLOUR).encode(x=alt.X("equal:Q", title=title)),
+    ).properties(height=alt.Step(ROW_PX))
+
+
+def _slowdown_rows(fares: Sequence[Treatment]) -> Iterator[dict[str, Any]]:
+    """A row for each job, or for copies in a row that fare alike."""
+    first = 1
+    for (job, said, unfair), alike in groupby(fares, _fate):
+        copies = list(alike)
+        slow, name = copies[0].slowdown, row_name(first, job, len(copies))
+        yield {
+            "row": f"{UNFAIR} {name}" if unfair else name, "job": job,
+            "low": slow.p05, "middle": slow.p50, "high": slow.p95,
+            "equal": copies[0].equal_slowdown, "hint": f"{said} as long as alone",
+        }  # fmt: skip
+        first += len(copies)
+
+
+def _fate(fares: Treatment) -> tuple[str, str, bool]:
+    return fares.job, units.times(fares.slowdown), fares.unfair
+
+
+def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
+    plan = advised.plans[number]
+    better = gain(advised, plan)
+    return {
+        "number": number,
+        "plan": f"{plan.rank}  {kind(plan.sharing)}",
+        "sharing": str(plan.sharing),
+        "why": plan.why,
+        "low": better.p05,
+        "middle": better.p50,
+        "high": better.p95,
+        "basis": basis(plan.prediction),
+    }
+
+
+def _by_basis(plans: Sequence[Plan]) -> alt.Color:
+    """What real runs stand behind has a colour; all others are grey."""
+    sure = {basis(each.prediction): each.prediction.confirmed_on_hardware for each in plans}
+    colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
+    return alt.Color(
+        "basis:N",
+        title=None,
+        scale=alt.Scale(domain=list(sure), range=colours),
+        legend=alt.Legend(orient="bottom", labelLimit=400),
+    )

@@ -1,0 +1,49 @@
+"""Charts of plans and of their jobs: what is drawn, in which colours."""
+
+import json
+
+from advisor.plan.fair_share import treatments
+from advisor.report.chart_parts import job_colours
+from advisor.report.charts import memory_chart
+from advisor.report.gpu_drawing import drawing
+from advisor.report.plan_charts import slowdown_chart
+from tests.plan.test_fair_share import slowed
+from tests.report.test_gpu_drawing import H200, mix
+
+
+def drawn(chart):
+    """The rows that a chart draws, and its document."""
+    document = chart.to_dict()
+    layers = [layer.get("data", document.get("data", {})) for layer in document["layer"]]
+    return [row for data in layers for row in data.get("values", [])], json.dumps(document)
+
+
+def test_a_job_has_one_colour_whatever_is_drawn_of_it():
+    fares = treatments(slowed(3.0, 1.2))
+    _, document = drawn(slowdown_chart(fares))
+    colours = job_colours(each.job for each in fares)
+    assert len(set(colours.values())) == 2
+    assert json.dumps(list(colours)) in document
+    assert json.dumps(list(colours.values())) in document
+
+
+def test_more_jobs_than_colours_share_them_in_turn_and_copies_have_one():
+    colours = job_colours([f"job-{n}" for n in range(9)] * 2)
+    assert len(colours) == 9
+    assert colours["job-0"] == colours["job-7"]
+
+
+def test_an_unfair_job_is_marked_by_a_sign_and_not_by_colour_alone():
+    rows, _ = drawn(slowdown_chart(treatments(slowed(3.0, 1.2))))
+    assert {row["row"][:1] for row in rows} == {"▲", "2"}
+
+
+def test_copies_that_fare_alike_are_one_row():
+    rows, _ = drawn(slowdown_chart(treatments(mix("mps", *[1024] * 40))))
+    assert {row["row"] for row in rows} == {"1-40 · resnet50-imagenet64-bs128 x40"}
+
+
+def test_the_axis_of_memory_ends_where_memory_does_or_where_that_of_another_plan_does():
+    plan = drawing(mix("mps", 1024, 1024), H200)
+    assert f"[0, {plan.used_gib}]" in drawn(memory_chart(plan))[1]
+    assert "[0, 70]" in drawn(memory_chart(plan, 70))[1]
