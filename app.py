@@ -12,9 +12,9 @@ import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.page.answers import advice
+from advisor.page.further_questions import further_questions
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
-from advisor.page.trials_view import trials_view
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Recommendation
@@ -45,8 +45,7 @@ def main() -> None:
     if question is not None and advised is not None:
         st.session_state["last answer"] = advised
         _show(advised)
-        st.subheader("How many at once?")
-        trials_view(advised, question.asked)
+        further_questions(advised, question.asked, question.jobs)
     elif "last answer" in st.session_state:
         st.warning(
             "What is asked now has no answer; this is the last one, to what was asked before."

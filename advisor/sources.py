@@ -182,7 +182,7 @@ class Sources:
         Raises:
             InvalidInput: The GPU is of another model, or the names are not of what runs there.
         """
-        from advisor.plan.machine import running_now
+        from advisor.plan.machine import held_alone_mib, running_now
         from advisor.workload.store import sound_profiles
 
         key, named = self.card.key, self._named(names)
@@ -192,10 +192,7 @@ class Sources:
                 f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
         known, refused = sound_profiles(key, self.profiles)
-        held_mib = {each.name: each.memory.device_mib for each in known.values()}
-        return running_now(
-            live, named, {name: mib for name, mib in held_mib.items() if mib}
-        ), refused
+        return running_now(live, named, held_alone_mib(known.values())), refused
 
     def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
         return parse_jobs(names, self.find_profile) if names else ()

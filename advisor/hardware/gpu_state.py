@@ -54,6 +54,8 @@ class LiveGpu:
         mps: The machine's MPS processes; empty if no daemon runs.
         counters: ``"gpm"`` (Hopper and later), ``"nvml"`` (utilisation only) or None.
         processes: Processes with a context on it, by pid.
+        gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s long, in which a kernel
+            ran, 0..1 (nvml.h, nvmlUtilization_t).
     """
 
     index: int
@@ -69,6 +71,7 @@ class LiveGpu:
     mps: tuple[MpsProcess, ...]
     counters: Literal["gpm", "nvml"] | None
     processes: tuple[GpuProcess, ...]
+    gpu_utilization: float | None
     power_w: float | None
     power_limit_w: float | None
     sm_clock_mhz: int | None

@@ -117,6 +117,7 @@ def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     mig = offered(nvml, "nvmlDeviceGetMigMode", handle) or (None, None)
     mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
+    busy = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
     sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
     return LiveGpu(
         index=nvml.nvmlDeviceGetIndex(handle),
@@ -132,6 +133,7 @@ def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
         mps=mps_processes(),
         counters=_counters(nvml, handle),
         processes=_processes(nvml, handle),
+        gpu_utilization=None if busy is None else busy.gpu / 100,
         power_w=_scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle), 1000),
         power_limit_w=_scaled(offered(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle), 1000),
         sm_clock_mhz=sm_clock_mhz,

@@ -8,6 +8,8 @@ import streamlit as st
 from advisor.api import Advisor
 from advisor.measure.process.provenance import present_machine
 from advisor.plan import ObjectiveName
+from advisor.plan.admission import Additions, AdmissionLimits
+from advisor.plan.machine import Running
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level
@@ -44,3 +46,20 @@ def advice(asked: PageQuestion, _jobs: Sequence[Job]) -> Recommendation:
     return advisor_of(asked.gpu, asked.cap_w).recommend(
         _jobs, asked.objective, conditions=asked.conditions, level=asked.level
     )
+
+
+@st.cache_resource(
+    ttl=60, max_entries=100, show_spinner="Predicting what may be added ...",
+    # Its jobs are told by their places.
+    hash_funcs={Running: lambda running: (str(running.sharing), running.free_mib)},
+)  # fmt: skip
+def may_be_added(
+    asked: PageQuestion, taken: tuple[int, ...], hurt: float, running: Running, _jobs: Sequence[Job]
+) -> Additions:
+    """Which of `_jobs`, which are those of `asked`, may be added to those at the places `taken`.
+
+    These are `running`; errors as of `Advisor.admit`.
+    """
+    offered = [job for at, job in enumerate(_jobs) if at not in taken]
+    limits = AdmissionLimits(most_hurt=hurt, conditions=asked.conditions)
+    return advisor_of(asked.gpu, asked.cap_w).admit(running, offered, limits)

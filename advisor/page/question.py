@@ -1,6 +1,6 @@
 """The question on the page: GPU, objective, jobs and conditions."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -8,10 +8,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError
-from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import known_gpus
-from advisor.measure.process.provenance import gpu_at_hand
 from advisor.page.answers import PageQuestion, advisor_of
+from advisor.page.gpu_choice import chosen_gpu
 from advisor.page.handed_in import files_handed_in
 from advisor.page.job_table import job_table
 from advisor.plan import ObjectiveName
@@ -47,7 +46,7 @@ def posed() -> Posed | None:
     if not any(key in known for key in profiled_gpus()):
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return None
-    gpu, objective = _gpu(known), _objective()
+    gpu, objective = chosen_gpu(_linked().gpu), _objective()
     files = files_handed_in(gpu)
     offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(known[gpu])]))
     by_jobs = st.container()
@@ -67,14 +66,6 @@ def posed() -> Posed | None:
     if jobs is None or under is None:
         return None
     return Posed(PageQuestion(gpu, wanted, objective, *under, files.files), jobs, by_jobs)
-
-
-def _gpu(known: Iterable[str]) -> str:
-    """One of those of which there are profiles, then of those for which they are estimated."""
-    measured = set(profiled_gpus())
-    keys = sorted(known, key=lambda key: key not in measured)
-    likely = (each for each in (_linked().gpu, gpu_at_hand(), DEFAULT_GPU) if each in keys)
-    return st.selectbox("GPU", keys, index=keys.index(next(likely, keys[0])), key="gpu")
 
 
 def _objective() -> ObjectiveName:

@@ -1,6 +1,6 @@
 """The machine that advice is for: its calibration, which profiles hold there, and what runs now."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -172,8 +172,7 @@ def running_now(
         InvalidInput: The user names more or fewer jobs than there are processes, or the GPU is cut
             into MIG instances.
     """
-    servers = {each.pid for each in live.mps}
-    processes = [each for each in live.processes if each.pid not in servers]
+    processes = tenants(live)
     if live.mig_enabled:
         raise InvalidInput(
             f"GPU {live.index} is cut into MIG instances, and a driver does not say there which "
@@ -186,6 +185,39 @@ def running_now(
         return None
     free_mib = live.memory_total_mib - live.memory_used_mib
     return Running(jobs=tuple(named), sharing=sharing_now(live), free_mib=free_mib)
+
+
+def tenants(live: LiveGpu) -> list[GpuProcess]:
+    """The processes on `live` that may be jobs: all but MPS servers."""
+    servers = {each.pid for each in live.mps}
+    return [each for each in live.processes if each.pid not in servers]
+
+
+def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
+    """Positions of the `jobs` that seem to run on `live`: a process each holds as much memory.
+
+    A process that jobs of several names may be is none of them: memory does not tell which.
+    """
+    held_mib = held_alone_mib(job.profile for job in jobs)
+    found: list[int] = []
+    for process in tenants(live):
+        names = alike_in_memory(process, held_mib)
+        left = (at for at, job in enumerate(jobs) if [job.name] == names and at not in found)
+        found += list(left)[:1]
+    return tuple(sorted(found))
+
+
+def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
+    """What a process of each holds, by name; without those of which it is not known."""
+    return {each.name: each.memory.device_mib for each in profiles if each.memory.device_mib}
+
+
+def alike_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
+    """Names of the jobs that hold as much as `process`, nearest first; `held_mib` is by name."""
+    if not process.memory_mib:
+        return []
+    off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
+    return sorted((name for name in off if off[name] <= _ALIKE), key=off.__getitem__)
 
 
 def sharing_now(live: LiveGpu) -> Sharing:
@@ -213,6 +245,5 @@ def _described(process: GpuProcess, held_mib: Mapping[str, float]) -> str:
     if process.memory_mib is None:
         return f"pid {process.pid}"
     said = f"pid {process.pid} with {process.memory_mib:,.0f} MiB"
-    near = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
-    alike = sorted((name for name, off in near.items() if off <= _ALIKE), key=near.__getitem__)
-    return f"{said}, as much as {' or '.join(alike[:_NEAREST])}" if alike else said
+    alike = alike_in_memory(process, held_mib)[:_NEAREST]
+    return f"{said}, as much as {' or '.join(alike)}" if alike else said

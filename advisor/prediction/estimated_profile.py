@@ -187,18 +187,19 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
     Raises:
         InvalidInput: A file of that name is malformed.
     """
-    known = known_gpus()
-    others = (known.keys() & profiled_gpus(folder)) - {gpu.key}
+    others = (known_gpus().keys() & profiled_gpus(folder)) - {gpu.key}
     paths = {key: profile_paths(key, folder).get(name) for key in others}
     found = {key: read_profile(path) for key, path in paths.items() if path is not None}
-    apart = {
-        key: unlikeness(known[key], gpu)
-        for key, each in found.items()
-        if each.estimated_from is None
-    }
-    alike = [key for key in sorted(apart, key=apart.__getitem__)
-             if apart[key] <= min(apart.values()) + _ALIKE]  # fmt: skip
+    alike = most_alike((key for key in found if found[key].estimated_from is None), gpu)
     return min((found[key] for key in alike), key=_host_check_s, default=None)
+
+
+def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
+    """Of the GPUs called `keys` those most like `gpu`, the nearest first."""
+    known = known_gpus()
+    apart = {key: unlikeness(known[key], gpu) for key in sorted(keys)}
+    return tuple(key for key in sorted(apart, key=apart.__getitem__)
+                 if apart[key] <= min(apart.values()) + _ALIKE)  # fmt: skip
 
 
 def _host_check_s(profile: Profile) -> float:

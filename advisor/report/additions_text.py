@@ -34,7 +34,9 @@ def additions_report(found: Additions, top: int) -> "RenderableType":
             units.held(mix), *([_late(each)] if due else []),
         )  # fmt: skip
     advice = led(found.standing, additions_advice(found))
-    return answer_above_table(advice, table, _notes_on_additions(found, top))
+    more = [f"{len(found.found) - top} more: --top {len(found.found)}."]
+    notes = [*(more if len(found.found) > top else []), *notes_on_additions(found)]
+    return answer_above_table(advice, table, notes)
 
 
 def additions_advice(found: Additions) -> str:
@@ -203,9 +205,8 @@ def _named(jobs: Sequence[Job]) -> str:
     return ", ".join(units.collapsed([name] * names.count(name)) for name in dict.fromkeys(names))
 
 
-def _notes_on_additions(found: Additions, top: int) -> Iterator[str]:
-    if len(found.found) > top:
-        yield f"{len(found.found) - top} more: --top {len(found.found)}."
+def notes_on_additions(found: Additions) -> Iterator[str]:
+    """What may not be added and why, and how the figures are meant."""
     for each in found.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
     yield "Work added: of the added jobs, in the time in which one alone does 1."

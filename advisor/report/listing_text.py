@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from advisor.english import counted
 from advisor.hardware.catalogue import DESCRIBED, Gpu
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
+from advisor.plan.machine import alike_in_memory, held_alone_mib, tenants
 from advisor.report.documents import SCHEMA
 from advisor.report.units import NOT_MEASURED, number, share
 from advisor.terminal import clean
+from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 from advisor.zoo.overhead import Footprint
@@ -124,21 +126,46 @@ def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
 
 
 def _live(gpu: LiveGpu) -> list[str]:
+    processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
+    facts = [*live_facts(gpu), ("processes", ", ".join(processes) or "none")]
+    return [live_name(gpu), *(f"  {name:9}  {said}" for name, said in facts)]
+
+
+def live_name(gpu: LiveGpu) -> str:
+    """Which GPU it is, and with which driver."""
+    key = gpu.catalogue_key or "not in the catalogue"
+    return f"GPU {gpu.index}: {gpu.product}, {key}, driver {gpu.driver}"
+
+
+def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
+    """What is said of it as a whole: the name of each fact, and the fact in words."""
     mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_enabled]
     if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
         mig += f" ({'on' if gpu.mig_pending else 'off'} after the next reset)"
     daemons = [f"{each.role} {each.pid} of {each.owner}" for each in gpu.mps]
-    counters = {None: "none", "gpm": "GPM", "nvml": "NVML utilisation only"}[gpu.counters]
-    processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
+    busy = gpu.gpu_utilization
     return [
-        f"GPU {gpu.index}: {gpu.product}, {gpu.catalogue_key or 'not in the catalogue'}, "
-        f"driver {gpu.driver}",
-        f"  memory     {gpu.memory_used_mib:,.0f} of {gpu.memory_total_mib:,.0f} MiB in use",
-        f"  modes      {mig}; compute mode {gpu.compute_mode or _UNKNOWN}",
-        f"  MPS        {', '.join(daemons) or 'no daemon runs'}",
-        f"  counters   {counters}",
-        f"  power      {_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}",
-        f"  processes  {', '.join(processes) or 'none'}",
+        ("memory", f"{gpu.memory_used_mib:,.0f} of {gpu.memory_total_mib:,.0f} MiB in use"),
+        ("busy", _UNKNOWN if busy is None else f"a kernel runs {busy:.0%} of the time"),
+        ("power", f"{_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}"),
+        ("modes", f"{mig}; compute mode {gpu.compute_mode or _UNKNOWN}"),
+        ("MPS", ", ".join(daemons) or "no daemon runs"),
+        ("counters", {None: "none", "gpm": "GPM", "nvml": "NVML utilisation only"}[gpu.counters]),
+    ]
+
+
+def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
+    """A row for each process on it, and which of `jobs` hold as much memory."""
+    held_mib, clients = held_alone_mib(job.profile for job in jobs), tenants(gpu)
+    return [
+        {
+            "process": str(each.pid),
+            "holds": _known(each.memory_mib, "MiB"),
+            "as much as": ", ".join(alike_in_memory(each, held_mib)) or "none of the jobs"
+            if each in clients
+            else "the MPS server",
+        }
+        for each in gpu.processes
     ]
 
 

@@ -25,7 +25,7 @@ def test_an_idle_h200_is_described_in_full(install):
     assert (found.memory_total_mib, found.memory_used_mib) == (143771, 612)
     assert (found.mig_enabled, found.mig_pending) == (False, False)
     assert (found.compute_mode, found.counters) == ("exclusive-process", "gpm")
-    assert (found.power_w, found.power_limit_w) == (76.5, 700)
+    assert (found.power_w, found.power_limit_w, found.gpu_utilization) == (76.5, 700, 0.37)
     assert (found.sm_clock_mhz, found.memory_clock_mhz) == (1980, 3201)
     assert (found.driver, found.processes) == ("580.82.07", ())
 
@@ -43,12 +43,18 @@ def test_a_gpu_that_neither_catalogue_nor_driver_describe_has_no_key(install):
 
 def test_what_a_user_may_not_ask_is_none_and_the_rest_is_there(install):
     denied = dict.fromkeys(
-        ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetClockInfo", "nvmlDeviceGetComputeMode"),
+        (
+            "nvmlDeviceGetPowerUsage",
+            "nvmlDeviceGetClockInfo",
+            "nvmlDeviceGetComputeMode",
+            "nvmlDeviceGetUtilizationRates",
+        ),
         pynvml.NVML_ERROR_NO_PERMISSION,
     )
     install(FakeLibrary(FakeGpu(refuses=denied)))
     found = live_gpu.live_gpu(0)
     assert (found.power_w, found.sm_clock_mhz, found.compute_mode) == (None, None, None)
+    assert found.gpu_utilization is None
     assert found.power_limit_w == 700
     assert live_gpu.power_w_now(0) is None
     assert live_gpu.clocks_mhz(0) == (None, None)

@@ -17,10 +17,15 @@ def filled(tmp_path_factory):
 
 
 @pytest.fixture
-def page(filled, monkeypatch, tmp_path):
+def shelved(filled, monkeypatch, tmp_path):
+    """The page finds the made-up profiles and model."""
     monkeypatch.setenv("ADVISOR_PROFILES", str(filled / "profiles"))
     monkeypatch.setenv("ADVISOR_MODELS", str(filled / "models"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def page(shelved):  # noqa: ARG001
     return AppTest.from_file(str(PAGE), default_timeout=60)
 
 

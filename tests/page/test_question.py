@@ -11,6 +11,8 @@ from advisor.plan.precedence import CLOSE
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import calibration_text, profile_text, write_whole
 from tests import shelf
+from tests.hardware.conftest import install  # noqa: F401 - a fixture
+from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.measure.calibrate.recorded import calibration
 from tests.page.seen import (
     cap,
@@ -305,6 +307,20 @@ def test_one_workload_twice_with_other_cells_is_two_jobs_and_a_link_asks_both(pa
     first, second = page.session_state["job table"].now
     assert (first["user"], second["deadline_min"], second["isolated"]) == ("a:b", 900, True)
     assert page.query_params["job"][1].endswith(":2:1:due=900:isolated")
+
+
+def test_the_gpu_of_this_machine_is_chosen_and_named_and_what_stands_behind_it_is_said(
+    page,
+    install,  # noqa: F811
+):
+    install(FakeLibrary(FakeGpu("NVIDIA A100-SXM4-40GB")))
+    page.run()
+    assert not page.exception
+    assert page.selectbox(key="gpu").value == "a100-40gb"
+    first, second, *_ = page.selectbox(key="gpu").options
+    assert first == f"a100-40gb: in this machine, estimated from {shelf.GPU}"
+    assert second == f"{shelf.GPU}: 5 jobs measured"
+    assert "Nothing was measured on it" in page.sidebar.caption[0].value
 
 
 def test_what_was_typed_stays_on_another_gpu(page):

@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -19,7 +20,7 @@ LIVE = LiveGpu(
     memory_total_mib=143771, memory_used_mib=1200, driver="580.1", mig_enabled=False,
     mig_pending=True, compute_mode="default", mps=(), counters="gpm",
     processes=(GpuProcess(42, None), GpuProcess(43, 1000)), power_w=75, power_limit_w=None,
-    sm_clock_mhz=345, memory_clock_mhz=3201,
+    sm_clock_mhz=345, memory_clock_mhz=3201, gpu_utilization=0.37,
 )  # fmt: skip
 
 
@@ -43,6 +44,9 @@ def test_the_gpu_at_hand_says_its_modes_and_never_a_zero_for_unknown():
     assert "no daemon runs" in text
     assert "42 (unknown), 43 (1,000 MiB)" in text
     assert "75 W of unknown" in text
+    assert "a kernel runs 37% of the time" in text
+    dark = "\n".join(live_lines([replace(LIVE, gpu_utilization=None)]))
+    assert "busy       unknown" in dark
 
 
 def test_a_broken_gpu_does_not_hide_the_others():
@@ -52,8 +56,6 @@ def test_a_broken_gpu_does_not_hide_the_others():
 
 
 def test_an_mps_daemon_is_named_with_its_owner():
-    from dataclasses import replace
-
     served = replace(LIVE, mps=(MpsProcess(7, "control", "ann", None),))
     assert "control 7 of ann" in "\n".join(live_lines([served]))
 

@@ -1,0 +1,28 @@
+"""What else the page answers about the same jobs; only the question that is chosen is answered."""
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from advisor.page.additions_view import additions_view
+from advisor.page.answers import PageQuestion
+from advisor.page.live_view import live_view
+from advisor.page.trials_view import trials_view
+from advisor.plan.recommendation import Recommendation
+from advisor.workload.job import Job
+
+
+def further_questions(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job]) -> None:
+    """One question of several, and its answer; `jobs` are those of `asked`."""
+    views: dict[str, Callable[[], None]] = {
+        "How many at once?": lambda: trials_view(advised, asked),
+        "What may be added to what runs?": lambda: additions_view(asked, jobs),
+        "What does this machine do now?": lambda: live_view(jobs),
+    }
+    first, *_ = views
+    st.subheader("Further questions")
+    chosen = st.segmented_control(
+        "Question", list(views), default=first, required=True, key="question",
+        label_visibility="collapsed",
+    )  # fmt: skip
+    views[chosen or first]()
