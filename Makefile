@@ -13,7 +13,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(PINNED) $(BIN)/python $(INSTALL)
 FRESH := $(VENV)/fresh
 
-.PHONY: demo check check-all app report constraints clean
+.PHONY: demo check check-all app report notebooks constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -35,12 +35,17 @@ check-all: $(VENV)/dev
 app: $(VENV)/base
 	$(BIN)/advisor app
 
-# Whatever the README, docs/questions.md and profiles/REPORT.md say in numbers, again from the
+# Whatever the README, docs/, notebooks and profiles/REPORT.md say in numbers, again from the
 # committed data.
-report: $(VENV)/base
+report: $(VENV)/dev
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions
+	$(BIN)/python -m research.notebooks
+
+# The notebooks with what they show, as readers find them where nothing runs.
+notebooks: $(VENV)/dev
+	$(BIN)/python -m research.notebooks
 
 # The newest of everything but what was chosen by hand, which the first lines keep. A CUDA build of
 # torch says itself which versions of CUDA's packages it needs.

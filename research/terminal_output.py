@@ -11,6 +11,16 @@ ROOT = Path(__file__).resolve().parents[1]
 _HIDDEN = {"ADVISOR_PROFILES", "ADVISOR_MODELS", "ADVISOR_GPU"}
 
 
+def newcomers_environment(data: str) -> dict[str, str]:
+    """This process's variables, but that what its user measured or refitted is left out.
+
+    Args:
+        data: An empty folder, for what is measured meanwhile.
+    """
+    environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
+    return environment | {"XDG_DATA_HOME": data, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+
+
 def terminal_output(words: Sequence[str], columns: int, folder: Path = ROOT) -> tuple[str, ...]:
     """The lines that `advisor` prints when `words` follow it, run in `folder`.
 
@@ -20,16 +30,9 @@ def terminal_output(words: Sequence[str], columns: int, folder: Path = ROOT) -> 
         subprocess.CalledProcessError: The exit code is not 0.
     """
     with TemporaryDirectory() as nobody:
-        environment = {key: value for key, value in os.environ.items() if key not in _HIDDEN}
-        own = {
-            "XDG_DATA_HOME": nobody,
-            "COLUMNS": str(columns),
-            "NO_COLOR": "1",
-            "PYTHONPATH": str(ROOT),
-        }
         shown = subprocess.run(
             [sys.executable, "-c", "from advisor.cli import main; main()", *words],
-            env=environment | own,
+            env=newcomers_environment(nobody) | {"COLUMNS": str(columns)},
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -177,6 +177,11 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
             raise unknown_profile(name, gpu, paths)
         path = paths[name]
     profile = read_profile(path)
+    if profile.gpu == "cpu":
+        raise InvalidInput(
+            f"{shown(path)}: measured on a CPU, which says nothing of a GPU. Measure it on "
+            f"{with_article(gpu)}: `advisor profile` without --device cpu."
+        )
     if profile.gpu != gpu:
         raise InvalidInput(
             f"{shown(path)}: measured on {profile.gpu}, but {gpu} was asked for. Use --gpu "

@@ -79,8 +79,9 @@ def test_a_wrong_word_is_refused_with_its_message_and_exit_code(advisor, words, 
         (changed(gpu_s=-1), "gpu_s is finite and at least 0"),
         (changed(gpu_s=0.125).replace("0.125", "NaN"), "gpu_s"),
         (changed(gpu="a100-40gb"), "measured on a100-40gb, but h200-141gb was asked for"),
+        (changed(gpu="cpu"), "measured on a CPU, which says nothing of a GPU"),
     ],
-    ids=["empty", "no object", "truncated", "unknown key", "negative", "NaN", "other GPU"],
+    ids=["empty", "no object", "truncated", "unknown key", "negative", "NaN", "other GPU", "CPU"],
 )
 def test_a_profile_that_cannot_be_true_is_refused(advisor, tmp_path, text, said):
     (tmp_path / "p.json").write_text(text)
