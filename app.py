@@ -12,6 +12,7 @@ import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.page.answers import advice
+from advisor.page.cards import cards
 from advisor.page.further_questions import further_questions
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
@@ -60,15 +61,10 @@ def _show(advised: Recommendation) -> None:
     first, *others = paragraphs(advised)
     said = "\n\n".join([f"### {first}", *others])
     _BOXES.get(found.answers[0], st.info)(said)
-    cards = metric_cards(advised)
-    with st.container(horizontal=True):
-        for label, value, beside in cards:
-            st.metric(
-                label, value, beside, delta_color="off", delta_arrow="off", border=True,
-                width="content",
-            )  # fmt: skip
+    figures = metric_cards(advised)
+    cards(figures)
     if explained := OBJECTIVES[advised.ranked_by].explained:
-        st.caption(f"{cards[0][0]}: {explained}")
+        st.caption(f"{figures[0][0]}: {explained}")
     names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
     st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
     st.caption("A click on a point, or on a row of the table below, chooses that plan.")

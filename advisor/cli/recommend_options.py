@@ -21,6 +21,7 @@ from advisor.cli.options import (
 from advisor.cli.output import leave_out, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
+from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -85,7 +86,9 @@ class Shown:
 class Gpus:
     """The options of plans for several GPUs."""
 
-    gpus: Annotated[int, typer.Option(min=1, max=64, help="How many equal GPUs there are.")] = 1
+    gpus: Annotated[
+        int, typer.Option(min=1, max=MOST_GPUS, help="How many equal GPUs there are.")
+    ] = 1
     time_limit: Annotated[
         float,
         typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds."),

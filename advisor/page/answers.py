@@ -5,16 +5,19 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from advisor.api import Advisor
+from advisor.api import Advisor, OverTime
 from advisor.measure.process.provenance import present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits
+from advisor.plan.fleet_plan import FleetPlan, FleetTerms
 from advisor.plan.machine import Running
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
-from advisor.workload.job import Job
+from advisor.timeline.outcome import Simulation
+from advisor.timeline.simulate import Fleet
+from advisor.workload.job import Arrival, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +66,39 @@ def may_be_added(
     offered = [job for at, job in enumerate(_jobs) if at not in taken]
     limits = AdmissionLimits(most_hurt=hurt, conditions=asked.conditions)
     return advisor_of(asked.gpu, asked.cap_w).admit(running, offered, limits)
+
+
+@st.cache_resource(ttl=300, max_entries=20, show_spinner="Searching a plan for several GPUs ...")
+def fleet_plan(
+    asked: PageQuestion, gpus: int, _jobs: Sequence[Job]
+) -> tuple[FleetPlan, tuple[Simulation, ...]]:
+    """The plan for `_jobs`, which are those of `asked`, and what each GPU of it does over time.
+
+    Nothing where lengths are not known; errors as of `Advisor.recommend_fleet`.
+    """
+    terms = FleetTerms(
+        objective=asked.objective, gpus=gpus, conditions=asked.conditions, level=asked.level
+    )
+    found = advisor_of(asked.gpu, asked.cap_w).recommend_fleet(_jobs, terms)
+    if found.makespan_s is None:
+        return found, ()
+    return found, tuple(
+        advisor_of(asked.gpu, each.candidate.power_cap_w or asked.cap_w)
+        .simulate(
+            tuple(map(Arrival, each.candidate.chosen(_jobs))),
+            each.candidate.sharing,
+            Fleet(asked.gpu, 1, "first-come"),
+        )
+        .simulation
+        for each in found.on
+    )
+
+
+@st.cache_resource(ttl=300, max_entries=20, show_spinner="Simulating the queue ...")
+def queued(
+    asked: PageQuestion, fleet: Fleet, sharing: str, at_once: int | None, _jobs: Sequence[Job]
+) -> OverTime:
+    """What comes of `_jobs`, which are those of `asked`; errors as of `Advisor.simulate`."""
+    arrivals = tuple(map(Arrival, _jobs))
+    advisor = advisor_of(asked.gpu, asked.cap_w)
+    return advisor.simulate(arrivals, sharing, fleet, at_once=at_once)

@@ -6,6 +6,7 @@ import streamlit as st
 
 from advisor.page.additions_view import additions_view
 from advisor.page.answers import PageQuestion
+from advisor.page.fleet_view import fleet_view
 from advisor.page.live_view import live_view
 from advisor.page.trials_view import trials_view
 from advisor.plan.recommendation import Recommendation
@@ -17,6 +18,7 @@ def further_questions(advised: Recommendation, asked: PageQuestion, jobs: Sequen
     views: dict[str, Callable[[], None]] = {
         "How many at once?": lambda: trials_view(advised, asked),
         "What may be added to what runs?": lambda: additions_view(asked, jobs),
+        "What do several GPUs gain?": lambda: fleet_view(advised, asked, jobs),
         "What does this machine do now?": lambda: live_view(jobs),
     }
     first, *_ = views

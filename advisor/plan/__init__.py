@@ -19,3 +19,6 @@ ObjectiveName = Literal[
     "deadlines",
 ]
 """What a plan can be best at; `advisor.plan.objectives` has a class for each."""
+
+MOST_GPUS = 64
+"""Equal GPUs that jobs are planned for at most."""

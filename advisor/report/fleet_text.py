@@ -34,14 +34,13 @@ def fleet_report(found: FleetPlan) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    table = plain_table("GPU", "jobs by number, groups one after another", "all done", "memory")
+    table = plain_table(*_HEADINGS)
     table.columns[1].overflow = "fold"
     for each in found.on:
         table.add_row(*_cells(each))
-    answer = led(found.standing, _answer(found))
     return Group(
-        Text(answer, style="bold"), Text(), *map(Text, _numbered(found.jobs)),
-        Text(), table, Text(), *map(Text, _notes(found)),
+        Text(fleet_answer(found), style="bold"), Text(), *map(Text, _numbered(found.jobs)),
+        Text(), table, Text(), *map(Text, fleet_notes(found)),
     )  # fmt: skip
 
 
@@ -161,6 +160,19 @@ def _alone(plan: LaunchPlan, device: str | None) -> Sequence[str]:
     return commands(plan) if device is None else commands_on(plan, device)
 
 
+def fleet_gpu_rows(found: FleetPlan) -> list[dict[str, str]]:
+    """A row for each GPU that runs anything; a column's name is its key."""
+    return [dict(zip(_HEADINGS, _cells(each), strict=True)) for each in found.on]
+
+
+_HEADINGS = ("GPU", "jobs by number, groups one after another", "all done", "memory")
+
+
+def fleet_answer(found: FleetPlan) -> str:
+    """The answer in a sentence, after what it is estimated from."""
+    return led(found.standing, _answer(found))
+
+
 def _answer(found: FleetPlan) -> str:
     jobs, gpus = counted(len(found.jobs), "job"), counted(found.terms.gpus, "GPU")
     said = f"Run the {jobs} on {gpus} in the groups below"
@@ -200,7 +212,8 @@ def _words(each: GpuPlan) -> str:
     return ";".join(map(str, relabelled(each.candidate.sharing, each.candidate.jobs)))
 
 
-def _notes(found: FleetPlan) -> Iterator[str]:
+def fleet_notes(found: FleetPlan) -> Iterator[str]:
+    """What else to know of the plan, and how good it is."""
     if found.mean_completion_s is not None:
         yield f"A job ends after {units.duration(found.mean_completion_s)} on the average."
     if found.energy_j is not None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.gpu_drawing import Bar, row_name
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
@@ -185,17 +186,22 @@ class Timeline:
 
 def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
     """The results of the jobs of `simulation`, all of them on one `gpu`."""
-    unit, size_s = units.time_unit(simulation.makespan_s.p50)
-    lived = tuple(_lived(simulation.jobs))
-    rows = tuple(row for row, _ in lived)
-    waits = tuple(_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
+    makespan_s = simulation.makespan_s
+    curves = _curves(simulation, gpu, units.time_unit(makespan_s.p50)[1])
+    return in_rows(tuple(_lived(simulation.jobs)), makespan_s, curves)
+
+
+def in_rows(
+    lived: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
+) -> Timeline:
+    """What becomes of jobs, each in the row that it is named with."""
+    unit, size_s = units.time_unit(makespan_s.p50)
+    waits = (_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
+    runs = (_runs(row, each, size_s) for row, each in lived)
     return Timeline(
-        unit=unit,
-        rows=rows,
-        spans=(*waits, *(_runs(row, each, size_s) for row, each in lived)),
-        curves=_curves(simulation, gpu, size_s),
-        end=simulation.makespan_s.p95 / size_s,
-    )
+        unit=unit, rows=tuple(row for row, _ in lived), spans=(*waits, *runs), curves=curves,
+        end=makespan_s.p95 / size_s,
+    )  # fmt: skip
 
 
 def _lived(jobs: Sequence[SimulatedJob]) -> Iterator[tuple[str, SimulatedJob]]:

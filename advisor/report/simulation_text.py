@@ -36,20 +36,23 @@ def simulation_report(found: OverTime) -> "RenderableType":
     lines = [*facts, host_note(found.standing)]
     chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
     return Group(
-        Text(led(found.standing, _heading(found.simulation)), style="bold"),
+        Text(simulation_heading(found), style="bold"),
         *map(Text, lines),
         Text(),
         *chart,
     )
 
 
-def _heading(simulation: Simulation) -> str:
+def simulation_heading(found: OverTime) -> str:
+    """What is simulated, and what it is estimated from."""
+    simulation = found.simulation
     jobs, gpus = len(simulation.jobs), simulation.gpus
     origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
-    return (
+    said = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{origin}"
     )
+    return led(found.standing, said)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
