@@ -9,7 +9,10 @@ from optuna.samplers import RandomSampler
 
 
 def told(trial):
-    """A quick trial that says where it ran, and under MPS becomes a client."""
+    """A quick trial that says where it ran, and under MPS becomes a client.
+
+    Where there is a folder to meet in, a process's first trial waits there for another process.
+    """
     trial.set_user_attr("pid", os.getpid())
     trial.set_user_attr("cores", sorted(os.sched_getaffinity(0)))
     trial.set_user_attr("mps", {key: word for key, word in os.environ.items() if "CUDA" in key})
@@ -18,9 +21,23 @@ def told(trial):
     if (pipes / "control").exists():
         with (pipes / "clients").open("a") as clients:
             clients.write(f"{os.getpid()}\n")
-        sleep(2.5)
-    sleep(0.1)
+    if "MEET" in os.environ:
+        _meet(Path(os.environ["MEET"]))
+    while (pipes / "control").exists() and len(_listed(pipes)) < 2:
+        sleep(0.02)
     return x * x
+
+
+def _meet(folder):
+    (folder / f"{os.getpid()}").touch()
+    while len(list(folder.iterdir())) < 2:
+        sleep(0.02)
+
+
+def _listed(pipes):
+    """The clients that were named to whoever asked for them."""
+    listed = pipes / "listed"
+    return listed.read_text().split() if listed.exists() else []
 
 
 def bad_days(trial):

@@ -19,10 +19,10 @@ from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.execution.stages import execution_plan
 from advisor.measure.execution.watching import Place, Watch, start
 from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.run_locks import wait_until
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
 from tests.measure.execution.runs import document, script, text_of
+from tests.waiting import until
 
 __all__ = ["install"]
 
@@ -104,7 +104,7 @@ def test_a_run_whose_watcher_is_killed_is_restored_jobs_first(install, machine, 
             run("mig=4g.20gb@0[1]+3g.20gb@4[2]", tmp_path, [SEES, f"{SEES}; {SLEEPS}"], [])
         finally:
             os._exit(1)
-    assert wait_until((tmp_path / "job2.py.saw").exists, 30)
+    until((tmp_path / "job2.py.saw").exists)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     machine = install(MigMachine(gpu=uuid, state=state))

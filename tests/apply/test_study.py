@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 from uuid import uuid4
 
 import optuna
@@ -24,6 +23,7 @@ from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.measure.process import mps_stand_in
 from tests.plan.stand_in import H200, StandIn
+from tests.waiting import PATIENCE_S, until
 
 OBJECTIVES = Path(__file__).with_name("study_objectives.py")
 TWO = SharedProcesses(processes=2, sharing=Naive())
@@ -34,10 +34,18 @@ def run(function, trials, spec, how=TWO, device="cpu"):
 
 
 @pytest.fixture
+def meeting(tmp_path, monkeypatch):
+    """Both processes run a trial, however late one of them begins."""
+    (folder := tmp_path / "meeting").mkdir()
+    monkeypatch.setenv("MEET", str(folder))
+
+
+@pytest.fixture
 def spec(tmp_path):
     return StudySpec(storage=str(tmp_path / "study.log"), name="rates")
 
 
+@pytest.mark.usefixtures("meeting")
 def test_every_trial_runs_once_and_the_processes_share_them(spec):
     ran = run("told", 6, spec)
     assert (ran.ended, ran.failed, ran.mps_clients) == (6, 0, 0)
@@ -125,6 +133,7 @@ def test_processes_start_as_the_plan_of_the_copies_would():
     assert {how.memory_cap_mib} == {start.memory_cap_mib for start in plan.starts}
 
 
+@pytest.mark.usefixtures("meeting")
 def test_under_mps_each_process_has_its_limit_and_cap_and_the_daemon_goes(
     spec,
     install,  # noqa: F811
@@ -181,7 +190,7 @@ def endless(tmp_path, spec):
             words, env=os.environ | {"TOLD": str(told)}, stderr=subprocess.DEVNULL
         )
         started.append(program)
-        assert within(60, lambda: len(list(told.iterdir())) == 4)
+        until(lambda: len(list(told.iterdir())) == 4)
         return program, [int(path.name) for path in told.iterdir()]
 
     yield start
@@ -191,20 +200,13 @@ def endless(tmp_path, spec):
     sweep()  # as the next run would
 
 
-def within(seconds, true):
-    until = monotonic() + seconds
-    while not true() and monotonic() < until:
-        sleep(0.05)
-    return true()
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_program_leaves_no_process(endless, spec, how):
     program, pids = endless("cpu", "naive")
     assert all(map(alive, pids))
     program.send_signal(how)
-    program.wait(30)
-    assert within(15, lambda: not any(map(alive, pids)))
+    program.wait(PATIENCE_S)
+    until(lambda: not any(map(alive, pids)))
     if how == signal.SIGINT:
         assert {each.state.name for each in spec.opened().trials} == {"FAIL"}
 
@@ -217,6 +219,6 @@ def test_no_mps_daemon_outlives_the_program(endless, tmp_path, monkeypatch, how)
     program, pids = endless(uuid, "mps=50,50")
     assert [each for each in mps_processes() if uuid in each.gpus]
     program.send_signal(how)
-    program.wait(30)
-    assert within(15, lambda: not [each for each in mps_processes() if uuid in each.gpus])
-    assert within(15, lambda: not any(map(alive, pids)))
+    program.wait(PATIENCE_S)
+    until(lambda: not [each for each in mps_processes() if uuid in each.gpus])
+    until(lambda: not any(map(alive, pids)))

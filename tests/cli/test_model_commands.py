@@ -9,6 +9,7 @@ from advisor.cli.output import progress
 from advisor.workload.files import MODEL_FILE
 from tests import synthetic
 from tests.cli.conftest import PROFILES
+from tests.waiting import PATIENCE_S
 
 PAIR = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
 
@@ -102,13 +103,13 @@ def test_processes_that_share_out_work_end_with_an_interrupt():
     """A terminal interrupts all of them at once, and one is enough to say so."""
     code = (
         "import os, signal\nfrom time import sleep\n"
-        "from advisor.prediction.parallel import done_apart\n"
-        "with done_apart(sleep, [60, 60], 2) as found:\n"
+        "from advisor.prediction.parallel import in_processes\n"
+        "with in_processes(sleep, [600, 600], 2) as found:\n"
         "    os.killpg(0, signal.SIGINT)\n    next(found)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False,
-        start_new_session=True, timeout=50,
+        start_new_session=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert done.stderr.count("Traceback") == 1  # of the process that was asked, and not handled
     assert "Process SpawnProcess" not in done.stderr

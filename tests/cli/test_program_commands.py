@@ -3,14 +3,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-PATIENCE_S = 60
+from tests.waiting import PATIENCE_S, until
 
 
 def free_port():
@@ -22,12 +21,15 @@ def free_port():
 def answer_of(url):
     """What `url` says, once it says something."""
     direct = build_opener(ProxyHandler({}))
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        with suppress(URLError, ConnectionError), direct.open(url, timeout=5) as reply:
-            return reply.read().decode()
-        time.sleep(0.1)
-    pytest.fail(f"{url} said nothing in {PATIENCE_S} s")
+    said = []
+
+    def answered():
+        with suppress(URLError, ConnectionError), direct.open(url, timeout=PATIENCE_S) as reply:
+            said.append(reply.read().decode())
+        return said
+
+    until(answered)
+    return said[0]
 
 
 @pytest.mark.parametrize("end", [os.killpg, os.kill], ids=["Ctrl-C", "one process alone"])
@@ -50,4 +52,4 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted(end):
     assert f"http://127.0.0.1:{port}" in out
     assert "Traceback" not in err
     with pytest.raises(ConnectionRefusedError):  # nobody is left who serves it
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()

@@ -8,6 +8,7 @@ import pytest
 
 from advisor.workload.writing import profile_text
 from tests import synthetic
+from tests.waiting import PATIENCE_S
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
 
@@ -113,7 +114,7 @@ def started(*words, **how):
 def test_a_reader_that_leaves_early_is_no_error():
     process = started("workloads")
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=PATIENCE_S)
     assert process.stderr.read() == b""
     process.stderr.close()
 

@@ -13,10 +13,11 @@ import pytest
 
 from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.measure.process.run_locks import end_mps_within, mps_within, wait_until
+from advisor.measure.process.run_locks import end_mps_within, mps_within
 from advisor.workload.job import Job
 from tests.handed import BERT, JOBS, RESNET, handed
 from tests.measure.process import mps_stand_in
+from tests.waiting import PATIENCE_S, until
 
 PLAN = handed("mps=43,57.5")
 
@@ -91,7 +92,7 @@ def script(form, plan):
 def ended(form, plan, *words, **variables):
     return subprocess.run(
         [*script(form, plan), *words], env=os.environ | variables,
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
 
 
@@ -101,9 +102,9 @@ def seen_by(job):
     return file.read_text().strip() if file.exists() else None
 
 
-def gone(sockets):
-    """Whether no daemon is left."""
-    return wait_until(lambda: not mps_within(sockets), 10)
+def until_gone(sockets):
+    """Wait until no daemon is left."""
+    until(lambda: not mps_within(sockets))
 
 
 @pytest.mark.usefixtures("node")
@@ -114,7 +115,7 @@ def test_mps_is_on_while_jobs_run_and_off_afterwards(sockets, form):
     assert seen_by(RESNET) == "on device=0 limit=43"
     assert seen_by(BERT) == "on device=0 limit=57.5"
     assert any(sockets.iterdir())
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
@@ -128,14 +129,14 @@ def test_a_job_that_fails_fails_the_script_but_not_its_mates(sockets):
     done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
     assert seen_by(BERT) == "on device=0 limit=57.5"
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
 def test_a_job_that_fails_fails_the_job_of_slurm(sockets):
     ended("slurm", PLAN, FAILS=f"{RESNET.name}.sh")
     assert Path("submitted").read_text() == "3\n"
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
@@ -175,14 +176,14 @@ def interrupted(words, send, how):
     )
     files = [Path(f"{job.name}.sh.pid") for job in (RESNET, BERT)]
     try:
-        assert wait_until(lambda: all(file.exists() and file.read_text() for file in files), 30)
+        until(lambda: all(file.exists() and file.read_text() for file in files))
         send(running.pid, how)
-        status = running.wait(30)
+        status = running.wait(PATIENCE_S)
     finally:
         running.kill()
         running.wait()
     for file in files:
-        assert wait_until(lambda file=file: not alive(int(file.read_text())), 10)
+        until(lambda file=file: not alive(int(file.read_text())))
     return status
 
 
@@ -190,14 +191,14 @@ def interrupted(words, send, how):
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(sockets, how, status):
     assert interrupted(script("commands", PLAN), os.kill, how) == status
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
 def test_commands_on_a_terminal_leave_nothing_behind_either(sockets):
     put(Path("plan.sh"), "\n".join(commands(PLAN)))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
@@ -205,7 +206,7 @@ def test_commands_for_several_gpus_end_with_all_of_their_jobs(sockets):
     plans = side_by_side({0: handed("mps", [RESNET]), 1: handed("naive", [BERT])}, {0: [1], 1: [2]})
     put(Path("plan.sh"), "\n".join(commands_at_once(plans)))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 def alive(pid):
@@ -226,7 +227,7 @@ def test_the_mps_script_starts_serves_and_stops(sockets):
     assert done.returncode == 3
     assert seen_by(RESNET) == "on device=0 limit=43"
     assert ended("mps", PLAN, "stop").returncode == 0
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")
@@ -244,7 +245,7 @@ def test_the_mps_script_starts_all_daemons_or_none(node, sockets):
     plan = handed("mig=4g.71gb[1]/mps+3g.71gb[2,3]/mps", JOBS)
     done = ended("mps", plan, "start", MIG_1="MIG-a", MIG_2="MIG-b")
     assert done.returncode == 1
-    assert gone(sockets)
+    until_gone(sockets)
 
 
 @pytest.mark.usefixtures("node")

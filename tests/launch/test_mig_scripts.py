@@ -14,6 +14,7 @@ from advisor.launch.commands import commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
 from tests.handed import JOBS, handed
 from tests.launch.smi_stand_in import SmiMachine
+from tests.waiting import PATIENCE_S
 
 DIVIDED = handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS)
 # Somebody else's, beside it or not.
@@ -65,7 +66,7 @@ def ended(machine, plan):
     """The exit code and stderr of a run; once the jobs of one before have ended."""
     while True:
         running = begun(machine, plan)
-        _, said = running.communicate(timeout=60)
+        _, said = running.communicate(timeout=PATIENCE_S)
         if "this runs already" not in said:
             return running.returncode, said
 
@@ -136,12 +137,12 @@ def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
             assert first.poll() is None
         layout = machine.layout()
         second = begun(machine, DIVIDED)
-        assert "this runs already" in second.communicate(timeout=30)[1]
+        assert "this runs already" in second.communicate(timeout=PATIENCE_S)[1]
         assert second.returncode == 1
         assert machine.layout() == layout
     finally:
         os.killpg(first.pid, signal.SIGINT)
-    first.communicate(timeout=30)
+    first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 130
     assert machine.layout() == []
     assert machine.daemons == {}
@@ -216,7 +217,7 @@ def test_what_a_killed_run_left_is_removed_by_the_next(machine, chosen):
         machine.calls.clear()
         machine.fault = (at, "kill")
         running = begun(machine, DIVIDED)
-        running.communicate(timeout=60)
+        running.communicate(timeout=PATIENCE_S)
         assert running.returncode == -signal.SIGKILL
         left += bool(machine.layout() or machine.daemons)
         machine.fault = None

@@ -5,6 +5,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from tests import shelf
+from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "app.py"
 
@@ -26,7 +27,7 @@ def shelved(filled, monkeypatch, tmp_path):
 
 @pytest.fixture
 def page(shelved):  # noqa: ARG001
-    return AppTest.from_file(str(PAGE), default_timeout=60)
+    return AppTest.from_file(str(PAGE), default_timeout=PATIENCE_S)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_info
 
 from advisor.prediction import parallel
 from advisor.prediction.parallel import at_once, begun, one_thread
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
@@ -17,7 +18,7 @@ def test_answers_stand_where_their_questions_stood(monkeypatch, cores):
 
 def test_two_questions_are_answered_at_once_where_there_are_two_cores(monkeypatch):
     monkeypatch.setattr(parallel, "allowed_cores", lambda: (0, 1))
-    both = Barrier(2, timeout=60)  # lets nobody go on before both have come
+    both = Barrier(2, timeout=PATIENCE_S)  # lets nobody go on before both have come
     assert sorted(at_once(lambda _: both.wait(), "ab")) == [0, 1]
 
 
@@ -36,7 +37,7 @@ def test_what_was_begun_is_answered_in_order_and_may_ask_at_once_itself(monkeypa
 
 def test_who_began_something_goes_on_meanwhile(monkeypatch):
     monkeypatch.setattr(parallel, "allowed_cores", lambda: (0, 1))
-    both = Barrier(2, timeout=60)
+    both = Barrier(2, timeout=PATIENCE_S)
     waited = begun(lambda _: both.wait(), "a")
     assert sorted([both.wait(), *waited()]) == [0, 1]
 
@@ -55,7 +56,7 @@ def test_it_holds_inside_and_not_after_however_deep():
 
 
 def test_others_ask_for_it_while_one_holds_it():
-    before, both = blas(), Barrier(2, timeout=60)
+    before, both = blas(), Barrier(2, timeout=PATIENCE_S)
 
     def other():
         with one_thread():

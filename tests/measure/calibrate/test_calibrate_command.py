@@ -22,6 +22,7 @@ from advisor.measure.process.worker import TenantSetup, TenantState
 from advisor.measure.switching import TimedKernels, calibration_verbs, living, switching_of
 from advisor.workload.store import read_calibration
 from tests.measure.shared.test_run_list import HIDE
+from tests.waiting import PATIENCE_S
 
 PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
 
@@ -124,7 +125,7 @@ def calibrate(temporary, *words, **environment):
         env=os.environ | {"TMPDIR": temporary} | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.returncode, done.stderr

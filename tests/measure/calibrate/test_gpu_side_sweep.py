@@ -18,6 +18,7 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.workload.gpu_side import Operator
 from tests.measure.calibrate.test_calibrate_command import calibrate
+from tests.waiting import PATIENCE_S
 
 SMALL = (
     Operator("linear", "2x3x5x7", "fp32"),
@@ -82,7 +83,7 @@ def test_shapes_of_a_file_are_timed_and_one_that_fails_is_null(tmp_path):
         rows.writerows([each.op, each.shape, 128] for each in (*SMALL, SMALL[0], IMPOSSIBLE))
     root = Path(__file__).parents[3]
     words = ["benchmarks/operator_sweep.py", "--device", "cpu", "--shapes", shapes, "--out", out]
-    subprocess.run([sys.executable, *words], cwd=root, check=True, timeout=120,
+    subprocess.run([sys.executable, *words], cwd=root, check=True, timeout=PATIENCE_S,
                    env=os.environ | {"PYTHONPATH": str(root)})  # fmt: skip
     first, *timed_rows = map(json.loads, out.read_text().splitlines())
     assert first["gpu"] == "cpu"

@@ -9,6 +9,7 @@ from advisor.workload.store import read_profile
 from tests.measure.campaign.plans import PLAN, written
 from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
+from tests.waiting import PATIENCE_S
 
 LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
 CONTROL = """
@@ -109,7 +110,7 @@ def test_a_runner_that_is_killed_is_replaced_and_its_run_is_done_again(campaign)
     process = shared.start()
     shared.wait_for_tenants(2)
     os.kill(runners(shared)[0], signal.SIGKILL)
-    said = process.communicate(timeout=120)[1]
+    said = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, said
     assert "it was killed by SIGKILL; it will be done again" in said
     assert sorted(run.id for run in shared.runs() if run.purpose == "drawn") == [
@@ -135,7 +136,7 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
     process = shared.start()
     shared.wait_for_tenants(3)
     process.send_signal(how)
-    code = process.wait(60)
+    code = process.wait(PATIENCE_S)
     assert code == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     shared.assert_nothing_is_left()
 
@@ -152,7 +153,7 @@ def test_an_inner_process_that_is_killed_takes_its_runners_with_it(campaign):
         in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(inner, signal.SIGKILL)
-    assert process.wait(60) == 1
+    assert process.wait(PATIENCE_S) == 1
     shared.assert_nothing_is_left()
 
 

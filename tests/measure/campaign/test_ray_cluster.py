@@ -7,6 +7,7 @@ import pytest
 
 from tests.measure.campaign.plans import PLAN
 from tests.measure.shared.real_command import Started
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `cluster`")
 
@@ -27,7 +28,7 @@ class TwoNodes(Started):
         self._process.stdin.flush()
 
     def close(self):
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cl
     while " ok, " not in said:
         said += process.stderr.readline()
     cluster.lose_the_second()
-    said += process.communicate(timeout=180)[1]
+    said += process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 0, said
     assert f"{cluster.second[:8]}-cpu is given up" in said
     runs = shared.runs()

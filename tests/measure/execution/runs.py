@@ -15,6 +15,7 @@ from advisor.workload.plan_document import (
 )
 from advisor.workload.spec import Script, Workload
 from tests.measure.shared.real_command import Started
+from tests.waiting import PATIENCE_S
 
 STEPS = """
 import json, os, sys, time
@@ -79,7 +80,7 @@ class Execution(Started):
     def does(self, *words, **environment):
         """Another of the program's verbs: exit code, stdout and stderr."""
         process = self.start(*words, stdout=subprocess.PIPE, **self._own(environment))
-        out, said = process.communicate(timeout=120)
+        out, said = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, said
 
     def runs(self):

@@ -10,9 +10,19 @@ from advisor.measure.process.in_place import progress_in
 from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_runs
 from tests.measure.execution.runs import FOREVER, STEPS, document, script
-from tests.measure.shared.real_command import until
+from tests.waiting import PATIENCE_S, until
 
 TEN = STEPS + "for number in range(1, 11): step(number)\n"
+
+
+def ten_and_meet(own, other):
+    """Ten steps, and an end once another script has done them too: the files say so."""
+    return f"{TEN}Path('{own}').touch()\nwhile not Path('{other}').exists(): time.sleep(0.01)\n"
+
+
+def until_there_is(file):
+    """Steps until somebody makes `file`."""
+    return f"{STEPS}number = 0\nwhile not Path('{file}').exists(): step(number := number + 1)\n"
 
 
 def running(execution, jobs=1):
@@ -23,15 +33,19 @@ def running(execution, jobs=1):
         files = [runs[-1].progress(number) for number in range(1, jobs + 1)] if runs else []
         return [file for file in files if (said := progress_in(file)) and said.steps > 0]
 
-    until(lambda: len(found()) == jobs, 60)
+    until(lambda: len(found()) == jobs)
     return found()
 
 
 def test_jobs_run_in_the_order_of_the_plan_and_what_they_did_is_said(execution):
-    run = execution(
-        lambda at: document("naive[1,3];serial[2]", *(script(at, name, TEN) for name in "abc"))
-    )
-    assert run.begin().wait(60) == 0
+    def plan(at):
+        first, third = f"{at}/first-done", f"{at}/third-done"
+        codes = {"a": ten_and_meet(first, third), "b": TEN, "c": ten_and_meet(third, first)}
+        scripts = (script(at, name, code) for name, code in codes.items())
+        return document("naive[1,3];serial[2]", *scripts)
+
+    run = execution(plan)
+    assert run.begin().wait(PATIENCE_S) == 0
     state = run.state()
     assert (state.over, run.fates()) == (True, ["done"] * 3)
     assert [job.steps for job in state.jobs] == [10] * 3
@@ -57,7 +71,7 @@ def test_a_job_has_its_own_cores_and_environment_and_no_mps_settings_of_the_call
     code = "import json, os\nprint(json.dumps([sorted(os.sched_getaffinity(0)), dict(os.environ)]))"
     run = execution(lambda at: document("naive", script(at, "shows", code, SEED="3")))
     environment = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10", "ADVISOR_PROGRESS": "/dev/null"}
-    assert run.begin(**environment).wait(60) == 0
+    assert run.begin(**environment).wait(PATIENCE_S) == 0
     folder = run.runs()[-1]
     cores, seen = json.loads(folder.log(1, "shows").read_text())
     assert len(cores) == 1
@@ -68,7 +82,7 @@ def test_a_job_has_its_own_cores_and_environment_and_no_mps_settings_of_the_call
 
 def test_the_environment_of_the_caller_is_written_nowhere(execution):
     run = execution(lambda at: document("naive", script(at, "a", TEN, PASSWORD="own-word")))
-    assert run.begin(SECRET_OF_MINE="other-word").wait(60) == 0
+    assert run.begin(SECRET_OF_MINE="other-word").wait(PATIENCE_S) == 0
     written = b"".join(
         path.read_bytes()
         for path in run.runs()[-1].path.iterdir()
@@ -80,7 +94,7 @@ def test_the_environment_of_the_caller_is_written_nowhere(execution):
 
 def test_a_workload_of_the_zoo_counts_its_steps(execution):
     run = execution(lambda _: document("naive", workload("mlp-toy-bs32"), examples=10**9))
-    assert run.begin("--steps", "30").wait(90) == 0
+    assert run.begin("--steps", "30").wait(PATIENCE_S) == 0
     assert [job.steps for job in run.state().jobs] == [30]
     found = progress_in(run.runs()[-1].progress(1))
     assert dict(found.versions)["torch"]
@@ -91,7 +105,7 @@ def test_a_workload_of_the_zoo_counts_its_steps(execution):
 def test_what_was_measured_becomes_a_record_to_learn_from(execution):
     run = execution(lambda _: document("naive", workload("mlp-toy-bs32"), examples=10**9))
     out = run.folder / "runs.jsonl"
-    assert run.begin("--deadline", "25", "--out", out).wait(90) == 0
+    assert run.begin("--deadline", "25", "--out", out).wait(PATIENCE_S) == 0
     (record,) = read_runs(out)
     (tenant,) = record.tenants
     assert (record.gpu, record.purpose, record.sharing) == ("cpu", "validation", "naive")
@@ -105,7 +119,7 @@ def test_what_was_measured_becomes_a_record_to_learn_from(execution):
 def test_watching_goes_on_after_the_watcher_was_killed(execution):
     run = execution(lambda at: document(
         "naive[1];naive[2]",
-        script(at, "a", STEPS + "for number in range(1, 200): step(number)\n"),
+        script(at, "a", until_there_is(f"{at}/go-on")),
         script(at, "b", TEN)))  # fmt: skip
     watcher = run.begin()
     running(run)
@@ -114,6 +128,7 @@ def test_watching_goes_on_after_the_watcher_was_killed(execution):
     status = json.loads(run.does("status", "--json")[1])["runs"][0]
     assert (status["over"], status["watched"]) == (False, False)
     assert [job["phase"] for job in status["jobs"]] == ["running", "waiting"]
+    (run.folder / "go-on").touch()
     assert run.does("run", "--resume")[0] == 0
     assert run.fates() == ["done", "done"]
     run.assert_nothing_is_left()
@@ -138,7 +153,7 @@ def test_one_job_is_stopped_and_the_others_go_on(execution):
     watcher = run.begin()
     running(run, 2)
     assert run.does("stop", "--job", "1")[0] == 0
-    assert watcher.wait(60) == 0
+    assert watcher.wait(PATIENCE_S) == 0
     assert run.fates() == ["stopped", "done"]
     run.assert_nothing_is_left()
 
@@ -148,13 +163,13 @@ def test_an_interrupt_ends_the_jobs_and_a_lost_terminal_only_the_watching(execut
     watcher = run.begin()
     running(run)
     watcher.send_signal(signal.SIGHUP)
-    assert watcher.wait(30) == 129
+    assert watcher.wait(PATIENCE_S) == 129
     assert run.state().jobs[0].phase == "running"
     os.kill(run.state().jobs[0].keeper, 0)
     again = run.begin("--resume")
-    until(lambda: run.runs()[-1].is_watched, 30)
+    until(lambda: run.runs()[-1].is_watched)
     again.send_signal(signal.SIGINT)
-    assert again.wait(60) == 130
+    assert again.wait(PATIENCE_S) == 130
     assert run.fates() == ["stopped"]
     run.assert_nothing_is_left()
 
@@ -166,7 +181,7 @@ def test_the_steps_of_a_script_that_knows_nothing_of_it_are_counted(execution):
         "    optimizer.step()\n"
     )
     run = execution(lambda at: document("naive", script(at, "plain", code)))
-    assert run.begin().wait(90) == 0
+    assert run.begin().wait(PATIENCE_S) == 0
     assert [job.steps for job in run.state().jobs] == [25]
     found = progress_in(run.runs()[-1].progress(1))
     assert dict(found.versions)["torch"]

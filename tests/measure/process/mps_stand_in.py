@@ -3,7 +3,7 @@
 With -f it is the daemon, with -d it starts one and returns; without, it asks the daemon of
 CUDA_MPS_PIPE_DIRECTORY what stands on its standard input. It starts its server when the first
 client is seen, as the real one does; who is a client stands in a file, since nothing here uses
-CUDA.
+CUDA, and whom it last listed in another.
 """
 
 import os
@@ -78,7 +78,9 @@ def _answer(request: list[str], server: int, pipes: Path) -> str:
         case ["get_server_list"]:
             return f"{server}\n" if server else "\n"
         case ["get_client_list", pid] if pid == str(server):
-            return (pipes / "clients").read_text()
+            clients = (pipes / "clients").read_text()
+            (pipes / "listed").write_text(clients)
+            return clients
         case ["terminate_client", _, client]:
             (pipes / f"terminated-{client}").touch()
             return "\n"

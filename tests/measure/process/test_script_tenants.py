@@ -15,6 +15,7 @@ from advisor.measure.process.tenants import ask_all, tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.workload.spec import Script, Workload
+from tests.waiting import PATIENCE_S
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -48,7 +49,7 @@ def started(*workloads):
 
     with TemporaryDirectory() as folder, tenants_on(setups, Path(folder), profiling_verbs) as found:
         loads = [{"workload": each, "warm_steps": 2} for each in workloads]
-        yield found, ask_all(found, "load", loads, timeout_s=90)
+        yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
 
 
 def took(tenant, home, steps):

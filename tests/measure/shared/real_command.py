@@ -7,8 +7,9 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 from uuid import uuid4
+
+from tests.waiting import PATIENCE_S, until
 
 
 class Started:
@@ -44,7 +45,7 @@ class Started:
     def finish(self, *words, **environment):
         """Run to the end: exit code and what it said."""
         process = self.start(*words, **environment)
-        said = process.communicate(timeout=120)[1]
+        said = process.communicate(timeout=PATIENCE_S)[1]
         return process.returncode, said
 
     def processes(self):
@@ -61,12 +62,12 @@ class Started:
 
     def wait_for_tenants(self, count):
         """Wait until `count` tenants live."""
-        until(lambda: len(self.tenants()) >= count, 60)
+        until(lambda: len(self.tenants()) >= count)
         return self.tenants()
 
     def assert_nothing_is_left(self):
         """See that every process, folder and lock is gone."""
-        until(lambda: not self.processes(), 30)
+        until(lambda: not self.processes())
         assert list(self.temporary.iterdir()) == []
 
     def clear(self):
@@ -116,10 +117,3 @@ def _parent_of(pid):
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
-
-
-def until(true, seconds):
-    until = monotonic() + seconds
-    while not true():
-        assert monotonic() < until, "waited in vain"
-        sleep(0.05)

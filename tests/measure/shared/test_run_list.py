@@ -10,6 +10,7 @@ from advisor.measure.shared.run_list import main
 from advisor.workload.store import read_runs
 from tests.measure.shared.real_command import Command
 from tests.refusals import refused
+from tests.waiting import PATIENCE_S
 
 ABSENT = ("pydantic", "typer", "rich", "pandas", "sklearn", "numba", "streamlit", "ortools")
 HIDE = f"""
@@ -84,7 +85,7 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     process = shared.start("--settle", "2", "--window", "0.3")
     victim = shared.wait_for_tenants(2)[0]
     os.kill(victim, signal.SIGKILL)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     (run,) = read_runs(shared.out)
     outcomes = sorted((tenant.outcome, tenant.detail) for tenant in run.tenants)
     assert outcomes == [("died", "killed by SIGKILL"), ("ok", None)]
@@ -102,7 +103,7 @@ def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
     process = shared.start(*LONG)
     shared.wait_for_tenants(2)
     process.send_signal(how)
-    code = process.wait(60)
+    code = process.wait(PATIENCE_S)
     assert code == (-signal.SIGKILL if how == signal.SIGKILL else 130)
     shared.assert_nothing_is_left()
 
@@ -118,7 +119,7 @@ def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(com
         if b"-m\0advisor.measure.process\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(supervisor, signal.SIGKILL)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 1
     assert "killed by SIGKILL" in said
     shared.assert_nothing_is_left()

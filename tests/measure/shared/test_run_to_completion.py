@@ -13,6 +13,7 @@ from advisor.measure.shared.strict_record import record
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import read_runs
 from tests.measure.shared.real_command import Command
+from tests.waiting import PATIENCE_S
 
 TOYS = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
 SHORT = ("--settle", "0.1")
@@ -84,7 +85,7 @@ def test_a_tenant_killed_before_its_last_step_is_an_outcome_and_the_other_ends(c
     shared = command(whole("pair", "naive", [5000, 5000]))
     process = shared.start("--settle", "2")
     os.kill(shared.wait_for_tenants(2)[0], signal.SIGKILL)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     (run,) = read_runs(shared.out)
     outcomes = sorted((tenant.outcome, tenant.detail) for tenant in run.tenants)
     assert outcomes == [("died", "killed by SIGKILL"), ("ok", None)]
@@ -102,7 +103,7 @@ def test_an_interrupt_ends_jobs_in_the_middle_and_nothing_of_them_stays(command)
     process = shared.start(*SHORT)
     shared.wait_for_tenants(2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(PATIENCE_S) == 130
     assert shared.runs() == []
     shared.assert_nothing_is_left()
 

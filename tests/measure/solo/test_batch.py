@@ -13,6 +13,7 @@ from advisor.measure.solo.profile_command import run
 from advisor.workload.store import read_profile
 from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
+from tests.waiting import PATIENCE_S
 
 QUICK = ("--device", "cpu", "--no-probe")
 
@@ -36,7 +37,7 @@ def start(out, temporary, *words, **environment):
 
 def finish(out, temporary, *words, **environment):
     process = start(out, temporary, *words, **environment)
-    said = process.communicate(timeout=180)[1]
+    said = process.communicate(timeout=PATIENCE_S)[1]
     return process.returncode, said
 
 
@@ -113,7 +114,7 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
     assert process.stderr is not None
     assert process.stderr.readline() == "1/1 mlp-toy-bs32\n"
     process.send_signal(how)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=PATIENCE_S)[1]
     assert process.returncode == 130
     assert "interrupted" in said
     assert not (tmp_path / "out").exists()

@@ -11,6 +11,7 @@ from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
 from tests.refusals import refused
+from tests.waiting import PATIENCE_S
 
 WORDS = (
     "--from-numbers", "--name", "my-job", "--gpu", "a100-40gb", "--batch-size", "64",
@@ -31,7 +32,7 @@ def home(tmp_path, monkeypatch):
 
 def test_what_is_said_is_what_is_written(tmp_path):
     command = (sys.executable, "-m", "advisor.profiling", *WORDS, *REST, "--out", tmp_path / "out")
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
     path = tmp_path / "out" / "my-job.json"
     assert path.read_text() == minimal_text(KNOWN)
     assert read_profile(path) == KNOWN.whole()

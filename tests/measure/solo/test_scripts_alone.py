@@ -10,6 +10,7 @@ import pytest
 
 from advisor.workload.store import read_profile
 from tests.measure.shared.real_command import Started
+from tests.waiting import PATIENCE_S
 
 SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"
 QUICK = ("--device", "cpu", "--folder", str(SCRIPTS))
@@ -31,7 +32,7 @@ def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
     for pid in command.processes():
         if "advisor.measure.process" in _words(pid):
             os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     for _ in range(100):
         if not command.processes():
             break
