@@ -5,7 +5,6 @@ does: what they show comes from the library.
 """
 
 import json
-from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
@@ -13,6 +12,7 @@ import streamlit as st
 from advisor.errors import AdvisorError
 from advisor.page.answers import advice
 from advisor.page.cards import cards
+from advisor.page.clicked_plan import choose_clicked
 from advisor.page.further_questions import further_questions
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
@@ -73,7 +73,7 @@ def _show(advised: Recommendation) -> None:
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
     st.caption(host_note(advised.standing))
-    _choose_clicked(list(names))
+    choose_clicked(list(names))
     open_view(advised, names[st.selectbox("Plan", list(names), key="plan")])
     st.subheader("All ways, best first")
     _ranking(advised)
@@ -83,17 +83,6 @@ def _show(advised: Recommendation) -> None:
         with st.expander("Considered and left out"):
             for each in advised.left_out:
                 st.markdown(f"`{each.sharing}`: {each.why}")
-
-
-def _choose_clicked(names: Sequence[str]) -> None:
-    """Choose the plan whose point or row was clicked; each click counts once."""
-    points = st.session_state["chart"]["selection"].get("chosen", [])
-    rows = st.session_state.get("ranking", {"selection": {"rows": []}})["selection"]["rows"]
-    for where, numbers in (("chart", [each["number"] for each in points]), ("ranking", rows)):
-        known = st.session_state.get(f"clicked on {where}")
-        st.session_state[f"clicked on {where}"] = list(numbers)
-        if numbers and list(numbers) != known and numbers[0] < len(names):
-            st.session_state["plan"] = names[numbers[0]]
 
 
 def _ranking(advised: Recommendation) -> None:

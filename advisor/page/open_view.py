@@ -6,6 +6,8 @@ import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.page.plan_views import apply_it, how_each_fares, on_the_gpu, over_time
+from advisor.page.time_and_energy_view import time_and_energy
+from advisor.page.two_plans_view import two_plans
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.headline import basis, caution
 
@@ -13,6 +15,8 @@ _VIEWS: dict[str, Callable[[Recommendation, Plan], None]] = {
     "On the GPU": on_the_gpu,
     "Over time": over_time,
     "How each fares": how_each_fares,
+    "Beside another plan": two_plans,
+    "Time and energy": time_and_energy,
     "Apply it": apply_it,
 }
 

@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from advisor.hardware.catalogue import Gpu
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.page.answers import advisor_of
 from advisor.plan.fair_share import treatments
@@ -22,15 +23,20 @@ from advisor.workload.job import Arrival
 
 def on_the_gpu(advised: Recommendation, plan: Plan) -> None:
     """What each job of `plan` holds of the GPU, and what becomes of it."""
-    if cut := blocks(plan.sharing, advised.gpu):
-        st.altair_chart(charts.slices_chart(cut, advised.gpu.memory_slices), width="stretch")
-    drawn = drawing(plan.prediction, advised.gpu)
-    left, right = st.columns([5, 2])
-    left.altair_chart(charts.memory_chart(drawn), width="stretch")
-    right.altair_chart(charts.sm_chart(drawn), width="stretch")
-    st.caption(drawn.caption)
+    draw_gpu(plan, advised.gpu)
     rows = job_rows(advised.jobs, plan.prediction)
     st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+
+
+def draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
+    """The jobs of `plan` in `gpu`; the axis of memory ends where they do, or at `until_gib`."""
+    if cut := blocks(plan.sharing, gpu):
+        st.altair_chart(charts.slices_chart(cut, gpu.memory_slices), width="stretch")
+    drawn = drawing(plan.prediction, gpu)
+    left, right = st.columns([5, 2])
+    left.altair_chart(charts.memory_chart(drawn, until_gib), width="stretch")
+    right.altair_chart(charts.sm_chart(drawn), width="stretch")
+    st.caption(drawn.caption)
 
 
 def over_time(advised: Recommendation, plan: Plan) -> None:

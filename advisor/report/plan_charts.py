@@ -8,6 +8,7 @@ import altair as alt
 
 from advisor.plan.fair_share import Treatment
 from advisor.plan.recommendation import Plan, Recommendation
+from advisor.plan.tradeoff import TradeoffPoint
 from advisor.report import units
 from advisor.report.chart_parts import (
     ESTIMATE_COLOUR,
@@ -23,6 +24,8 @@ from advisor.report.chart_parts import (
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
 from advisor.report.headline import basis, gain, kind
+
+_PLANE_PX = 320
 
 
 def plans_chart(advised: Recommendation) -> Layered:
@@ -48,6 +51,51 @@ def plans_chart(advised: Recommendation) -> Layered:
     equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
     return alt.layer(equal, spread, middle).properties(height=alt.Step(ROW_PX))
+
+
+def tradeoff_chart(
+    advised: Recommendation, points: Sequence[TradeoffPoint], shown: Plan
+) -> Layered:
+    """Time and energy of each plan; a line joins the Pareto front, a ring marks the one `shown`.
+
+    A click on a point chooses, as in `plans_chart`.
+    """
+    time, second_s = units.time_unit(min(each.makespan_s.p50 for each in points))
+    energy, joule_j = units.energy_unit(min(each.energy_j.p50 for each in points))
+    rows = [
+        _plan_row(advised, each.number)
+        | {
+            "time": each.makespan_s.p50 / second_s, "energy": each.energy_j.p50 / joule_j,
+            "rank": str(each.plan.rank), "front": each.on_front, "shown": each.plan is shown,
+            "hint": f"{units.seconds(each.makespan_s)}, {units.joules(each.energy_j)}",
+        }
+        for each in points
+    ]  # fmt: skip
+
+    def plane(drawn: list[dict[str, Any]]) -> alt.Chart:
+        scale, ticks = alt.Scale(zero=False, padding=20), alt.Axis(tickCount=7)
+        return chart(drawn).encode(
+            x=alt.X("time:Q", title=f"until all are done, {time}", scale=scale, axis=ticks),
+            y=alt.Y("energy:Q", title=f"energy until then, {energy}", scale=scale, axis=ticks),
+        )
+
+    front = plane([row for row in rows if row["front"]])
+    ring = plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR)
+    dots = (
+        plane(rows)
+        .mark_point(filled=True, size=90, opacity=1)
+        .encode(
+            color=_by_basis([each.plan for each in points]),
+            tooltip=["plan:N", "sharing:N", "hint:N", "why:N"],
+        )
+        .add_params(alt.selection_point("chosen", fields=["number"]))
+    )
+    return alt.layer(
+        front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order="time:Q"),
+        ring,
+        dots,
+        plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
+    ).properties(height=_PLANE_PX)
 
 
 def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
@@ -108,5 +156,5 @@ def _by_basis(plans: Sequence[Plan]) -> alt.Color:
         "basis:N",
         title=None,
         scale=alt.Scale(domain=list(sure), range=colours),
-        legend=alt.Legend(orient="bottom", labelLimit=400),
+        legend=alt.Legend(orient="bottom", columns=1, labelLimit=400),
     )

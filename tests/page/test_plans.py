@@ -164,14 +164,6 @@ def test_a_click_on_a_row_chooses_the_plan_and_another_plan_can_be_chosen_after_
     assert "serial" in page.selectbox(key="plan").value
 
 
-def test_how_each_job_fares_is_drawn_with_the_unfair_ones_named(page):
-    page.run()
-    look_at(page, "How each fares")
-    assert not page.exception
-    assert len(charts(page)) == 1 + 1
-    assert any("an equal share" in said.value for said in page.caption)
-
-
 @pytest.mark.parametrize("objective", ["throughput", "fairness"])
 def test_a_figure_without_a_unit_is_explained_where_it_stands(page, objective):
     page.run()

@@ -1,0 +1,85 @@
+"""Two plans side by side: a table for the whole GPU and one for each job, with what differs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from advisor.plan.comparison import Comparison, Difference, JobChange
+from advisor.plan.fair_share import Treatment, treatments
+from advisor.plan.recommendation import Forecast
+from advisor.prediction.mix_prediction import Interval
+from advisor.report import units
+from advisor.report.comparison_text import comparison_text, job_reason
+from advisor.report.fairness_text import UNFAIR
+
+Cells = tuple[str, str, str, str]
+"""What a row is of, under the first plan, under the second, and the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What changes for all jobs, or for one or several copies of one.
+
+    Attributes:
+        title: Whom it is about.
+        said: What differs and why, in words.
+    """
+
+    title: str
+    said: str
+    rows: tuple[Cells, ...]
+
+
+def side_by_side(found: Comparison) -> list[Part]:
+    """All jobs together, then each; copies of which the same is said, once."""
+    fares = zip(*(treatments(each.prediction) for each in found.plans), strict=True)
+    parts = [
+        Part(job.job, f"{job_reason(found, job)}.", tuple(_of_job(job, *both)))
+        for job, both in zip(found.jobs, fares, strict=True)
+    ]
+    whole = Part("All jobs", comparison_text(found), tuple(_whole(found)))
+    return [whole, *dict.fromkeys(parts)]
+
+
+def _whole(found: Comparison) -> Iterator[Cells]:
+    first, second = found.plans
+    yield _row("until all are done", units.seconds, first.makespan_interval_s,
+               second.makespan_interval_s)  # fmt: skip
+    yield "memory", units.held(first.prediction), units.held(second.prediction), ""
+    yield _row("power", units.watts, first.prediction.power_w, second.prediction.power_w)
+    yield _row("energy until then", units.joules, first.energy_j, second.energy_j)
+    if any(due is not None for due in first.deadlines_s):
+        yield "deadlines", _late(first), _late(second), ""
+
+
+def _late(plan: Forecast) -> str:
+    late = [plan.prediction.jobs[at].job for at in sorted(plan.late("p50"))]
+    return f"missed by {', '.join(late)}" if late else "all kept"
+
+
+def _of_job(job: JobChange, first: Treatment, second: Treatment) -> Iterator[Cells]:
+    change = _change(first.slowdown, second.slowdown)
+    yield "times as long as alone", _slowed(first), _slowed(second), change
+    if job.ends_s is not None:
+        yield _row("ends after", units.seconds, job.ends_s.first, job.ends_s.second)
+    held = job.memory_mib
+    change = _change(held.first, held.second)
+    yield "memory", units.gib(held.first), units.gib(held.second), change
+
+
+def _slowed(fares: Treatment) -> str:
+    return units.times(fares.slowdown) + (f" {UNFAIR} unfair" if fares.unfair else "")
+
+
+def _row(
+    name: str,
+    shown: Callable[[Interval | None], str],
+    first: Interval | None,
+    second: Interval | None,
+) -> Cells:
+    change = "" if first is None or second is None else _change(first, second)
+    return name, shown(first), shown(second), change
+
+
+def _change(first: Interval, second: Interval) -> str:
+    difference = Difference(first, second)
+    return "equal" if difference.within_error else f"{difference.change:+.0%}"
