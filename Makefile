@@ -13,7 +13,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(PINNED) $(BIN)/python $(INSTALL)
 FRESH := $(VENV)/fresh
 
-.PHONY: demo check check-all app report notebooks constraints clean
+.PHONY: demo check check-all check-browser app report notebooks constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -29,8 +29,13 @@ check: $(VENV)/dev
 # figure in the documents worked out again.
 check-all: $(VENV)/dev
 	$(LINTED)
-	$(PYTEST) -m "" --hypothesis-profile thorough --nbmake notebooks tests
+	$(PYTEST) -m "not browser" --hypothesis-profile thorough --nbmake notebooks tests
 	$(BIN)/python -m research.report --check
+
+# The page in a real browser, which is the only thing that has to be there: chromium or Chrome on
+# PATH, as after `apt-get install chromium`.
+check-browser: $(VENV)/browser
+	$(BIN)/pytest -m browser tests/browser
 
 app: $(VENV)/base
 	$(BIN)/advisor app
@@ -52,7 +57,7 @@ notebooks: $(VENV)/dev
 constraints:
 	$(PYTHON) -m venv --clear $(FRESH)
 	sed '/^# Below/q' constraints.txt > $(FRESH)/pins
-	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,dev]'
+	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,browser,dev]'
 	$(FRESH)/bin/python -m pip freeze --all --exclude pip --exclude-editable > $(FRESH)/frozen
 	grep -vE '^((torch|torchvision|timm|triton)==|cuda-|nvidia-[^m])' $(FRESH)/frozen >> $(FRESH)/pins
 	mv $(FRESH)/pins constraints.txt
@@ -68,4 +73,8 @@ $(VENV)/base: pyproject.toml constraints.txt
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) --editable '.[profile,dev]'
+	touch $@
+
+$(VENV)/browser: $(VENV)/dev
+	$(PIP) --editable '.[browser]'
 	touch $@

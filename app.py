@@ -16,6 +16,7 @@ from advisor.page.clicked_plan import choose_clicked
 from advisor.page.further_questions import further_questions
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
+from advisor.page.refusal import refuse
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Recommendation
@@ -35,14 +36,14 @@ def main() -> None:
         with st.sidebar:
             question = posed()
     except AdvisorError as error:
-        st.error(str(error))
+        refuse(error)
         question = None
     advised = None
     if question is not None:
         try:
             advised = advice(question.asked, question.jobs)
         except AdvisorError as error:
-            question.by_jobs.error(str(error))
+            refuse(error, question.by_jobs)
     if question is not None and advised is not None:
         st.session_state["last answer"] = advised
         _show(advised)

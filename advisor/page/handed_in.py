@@ -8,6 +8,7 @@ import streamlit as st
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import known_gpus
 from advisor.page.answers import advisor_of
+from advisor.page.refusal import refuse
 from advisor.prediction.estimated_profile import handed_in
 from advisor.report.page_jobs import WantedJob, handed_rows
 from advisor.workload.job import Job
@@ -53,7 +54,7 @@ def files_handed_in(gpu: str) -> HandedIn:
                 jobs[profile.name] = Job(profile)
             used += (file,)
         except AdvisorError as error:
-            st.error(str(error))
+            refuse(error)
     return HandedIn(
         used,
         tuple(row for row, _ in rows),

@@ -13,6 +13,7 @@ from advisor.page.answers import PageQuestion, advisor_of
 from advisor.page.gpu_choice import chosen_gpu
 from advisor.page.handed_in import files_handed_in
 from advisor.page.job_table import job_table
+from advisor.page.refusal import refuse
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
@@ -60,7 +61,7 @@ def posed() -> Posed | None:
             else:
                 st.info("Choose at least one job.")
         except AdvisorError as error:
-            st.error(str(error))
+            refuse(error)
     st.query_params.from_dict(parameters(LinkedQuestion(gpu, objective, wanted)))
     under = _conditions(gpu)
     if jobs is None or under is None:
@@ -109,7 +110,7 @@ def _conditions(gpu: str) -> tuple[float | None, Conditions, Level] | None:
                 _ = advisor_of(gpu, cap_w).predictor
             capped = True
         except AdvisorError as error:
-            st.error(str(error))
+            refuse(error)
             capped = False
         caps = st.checkbox(
             "A plan may choose a power cap", key="power caps", disabled=cap_w is not None
@@ -121,6 +122,6 @@ def _conditions(gpu: str) -> tuple[float | None, Conditions, Level] | None:
     try:
         found = Conditions(root=root, memory_margin=free / 100, power_caps=caps and cap_w is None)
     except AdvisorError as error:
-        by_memory.error(str(error))
+        refuse(error, by_memory)
         return None
     return (cap_w, found, "p95" if upper else "p50") if capped else None

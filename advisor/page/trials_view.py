@@ -4,6 +4,7 @@ import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.page.answers import PageQuestion, advisor_of
+from advisor.page.refusal import refuse
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import trials_chart
 from advisor.report.trials_text import trials_advice
@@ -23,7 +24,7 @@ def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
             jobs[name], conditions=asked.conditions, level=asked.level
         )
     except AdvisorError as error:
-        st.error(str(error))
+        refuse(error)
         return
     st.markdown(trials_advice(found))
     copies = found.copies

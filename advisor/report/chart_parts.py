@@ -11,7 +11,7 @@ Layered = alt.LayerChart | alt.FacetChart
 
 ROW_PX = 32
 FRAME_COLOUR = "#808080"
-SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#1f77b4", "#b0b0b0", "#eeeeee"
+SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#1f77b4", "#b0b0b0", "rgba(128,128,128,0.2)"
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, in an order in which the
 # first differ most; without black and grey, which a dark page and frames have.

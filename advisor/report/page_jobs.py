@@ -1,5 +1,6 @@
 """Jobs as they are asked for on the page: the rows of a table, and the jobs that they stand for."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -79,6 +80,7 @@ def _job(asked: WantedJob, known: Job, find: FindsProfiles) -> Job:
 
 def handed_rows(jobs: Sequence[Job], file: str) -> tuple[tuple[WantedJob, Job], ...]:
     """A row for each different one of `jobs`, named by the `file` that they are from."""
+    file = re.sub(r"[^\w.+-]", "_", file)  # jobs' names are shown as Markdown
     equal = [(job, len(list(same))) for _, same in groupby(jobs, key=id) for job in [next(same)]]
     return tuple(
         (_row(job, 1 + others, f"{job.name} ({file}, {number})"), job)

@@ -27,6 +27,8 @@ MAX_JOBS = 48
 # For many GPUs: a search with more jobs does not end within its time limit.
 _MAX_SPREAD = 16 * MAX_JOBS
 
+# It becomes part of sentences, which the page shows as Markdown.
+_USER = re.compile(r"\w[\w .@+-]*")
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -69,10 +71,10 @@ class Job:
             if not (isfinite(seconds) and seconds >= 0):
                 raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
             check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
-        if self.user is not None and not (self.user.strip() and self.user.isprintable()):
+        if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
-                f"{self.name}: a user has a name of letters, got {self.user!r}; leave it out if "
-                f"there is none"
+                f"{self.name}: a user has a name of letters, digits, spaces and ._@+-, got "
+                f"{self.user!r}; leave it out if there is none"
             )
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
