@@ -5,11 +5,13 @@ does: what they show comes from the library.
 """
 
 import json
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
 from advisor.errors import AdvisorError
+from advisor.page.address import keep_address, linked
 from advisor.page.answers import advice
 from advisor.page.cards import cards
 from advisor.page.clicked_plan import choose_clicked
@@ -19,7 +21,7 @@ from advisor.page.question import posed
 from advisor.page.refusal import refuse
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
-from advisor.plan.recommendation import Recommendation
+from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
 from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
@@ -46,8 +48,9 @@ def main() -> None:
             refuse(error, question.by_jobs)
     if question is not None and advised is not None:
         st.session_state["last answer"] = advised
-        _show(advised)
+        plan = _show(advised)
         further_questions(advised, question.asked, question.jobs)
+        keep_address(question.asked, None if plan is advised.best else plan_name(advised, plan))
     elif "last answer" in st.session_state:
         st.warning(
             "What is asked now has no answer; this is the last one, to what was asked before."
@@ -57,7 +60,8 @@ def main() -> None:
             _show(st.session_state["last answer"])
 
 
-def _show(advised: Recommendation) -> None:
+def _show(advised: Recommendation) -> Plan:
+    """Show what is advised; the plan that is looked at."""
     found = verdict(advised)
     first, *others = paragraphs(advised)
     said = "\n\n".join([f"### {first}", *others])
@@ -66,7 +70,6 @@ def _show(advised: Recommendation) -> None:
     cards(figures)
     if explained := OBJECTIVES[advised.ranked_by].explained:
         st.caption(f"{figures[0][0]}: {explained}")
-    names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
     st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
     st.caption("A click on a point, or on a row of the table below, chooses that plan.")
     for stale in advised.standing.stale:
@@ -74,8 +77,8 @@ def _show(advised: Recommendation) -> None:
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
     st.caption(host_note(advised.standing))
-    choose_clicked(list(names))
-    open_view(advised, names[st.selectbox("Plan", list(names), key="plan")])
+    plan = _chosen(advised)
+    open_view(advised, plan)
     st.subheader("All ways, best first")
     _ranking(advised)
     with st.expander("What is measured, what is predicted, what is estimated"):
@@ -84,6 +87,24 @@ def _show(advised: Recommendation) -> None:
         with st.expander("Considered and left out"):
             for each in advised.left_out:
                 st.markdown(f"`{each.sharing}`: {each.why}")
+    return plan
+
+
+def _chosen(advised: Recommendation) -> Plan:
+    """The plan that is chosen: by a click, at first by the link, in the list, else the best."""
+    names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
+    choose_clicked(list(names))
+    _choose_linked(advised, list(names))
+    return names[st.selectbox("Plan", list(names), key="plan")]
+
+
+def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:
+    """Choose the plan that the link was made with, once, if it is among those advised."""
+    if "plan" in st.session_state:
+        return
+    found = [plan_name(advised, plan) for plan in advised.plans]
+    if (asked := linked().plan) in found:
+        st.session_state["plan"] = names[found.index(asked)]
 
 
 def _ranking(advised: Recommendation) -> None:

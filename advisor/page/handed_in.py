@@ -1,20 +1,24 @@
 """Files that are handed in on the page: profiles, and jobs. They are read and kept nowhere."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import known_gpus
+from advisor.page.address import linked
 from advisor.page.answers import advisor_of
 from advisor.page.refusal import refuse
 from advisor.prediction.estimated_profile import handed_in
 from advisor.report.page_jobs import WantedJob, handed_rows
 from advisor.workload.job import Job
-from advisor.workload.job_file import handed_jobs
+from advisor.workload.job_file import HandedJobs, handed_jobs
 from advisor.workload.profile import Profile
 
+_NOT_RUN = (
+    "Nothing that a job file says is run or read here: its commands stand in what “Apply it” gives."
+)
 _Files = tuple[tuple[str, bytes], ...]
 
 
@@ -41,6 +45,7 @@ def files_handed_in(gpu: str) -> HandedIn:
         help="What `advisor profile` or `advisor profile --from-numbers` wrote; jobs as "
         "`advisor init jobs` writes them.",
     )  # fmt: skip
+    _ask_for_linked({each.name for each in given})
     files = sorted(((each.name, each.getvalue()) for each in given), key=_is_jobs)
     used: _Files = ()
     rows: tuple[tuple[WantedJob, Job], ...] = ()
@@ -48,7 +53,9 @@ def files_handed_in(gpu: str) -> HandedIn:
     for file in files:
         try:
             if _is_jobs(file):
-                rows += handed_rows(_jobs(gpu, *file, used), file[0])
+                handed = _jobs(gpu, *file, used)
+                rows += handed_rows(handed.jobs, file[0])
+                st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in handed.left_out)]))
             else:
                 profile = _profile(gpu, *file)
                 jobs[profile.name] = Job(profile)
@@ -62,6 +69,13 @@ def files_handed_in(gpu: str) -> HandedIn:
     )
 
 
+def _ask_for_linked(given: Collection[str]) -> None:
+    """Say which files the link was made with that are not among those `given`."""
+    if missing := [name for name in linked().files if name not in given]:
+        named = ", ".join(f"`{name}`" for name in missing)
+        st.info(f"A link holds no files. This one was made with {named}: hand in again.")
+
+
 def _is_jobs(file: tuple[str, bytes]) -> bool:
     return file[0].endswith(".toml")
 
@@ -73,7 +87,7 @@ def _profile(gpu: str, file: str, content: bytes) -> Profile:
 
 
 @st.cache_resource(ttl=300, max_entries=50, show_spinner=False)
-def _jobs(gpu: str, file: str, content: bytes, others: _Files) -> tuple[Job, ...]:
+def _jobs(gpu: str, file: str, content: bytes, others: _Files) -> HandedJobs:
     profiles = [_profile(gpu, *each) for each in others if not _is_jobs(each)]
     own = {each.name: each for each in profiles}
     find = advisor_of(gpu, None).find_profile

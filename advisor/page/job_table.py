@@ -35,6 +35,7 @@ class _Table:
 def job_table(
     offered: tuple[str, ...],
     handed: tuple[WantedJob, ...],
+    linked: tuple[WantedJob, ...],
     usual: Callable[[], Sequence[WantedJob]],
 ) -> tuple[WantedJob, ...]:
     """The jobs as typed; what was typed stays where other jobs are offered, unless files say more.
@@ -42,6 +43,7 @@ def job_table(
     Args:
         offered: Names that jobs may have.
         handed: Rows that are from files.
+        linked: Rows that a link asks for; of jobs that are handed in later, once they are.
         usual: Tells what stands there where nothing was typed.
 
     Raises:
@@ -49,7 +51,7 @@ def job_table(
     """
     table = st.session_state.get("job table")
     if table is None or (table.offered, table.handed) != (offered, handed):
-        table = _next_table(table, offered, handed, usual)
+        table = _next_table(table, offered, handed, linked, usual)
     edited = st.data_editor(
         pd.DataFrame(list(table.first), columns=list(_KINDS)).astype(_KINDS),
         key=f"jobs {table.number}", num_rows="dynamic", hide_index=True, width="stretch",
@@ -65,10 +67,15 @@ def _next_table(
     last: _Table | None,
     offered: tuple[str, ...],
     handed: tuple[WantedJob, ...],
+    linked: tuple[WantedJob, ...],
     usual: Callable[[], Sequence[WantedJob]],
 ) -> _Table:
     rows: tuple[dict[str, Any], ...] = ()
-    if handed and (last is None or handed != last.handed):
+    before = () if last is None else last.offered
+    untouched = last is None or last.now == last.first
+    if untouched and any(row.name in offered and row.name not in before for row in linked):
+        rows = tuple(asdict(row) for row in linked if row.name in offered)
+    elif handed and (last is None or handed != last.handed):
         rows = tuple(map(asdict, handed))
     elif last is not None:
         rows = tuple(row for row in last.now if row["name"] in offered)

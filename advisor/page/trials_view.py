@@ -3,6 +3,7 @@
 import streamlit as st
 
 from advisor.errors import AdvisorError
+from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, advisor_of
 from advisor.page.refusal import refuse
 from advisor.plan.recommendation import Recommendation
@@ -13,8 +14,10 @@ from advisor.report.trials_text import trials_advice
 def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
     """What comes of 1, 2, ... copies of one of the jobs, once it is chosen."""
     jobs = {job.name: job for job in advised.jobs}
+    asked_of = linked().trials
     name = st.selectbox(
-        "Trials of a search, all of the job", list(jobs), index=None, key="trials",
+        "Trials of a search, all of the job", list(jobs), key="trials",
+        index=list(jobs).index(asked_of) if asked_of in jobs else None,
         placeholder="Choose a job",
     )  # fmt: skip
     if name is None:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.plan import ObjectiveName
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, LeftOut, Predicts, Question
-from advisor.plan.rules import FitsMemory, first_broken, rules
+from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.surrogate_answers import SurrogatePredictor
@@ -185,21 +186,21 @@ def under_caps(
     Returns:
         What comes of them, and why caps were not looked at.
     """
-    if problem := _no_caps(question):
+    if problem := why_no_caps(question.gpu, question.objective, question.conditions):
         return [], [LeftOut("power caps", problem)]
     forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
     found = [_under_the_best(each, forecaster, question) for each in candidates]
     return [each for each in found if each is not None], []
 
 
-def _no_caps(question: Question) -> str | None:
-    """Why no cap is looked at; None where they are."""
-    if not question.conditions.root:
+def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
+    """Why plans on `gpu` choose no power cap, even where they may; None where they do."""
+    if not conditions.root:
         return "setting one takes root, and there is none"
-    if not OBJECTIVES[question.objective].saves_energy:
-        return f"a cap makes no job faster, and plans are ranked by {question.objective}"
-    if not cap_choices(question.gpu):
-        return f"the power limit of {question.gpu.key} is not known"
+    if not OBJECTIVES[objective].saves_energy:
+        return f"a cap makes no job faster, and plans are ranked by {objective}"
+    if not cap_choices(gpu):
+        return f"the power limit of {gpu.key} is not known"
     return None
 
 

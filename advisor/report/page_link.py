@@ -1,43 +1,102 @@
 """What is asked on the page as the parameters of its address, so that a link asks it again."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from urllib.parse import quote, unquote
 
+from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.workload.job import MAX_JOBS
 
+_MOST_WATTS = 1e6
+# What is shown of a link that anybody may have written; nothing in it is markup in code quotes.
+_PLAIN = "/ (),+"
+_NAME = re.compile(r"[^`\x00-\x1f\x7f]{1,200}")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedQuestion:
-    """What a link asks; None and empty where it leaves that to the page."""
+    """What a link asks; None and empty where it leaves that to the page.
+
+    Attributes:
+        cap_w: The power cap that is asked for.
+        plan: The name of the plan that is looked at, as of `plan_name`; None: the best.
+        trials: The job of whose copies trials are asked for.
+        files: Names of what was handed in, which no link holds.
+    """
 
     gpu: str | None = None
     objective: str | None = None
     jobs: tuple[WantedJob, ...] = ()
+    cap_w: float | None = None
+    conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
+    plan: str | None = None
+    trials: str | None = None
+    files: tuple[str, ...] = ()
 
 
 def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
     """`asked` as parameters; each job is ``NAME:COPIES:EPOCHS``, then what else is said of it.
 
-    That is any of ``:batch=N``, ``:user=NAME``, ``:due=MINUTES`` and ``:isolated``.
+    That is any of ``:batch=N``, ``:user=NAME``, ``:due=MINUTES`` and ``:isolated``. The conditions
+    are named as the options of ``advisor recommend``; those that hold by default are left out.
     """
     found: dict[str, str | list[str]] = {"job": [_written(each) for each in asked.jobs]}
-    given = {"gpu": asked.gpu, "objective": asked.objective}
+    under = asked.conditions
+    given = {
+        "gpu": asked.gpu,
+        "objective": asked.objective,
+        "power-cap": _AUTO if under.power_caps else asked.cap_w and f"{asked.cap_w:.12g}",
+        "memory-margin": under.memory_margin and f"{under.memory_margin:.12g}",
+        "root": None if under.root else _NO,
+        "pessimistic": _YES if asked.level == "p95" else None,
+        "plan": asked.plan,
+        "trials": asked.trials,
+        "file": list(asked.files),
+    }
     return found | {name: value for name, value in given.items() if value}
+
+
+_AUTO, _NO, _YES = "auto", "no", "yes"
 
 
 def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
     """What `found`, all values of each parameter, ask; what nobody can have meant is left out."""
     first = {name: values[0] for name, values in found.items() if values}
     jobs = [_read(text) for text in found.get("job", ())[:MAX_JOBS]]
-    sound = tuple(each for each in jobs if each is not None)
-    return LinkedQuestion(first.get("gpu"), first.get("objective"), sound)
+    cap = first.get("power-cap", "")
+    return LinkedQuestion(
+        gpu=first.get("gpu"),
+        objective=first.get("objective"),
+        jobs=tuple(each for each in jobs if each is not None),
+        cap_w=_number(cap, lambda watts: 0 < watts <= _MOST_WATTS),
+        conditions=Conditions(
+            root=first.get("root") != _NO,
+            memory_margin=_number(first.get("memory-margin", ""), lambda each: 0 <= each < 1) or 0,
+            power_caps=cap == _AUTO,
+        ),
+        level="p95" if first.get("pessimistic") == _YES else "p50",
+        plan=first.get("plan"),
+        trials=first.get("trials"),
+        files=tuple(filter(_NAME.fullmatch, found.get("file", ())[:MAX_JOBS])),
+    )
+
+
+def _number(text: str, possible: Callable[[float], bool]) -> float | None:
+    """The number that `text` writes; None where it writes none that is `possible`."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if possible(number) else None
 
 
 def _written(job: WantedJob) -> str:
-    words = [job.name, str(job.copies), f"{job.epochs:g}"]
+    words = [quote(job.name, safe=_PLAIN), str(job.copies), f"{job.epochs:g}"]
     if job.batch is not None:
         words.append(f"batch={job.batch}")
     if job.user is not None:
@@ -48,20 +107,22 @@ def _written(job: WantedJob) -> str:
 
 
 def _read(text: str) -> WantedJob | None:
-    name, *words = text.split(":")
+    name, *words = map(unquote, text.split(":"))
     said = dict(each.partition("=")[::2] for each in words[2:])
-    if said.keys() - {"batch", "user", "due", "isolated"}:
+    if not _NAME.fullmatch(name) or said.keys() - {"batch", "user", "due", "isolated"}:
         return None
     numbers = [*words[:2], *("1", "1")[len(words) :], said.get("batch", "1"), said.get("due", "1")]
-    try:
-        copies, epochs, batch, due = map(float, numbers)
-    except ValueError:
+    copies, epochs, batch, due = (_number(each, _positive) for each in numbers)
+    if copies is None or epochs is None or batch is None or due is None:
         return None
-    sound = all(isfinite(each) and each > 0 for each in (copies, epochs, batch, due))
-    if not name or not sound or not 1 <= copies <= MAX_JOBS or not 0.1 <= epochs <= 1e6:
+    if not 1 <= copies <= MAX_JOBS or not 0.1 <= epochs <= 1e6 or copies % 1 or batch % 1:
         return None
     return WantedJob(
         name, int(copies), epochs, int(batch) if "batch" in said else None,
-        unquote(said["user"]) if "user" in said else None, due if "due" in said else None,
+        said.get("user"), due if "due" in said else None,
         isolated="isolated" in said,
     )  # fmt: skip
+
+
+def _positive(number: float) -> bool:
+    return isfinite(number) and number > 0

@@ -60,27 +60,52 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
 
     A profile's path is relative to the file's folder.
     """
-    return _jobs(read_toml(path), shown(path), path.parent, load, gpus)
+    where = shown(path)
+    return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
 
 
-def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> tuple[Job, ...]:
-    """The jobs in the `content` of a TOML `file` that somebody handed in; errors as of `read_jobs`.
+@dataclass(frozen=True, slots=True)
+class HandedJobs:
+    """Jobs of a file that somebody handed in.
 
-    It names profiles and no files: those of whoever handed it in are not here.
+    Attributes:
+        left_out: What the file says and does not hold here, in words.
     """
 
+    jobs: tuple[Job, ...]
+    left_out: tuple[str, ...]
+
+
+def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
+    """The jobs in the `content` of a TOML `file` that somebody handed in; errors as of `read_jobs`.
+
+    It names profiles and no files: those of whoever handed it in are not here, nor is a folder that
+    is relative to it.
+    """
+
+    @cache
     def named(name: str) -> Profile:
         if _is_path(name) or name.endswith(".py"):
             raise InvalidInput(f"{name}: hand that profile in too, and write its name here")
         return load(name)
 
-    return _jobs(parse_toml(content, file), file, Path(), named, 1)
+    entries = _entries(parse_toml(content, file), file)
+    found = _jobs(entries, file, None, named, 1)
+    nowhere = [each.profile for each in entries if _runs_nowhere(each, named(each.profile))]
+    return HandedJobs(found, tuple(
+        f"{name}: its command is left out, since it does not say in which folder, /... , "
+        f"it runs"
+        for name in nowhere
+    ))  # fmt: skip
+
+
+def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
+    return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
 
 
 def _jobs(
-    document: dict[str, Any], where: str, folder: Path, load: FindsProfiles, gpus: int
+    entries: Sequence[_Entry], where: str, folder: Path | None, load: FindsProfiles, gpus: int
 ) -> tuple[Job, ...]:
-    entries = parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
     load = cache(load)
     try:
         found = [
@@ -94,8 +119,8 @@ def _jobs(
         raise InvalidInput(f"{where}: {error}") from None
 
 
-def _job(entry: _Entry, folder: Path, load: Callable[[str], Profile]) -> Job:
-    name = str(folder / entry.profile) if _is_path(entry.profile) else entry.profile
+def _job(entry: _Entry, folder: Path | None, load: Callable[[str], Profile]) -> Job:
+    name = str(folder / entry.profile) if folder and _is_path(entry.profile) else entry.profile
     first = load(name)
     profile, *choices = (
         _asked(each, entry, folder)
@@ -112,31 +137,39 @@ def _is_path(name: str) -> bool:
     return "/" in name or name.endswith(".json")
 
 
-def _asked(profile: Profile, entry: _Entry, folder: Path) -> Profile:
+def _asked(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
     """`profile`, with the examples per epoch and the script of the entry, if it has any."""
     workload = profile.workload
     if entry.examples_per_epoch is not None:
         workload = replace(workload, examples_per_epoch=entry.examples_per_epoch)
-    script = _script(workload.script, entry, folder)
+    script = workload.script
+    if folder is not None or not _runs_nowhere(entry, profile):
+        script = _script(script, entry, folder)
     return replace(profile, workload=replace(workload, script=script))
 
 
-def _script(known: Script | None, entry: _Entry, folder: Path) -> Script | None:
+def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:
+    """Whether the folder of the entry's command is relative to a file that is not here."""
+    if entry.folder is not None:
+        return not Path(entry.folder).is_absolute()
+    return entry.command is not None and profile.workload.script is None
+
+
+def _script(known: Script | None, entry: _Entry, folder: Path | None) -> Script | None:
     """What starts the job of `entry`: the script that was profiled, with what the entry changes.
 
     Raises:
         InvalidInput: The entry says where or with what a command runs, and there is none.
     """
-    where = None if entry.folder is None else str((folder / entry.folder).resolve())
+    where = entry.folder
+    if folder is not None and (known is None or where is not None):
+        where = str((folder / (where or "")).resolve())
     if known is not None:
         return known.with_words(entry.command, where, entry.environment)
-    if entry.command is not None:
-        return Script(
-            command=entry.command,
-            folder=where or str(folder.resolve()),
-            environment=entry.environment or {},
-        )
-    if where is not None or entry.environment is not None:
+    if entry.command is not None and where is not None:
+        given = entry.environment or {}
+        return Script(command=entry.command, folder=where, environment=given)
+    if entry.folder is not None or entry.environment is not None:
         raise InvalidInput(
             f"{entry.profile}: folder and environment are those of a command, and it has none"
         )

@@ -39,6 +39,10 @@ def cap(page, watts):
     return page.number_input(key="power cap").set_value(watts).run()
 
 
+def captions(page):
+    return " ".join(each.value for each in page.caption)
+
+
 def charts(page):
     return [element for element in page.get("vega_lite_chart") + page.get("arrow_vega_lite_chart")]
 

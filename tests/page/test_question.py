@@ -16,6 +16,7 @@ from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.measure.calibrate.recorded import calibration
 from tests.page.seen import (
     cap,
+    captions,
     choose,
     choose_plan,
     fill_in,
@@ -91,9 +92,29 @@ def test_plans_that_choose_a_power_cap_say_which_unless_one_is_given(page):
     choose_plan(page, " at most ")
     assert not page.exception
     assert "Under a power cap" in page.warning[0].value
+    assert page.number_input(key="power cap").disabled
+    page.checkbox(key="power caps").uncheck().run()
     cap(page, 400)
     assert page.checkbox(key="power caps").disabled
+    assert "all plans run under the cap above" in captions(page)
     assert not page.error
+
+
+def test_what_nothing_would_come_of_cannot_be_ticked_and_the_page_says_why(page):
+    page.run()
+    assert page.checkbox(key="power caps").disabled
+    assert "a cap makes no job faster" in captions(page)
+    page.selectbox(key="gpu").set_value("l40s-48gb").run()
+    assert page.checkbox(key="root").disabled
+    assert "l40s-48gb has no MIG" in captions(page)
+    page.selectbox(key="objective").set_value("energy").run()
+    assert not page.checkbox(key="root").disabled, "setting a power cap takes root"
+    page.checkbox(key="root").uncheck().run()
+    assert page.checkbox(key="power caps").disabled
+    assert "setting one takes root" in captions(page)
+    fill_in(page, "resnet26-cifar10-bs128", isolated=True)
+    assert "a job that is to be alone runs while no other does" in captions(page)
+    assert not page.exception
 
 
 @pytest.mark.parametrize("watts", [-300, 0, 701, 1e300])
@@ -147,10 +168,12 @@ def test_ranked_by_upper_ends_the_first_plan_gains_most_at_worst(page):
 def test_deadlines_are_asked_for_whatever_is_best(page):
     page.run()
     name = "resnet26-cifar10-bs128"
-    fill_in(page, name, deadline_min=1000)
-    assert not page.error
     page.selectbox(key="objective").set_value("deadlines").run()
+    assert "No job has a deadline" in page.sidebar.info[0].value
+    fill_in(page, name, deadline_min=1000)
     assert not page.exception
+    assert not page.error
+    assert not page.sidebar.info
     assert "every deadline is kept" in page.success[0].value
     fill_in(page, name, deadline_min=-1)
     assert "deadline_s must be above 0" in page.error[0].value
@@ -259,6 +282,52 @@ def test_a_link_restores_what_was_asked(page):
     assert not page.exception
     assert page.query_params["job"] == ["bert-base-finetune-bs16:1:3", "resnet26-cifar10-bs128:1:1"]
     assert "throughput" in page.query_params["objective"]
+
+
+def test_a_link_restores_conditions_and_what_is_looked_at(page):
+    page.query_params.update({
+        "objective": "energy", "power-cap": "auto", "memory-margin": "0.2", "pessimistic": "yes",
+        "plan": "mps", "trials": "resnet26-cifar10-bs128",
+    })  # fmt: skip
+    page.run()
+    assert not page.exception
+    assert page.checkbox(key="power caps").value
+    assert page.number_input(key="power cap").disabled
+    assert page.number_input(key="memory").value == 20
+    assert page.checkbox(key="pessimistic").value
+    assert page.selectbox(key="plan").value.endswith("  mps")
+    assert page.selectbox(key="trials").value == "resnet26-cifar10-bs128"
+    assert page.query_params["plan"] == "mps"
+    page.checkbox(key="power caps").uncheck().run()
+    page.checkbox(key="root").uncheck().run()
+    cap(page, 400)
+    page.selectbox(key="plan").set_value(page.selectbox(key="plan").options[0]).run()
+    assert not page.exception
+    assert page.query_params["power-cap"] == "400"
+    assert page.query_params["root"] == "no"
+    assert "plan" not in page.query_params
+
+
+def test_a_hostile_link_gives_no_traceback_and_asks_what_the_page_asks_of_itself(page):
+    for name in ("gpu", "objective", "job", "plan", "trials", "file", "root", "power-cap"):
+        page.query_params[name] = [
+            "<script>alert(1)</script>",
+            "../../etc/passwd",
+            "%00",
+            "9" * 999,
+        ]
+    page.query_params["memory-margin"] = "1e-320"
+    page.run()
+    assert not page.exception
+    assert not page.error
+    assert len(page.main.dataframe[0].value) == 3
+
+
+def test_a_link_whose_cap_the_gpu_cannot_be_set_to_says_so_at_the_field(page):
+    page.query_params["power-cap"] = "5000"
+    page.run()
+    assert not page.exception
+    assert "at most 700 W" in page.sidebar.error[0].value
 
 
 @pytest.mark.parametrize(

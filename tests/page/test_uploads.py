@@ -7,7 +7,7 @@ import pytest
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import profile_text
 from tests import shelf
-from tests.page.seen import choose, fill_in
+from tests.page.seen import captions, choose, fill_in, look_at
 
 MINE = MinimalProfile(
     schema=1, workload="my-job", gpu=shelf.GPU, batch_size=64, step_s=0.12, memory_mib=5300,
@@ -89,6 +89,31 @@ def test_a_job_file_fills_the_table_and_may_name_a_profile_that_is_handed_in_bes
     assert list(page.main.dataframe[0].value["job"]) == [*["bert-base-finetune-bs16"] * 2, "my-job"]
 
 
+def test_nothing_that_a_handed_in_job_file_says_is_run_or_read_here(page, tmp_path):
+    touched = tmp_path / "touched"
+    content = f"""[[job]]
+profile = "bert-base-finetune-bs16"
+command = ["touch", "{touched}"]
+folder = "{tmp_path}"
+
+[[job]]
+profile = "resnet26-cifar10-bs128"
+command = ["python", "train.py"]
+"""
+    hand_in_jobs(page, ("jobs.toml", content.encode()))
+    assert not page.exception
+    assert not page.error
+    said = captions(page)
+    assert "Nothing that a job file says is run or read here" in said
+    assert "its command is left out, since it does not say in which folder, /... , it runs" in said
+    look_at(page, "Apply it")
+    page.selectbox(key="format").set_value("commands").run()
+    shown = page.code[0].value
+    assert f"env -C {tmp_path} touch {touched}" in shown
+    assert "./resnet26-cifar10-bs128.sh" in shown
+    assert not touched.exists()
+
+
 def test_a_job_of_a_file_can_be_changed_as_any_other(page):
     hand_in_jobs(page, ("jobs.toml", JOBS.partition(b"\n\n")[0]))
     fill_in(page, "bert-base-finetune-bs16 (jobs.toml, 1)", copies=3)
@@ -118,3 +143,15 @@ def test_what_is_no_job_file_is_refused_in_a_sentence_and_the_rest_stays(page, c
     assert page.error[0].value.startswith("jobs.toml")
     assert said in page.error[0].value
     assert page.success, "the answer for the other jobs"
+
+
+def test_a_link_made_with_files_asks_for_them_again_and_then_for_all_of_its_jobs(page):
+    page.query_params["file"] = ["mine.json"]
+    page.query_params["job"] = ["my-job:2:3", "bert-base-finetune-bs16"]
+    page.run()
+    assert "This one was made with `mine.json`: hand in again" in page.sidebar.info[0].value
+    hand_in(page, "mine.json", minimal_text(MINE).encode())
+    assert not page.exception
+    assert not page.sidebar.info
+    assert list(page.main.dataframe[0].value["job"]) == [*["my-job"] * 2, "bert-base-finetune-bs16"]
+    assert page.query_params["file"] == "mine.json"

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.plan.rules import Conditions
 from advisor.report.page_jobs import WantedJob
 from advisor.report.page_link import LinkedQuestion, linked_question, parameters
 
 JOBS = st.builds(
     WantedJob,
-    name=st.from_regex(r"[a-z][a-z0-9_-]{0,20}", fullmatch=True),
+    name=st.from_regex(r"[a-z][a-z0-9_-]{0,20}( \(jobs:%[0-9]\.toml, [0-9]\))?", fullmatch=True),
     copies=st.integers(1, 40),
     epochs=st.integers(1, 999).map(float),
     batch=st.none() | st.integers(1, 9999),
@@ -24,10 +25,59 @@ def read(found):
                             for name, each in found.items()})  # fmt: skip
 
 
-@given(st.lists(JOBS, max_size=5))
-def test_a_link_asks_what_was_asked(jobs):
-    asked = LinkedQuestion("a100-40gb", "energy", tuple(jobs))
+CONDITIONS = st.builds(
+    Conditions,
+    root=st.booleans(),
+    memory_margin=st.sampled_from([0.0, 0.1, 0.125]),
+    power_caps=st.booleans(),
+)
+
+
+ASKED = st.builds(
+    LinkedQuestion,
+    gpu=st.just("a100-40gb"),
+    objective=st.just("energy"),
+    jobs=st.lists(JOBS, max_size=5).map(tuple),
+    cap_w=st.none() | st.integers(1, 999).map(float),
+    conditions=CONDITIONS,
+    level=st.sampled_from(["p50", "p95"]),
+    plan=st.none() | st.sampled_from(["mps=50,50", "mig=3g.20gb@4[2,3]/mps=50,50+4g.20gb@0[1]"]),
+    trials=st.none() | st.just("bert"),
+    files=st.lists(st.sampled_from(["mine.json", "jobs (2).toml"]), max_size=2).map(tuple),
+).filter(lambda asked: asked.cap_w is None or not asked.conditions.power_caps)
+
+
+@given(ASKED)
+def test_a_link_asks_what_was_asked(asked):
     assert read(parameters(asked)) == asked
+
+
+def test_a_link_says_only_what_is_not_so_anyway():
+    assert parameters(LinkedQuestion(gpu="a100-40gb")) == {"job": [], "gpu": "a100-40gb"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("power-cap", "nan"),
+        ("power-cap", "-5"),
+        ("power-cap", "inf"),
+        ("power-cap", "1e999"),
+        ("power-cap", "<b>9</b>"),
+        ("memory-margin", "nan"),
+        ("memory-margin", "-1"),
+        ("memory-margin", "1"),
+        ("memory-margin", ""),
+        ("root", "maybe"),
+        ("pessimistic", "<script>"),
+        ("file", "`**mine**`.json"),
+        ("file", "a\nb"),
+        ("file", "x" * 1000),
+        ("who", "knows"),
+    ],
+)
+def test_conditions_that_cannot_be_are_as_if_a_link_did_not_name_them(name, value):
+    assert linked_question({name: [value, value]}) == LinkedQuestion()
 
 
 @pytest.mark.parametrize(
@@ -42,6 +92,10 @@ def test_a_link_asks_what_was_asked(jobs):
         "a:1:1e9",
         "a:1:1:1:1",
         "a:9999999",
+        "a:1.5",
+        "a:1:1:batch=2.5",
+        "`a`",
+        "a%0Ab",
         "a:1:1:batch=x",
         "a:1:1:due=",
         "a:1:1:who=b",

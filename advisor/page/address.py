@@ -1,0 +1,25 @@
+"""The page's address, by which a link asks again what was asked: read at first, then kept."""
+
+import streamlit as st
+
+from advisor.page.answers import PageQuestion
+from advisor.report.page_link import LinkedQuestion, linked_question, parameters
+
+
+def linked() -> LinkedQuestion:
+    """What the link asked with which the page was opened."""
+    if "linked" not in st.session_state:
+        given = {name: st.query_params.get_all(name) for name in st.query_params}
+        st.session_state["linked"] = linked_question(given)
+    found: LinkedQuestion = st.session_state["linked"]
+    return found
+
+
+def keep_address(asked: PageQuestion, plan: str | None) -> None:
+    """Make the address ask for `asked`, and for the `plan` and trials that are looked at."""
+    now = LinkedQuestion(
+        gpu=asked.gpu, objective=asked.objective, jobs=asked.jobs, cap_w=asked.cap_w,
+        conditions=asked.conditions, level=asked.level, plan=plan,
+        trials=st.session_state.get("trials"), files=tuple(name for name, _ in asked.files),
+    )  # fmt: skip
+    st.query_params.from_dict(parameters(now))
