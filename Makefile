@@ -46,6 +46,7 @@ report: $(VENV)/dev
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions
+	$(BIN)/python -m research.reference
 	$(BIN)/python -m research.notebooks
 
 # The notebooks with what they show, as readers find them where nothing runs.

@@ -1,4 +1,4 @@
-"""All figures of one GPU in README.md, profiles/REPORT.md, the data card and the plots."""
+"""All figures of one GPU in README.md, docs/, profiles/REPORT.md, the data card and the plots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

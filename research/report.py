@@ -1,4 +1,4 @@
-"""Writes every number in README.md and profiles/ from the committed data alone.
+"""Writes every number in README.md, docs/ and profiles/ from the committed data alone.
 
 ``make report`` runs it: what the data say goes into ``profiles/<gpu>/evaluation.json``, and all
 documents are rendered from that file. What a user measured or refitted on this machine is left
@@ -78,33 +78,38 @@ def recommendation() -> tuple[str, ...]:
 
 def rendered(found: Figures, root: Path = ROOT) -> Mapping[Path, str]:
     """Every document that says `found`, by path below `root`, where what a hand wrote is kept."""
-    readme, card = Path("README.md"), Path("profiles", "DATA_CARD.md")
     drawn = plots(found.points, found.scores.by_degree)
     return {
-        readme: readme_text((root / readme).read_text(), found),
-        card: card_text((root / card).read_text(), found),
+        **{
+            path: _filled((root / path).read_text(), content)
+            for path, content in _blocks(found).items()
+        },
         Path("profiles", "REPORT.md"): report_text(found),
         **{Path("profiles", "plots", name): picture for name, picture in drawn.items()},
     }
 
 
-def readme_text(text: str, found: Figures) -> str:
-    """README's `text` with every marked block as `found` has it."""
-    blocks = {
-        "recommend": "\n".join(["```", *found.recommendation, "```"]),
-        "data": data_card.data_text(found.data),
-        "accuracy": sections.accuracy_text(found),
-        "translated": translation_table(),
-        "left-out": gpu_left_out.tables(found.left_out),
-        "studies": studies_reproduced.studies_text(),
-        "validation": sections.advice_summary(found),
+def _blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
+    """The marked blocks of each document that a hand wrote, by its path below the root."""
+    measured = data_card.data_text(found.data)
+    return {
+        Path("README.md"): {
+            "recommend": "\n".join(["```", *found.recommendation, "```"]),
+            "data": measured,
+            "accuracy": sections.accuracy_summary(found),
+        },
+        Path("docs", "accuracy.md"): {
+            "data": measured,
+            "accuracy": sections.accuracy_text(found),
+            "left-out": gpu_left_out.tables(found.left_out),
+            "validation": sections.advice_summary(found),
+        },
+        Path("docs", "other-gpus.md"): {
+            "translated": translation_table(),
+            "studies": studies_reproduced.studies_text(),
+        },
+        Path("profiles", "DATA_CARD.md"): data_card.blocks(found),
     }
-    return _filled(text, blocks)
-
-
-def card_text(text: str, found: Figures) -> str:
-    """The data card's `text` with every marked block as `found` has it."""
-    return _filled(text, data_card.blocks(found))
 
 
 def report_text(found: Figures) -> str:

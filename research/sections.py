@@ -4,6 +4,7 @@ from advisor.validate.regret import MODEL, Choices
 from advisor.validate.score_tables import (
     CHOICE_HEADINGS,
     HEADINGS,
+    MODE_WORDS,
     choice_rows,
     markdown,
     percent,
@@ -17,11 +18,46 @@ from research.plots import plots
 from research.profiling_time import profiling_time_text
 from research.recommended import summary
 
-# Of the columns that the report has, those that README shows.
+# Of the columns that the report has, those that docs/accuracy.md shows.
 _SHOWN = (
     "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
     "width of it", "noise floor", "replay alone", "fair share",
 )  # fmt: skip
+
+
+_SHORT = (
+    "sharing", "n", "MAPE", "GPU-bound jobs", "host-bound jobs", "in 90 % interval", "noise floor",
+    "fair share",
+)  # fmt: skip
+
+
+def accuracy_summary(found: Figures) -> str:
+    """What README says: a line for each way of sharing, and what choices gave away."""
+    scores = {(row.mode, row.bound): row for row in found.scores.pooled()}
+    rows = []
+    for (mode, bound), row in scores.items():
+        if bound == ALL:
+            paced = (scores.get((mode, each)) for each in ("gpu", "host"))
+            rows.append((
+                MODE_WORDS[mode], str(row.n), percent(row.mape),
+                *(percent(each and each.mape) for each in paced),
+                percent(row.coverage90), percent(row.noise_floor),
+                percent(row.baselines.get("fair-share")),
+            ))  # fmt: skip
+    return _joined(markdown(_SHORT, rows), *_chosen_in_short(found.scores.chosen))
+
+
+def _chosen_in_short(judged: Choices) -> tuple[str, ...]:
+    if not judged.sets:
+        return ()
+    ours, mps, serial = (judged.rules[rule] for rule in (MODEL, "always-mps", "always-serial"))
+    return (
+        f"Of {ours.n} job sets that ran under several plans, the choice by these predictions was "
+        f"the best measured one for {ours.best}, and gave away {percent(ours.mean)} of the best "
+        f"measured throughput in the mean, {percent(ours.worst)} at worst; always MPS "
+        f"{percent(mps.mean)} and {percent(mps.worst)}, never sharing {percent(serial.mean)} and "
+        f"{percent(serial.worst)}.",
+    )
 
 
 def accuracy_text(found: Figures) -> str:

@@ -83,7 +83,7 @@ def set_aside(
 
 
 def said(found: SetAside | None) -> list[str]:
-    """What README says of it: one paragraph, or nothing."""
+    """What docs/accuracy.md says of it: one paragraph, or nothing."""
     if found is None:
         return []
     pairs = [

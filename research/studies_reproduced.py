@@ -1,4 +1,4 @@
-"""README's block on the studies: three small trainings, seven ways, beside what was measured.
+"""What docs/other-gpus.md says of studies: three trainings, seven ways, beside what they measured.
 
     python -m research.studies_reproduced
 

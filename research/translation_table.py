@@ -1,4 +1,4 @@
-"""README's table of how far translated profiles are off, from the committed scores."""
+"""How far translated profiles are off: the table of docs/other-gpus.md, from committed scores."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""README, ARCHITECTURE and CONTRIBUTING name what is there."""
+"""README, ARCHITECTURE, CONTRIBUTING and docs/ name what is there."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "research").glob("*.md")])
+DOCUMENTS = sorted(
+    path for folder in (ROOT, ROOT / "research", ROOT / "docs") for path in folder.glob("*.md")
+)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 # Of this tree; what a user's machine or a placeholder holds is none of it.
 NAMED = re.compile(
@@ -30,3 +32,24 @@ def test_every_file_that_a_guide_names_is_there(name):
         each for each in named
         if not any((place / f"{each}{end}").exists() for place in places for end in ("", ".py"))
     ]  # fmt: skip
+
+
+def test_readme_leads_to_every_page():
+    text = (ROOT / "README.md").read_text()
+    pages = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+    assert [page for page in pages if f"]({page})" not in text] == []
+
+
+def test_readme_can_be_read_in_five_minutes():
+    """About 250 words a minute, of which code and tables count as well."""
+    assert len((ROOT / "README.md").read_text().split()) < 1600
+
+
+def test_the_programs_on_the_page_of_the_library_run(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    page = (ROOT / "docs" / "python.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    exec(compile("\n".join(programs), "python.md", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith(" min")
+    assert "mps=50,50" in said[-1]

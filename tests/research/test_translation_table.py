@@ -1,4 +1,4 @@
-"""README says how far translated profiles are off."""
+"""docs/other-gpus.md says how far translated profiles are off."""
 
 from research.translation_table import HEADINGS, translation_table
 
