@@ -37,10 +37,10 @@ def accuracy_summary(found: Figures) -> str:
     rows = []
     for (mode, bound), row in scores.items():
         if bound == ALL:
-            paced = (scores.get((mode, each)) for each in ("gpu", "host"))
+            gpu, host = scores.get((mode, "gpu")), scores.get((mode, "host"))
             rows.append((
                 MODE_WORDS[mode], str(row.n), percent(row.mape),
-                *(percent(each and each.mape) for each in paced),
+                *(percent(None if each is None else each.mape) for each in (gpu, host)),
                 percent(row.coverage90), percent(row.noise_floor),
                 percent(row.baselines.get("fair-share")),
             ))  # fmt: skip
