@@ -17,6 +17,7 @@ from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.timeline.outcome import Simulation
 from advisor.timeline.simulate import Fleet
+from advisor.validate.runs_of_jobs import MeasuredRuns, runs_of_jobs
 from advisor.workload.job import Arrival, Job
 
 
@@ -102,3 +103,10 @@ def queued(
     arrivals = tuple(map(Arrival, _jobs))
     advisor = advisor_of(asked.gpu, asked.cap_w)
     return advisor.simulate(arrivals, sharing, fleet, at_once=at_once)
+
+
+@st.cache_resource(ttl=300, max_entries=20, show_spinner="Reading runs ...")
+def measured(asked: PageQuestion, _jobs: Sequence[Job]) -> MeasuredRuns:
+    """Real runs of `_jobs`, which are those of `asked`; errors as of `runs_of_jobs`."""
+    predictor = advisor_of(asked.gpu, None).uncalibrated.on_known_cores()
+    return runs_of_jobs([job.profile for job in _jobs], predictor)

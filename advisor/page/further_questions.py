@@ -8,6 +8,8 @@ from advisor.page.additions_view import additions_view
 from advisor.page.answers import PageQuestion
 from advisor.page.fleet_view import fleet_view
 from advisor.page.live_view import live_view
+from advisor.page.measured_view import measured_view
+from advisor.page.slice_speed_view import slice_speed_view
 from advisor.page.trials_view import trials_view
 from advisor.plan.recommendation import Recommendation
 from advisor.workload.job import Job
@@ -19,6 +21,8 @@ def further_questions(advised: Recommendation, asked: PageQuestion, jobs: Sequen
         "How many at once?": lambda: trials_view(advised, asked),
         "What may be added to what runs?": lambda: additions_view(asked, jobs),
         "What do several GPUs gain?": lambda: fleet_view(advised, asked, jobs),
+        "How fast is each on a MIG slice?": lambda: slice_speed_view(asked, jobs),
+        "How good were predictions?": lambda: measured_view(asked, jobs),
         "What does this machine do now?": lambda: live_view(jobs),
     }
     first, *_ = views

@@ -10,6 +10,7 @@ Layered = alt.LayerChart | alt.FacetChart
 """What layers of charts make."""
 
 ROW_PX = 32
+_AXIS_PX, _NAME_PX = 75, 30
 FRAME_COLOUR = "#808080"
 SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#1f77b4", "#b0b0b0", "rgba(128,128,128,0.2)"
 
@@ -26,9 +27,14 @@ def job_colours(jobs: Iterable[str]) -> dict[str, str]:
 def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     """The colours of `jobs`, all that are asked about, in their order; `named`: with a legend."""
     colours = job_colours(jobs)
-    legend = alt.Legend(orient="bottom", columns=1, labelLimit=300) if named else None
+    below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    return alt.Color("job:N", title=None, scale=scale, legend=legend)
+    return alt.Color("job:N", title=None, scale=scale, legend=below if named else None)
+
+
+def beside_names_px(jobs: Iterable[str], plot_px: int) -> int:
+    """The height of a chart that has room for a plot of `plot_px`, its axis and names of `jobs`."""
+    return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
 
 
 def axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:

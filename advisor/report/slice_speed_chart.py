@@ -1,0 +1,47 @@
+"""The chart of speed against the size of a MIG instance."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from advisor.plan.slice_batches import WHOLE
+from advisor.plan.slice_speeds import SliceSpeed
+from advisor.report.chart_parts import FRAME_COLOUR, Layered, beside_names_px, by_job, chart
+
+_PLOT_PX = 300
+_APART = 0.7
+"""Of the room of an instance, what its jobs' points are spread over."""
+
+
+def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
+    """A point for each job on each kind of instance, with its interval."""
+    jobs = list(dict.fromkeys(each.job for each in found))
+    rows = [
+        {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
+         "middle": each.speed.p50, "high": each.speed.p95}
+        for each in found
+        if each.speed is not None
+    ]  # fmt: skip
+    shares = [{"where": _shown(each.where), "share": each.compute_share} for each in found
+              if each.job == jobs[0]]  # fmt: skip
+    title = "speed, whole GPU = 1"
+    order = [_shown(each.where) for each in found if each.job == jobs[0]]
+    x = alt.X("where:N", sort=order, title=None)
+    offset = alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART))
+    base = chart(rows).encode(
+        x=x,
+        xOffset=offset,
+        color=by_job(jobs, named=True),
+        tooltip=["job:N", "where:N", alt.Tooltip("middle:Q", title="speed", format=".2f")],
+    )
+    return alt.layer(
+        chart(shares)
+        .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
+        .encode(x=x, y=alt.Y("share:Q", title=title)),
+        base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
+        base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
+    ).properties(height=beside_names_px(jobs, _PLOT_PX))
+
+
+def _shown(where: str) -> str:
+    return "whole GPU" if where == WHOLE else where

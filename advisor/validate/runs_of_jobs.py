@@ -1,0 +1,96 @@
+"""Real runs of jobs beside their predictions, and how much two runs of the same jobs differ."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from advisor.errors import InvalidInput
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Mode
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison, sharing_of
+from advisor.validate.validate import compared
+from advisor.workload.files import EVALUATION, read_json
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from advisor.workload.store import runs_by_owner, shipped_folder
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRuns:
+    """Real runs each of whose tenants is one of some jobs, as predicted and as measured.
+
+    Attributes:
+        shipped: Of those that came with the advisor, from which its model learnt.
+        own: Of those that the user made.
+        same: How many of all have just these jobs, with as many copies.
+        noise: By mode: median share by which a step differs between two runs of the same jobs with
+            fresh processes; of modes in which no run was repeated there is none.
+    """
+
+    shipped: tuple[RunComparison, ...]
+    own: tuple[RunComparison, ...]
+    same: int
+    noise: Mapping[Mode, float]
+
+    @property
+    def runs(self) -> tuple[RunComparison, ...]:
+        """All of them, the user's own last."""
+        return *self.shipped, *self.own
+
+    @property
+    def jobs(self) -> tuple[JobComparison, ...]:
+        """All tenants of all runs."""
+        return tuple(job for run in self.runs for job in run.jobs)
+
+
+def runs_of_jobs(
+    profiles: Sequence[Profile], predictor: Predictor, given: Path | None = None
+) -> MeasuredRuns:
+    """The runs that share the GPU among some of the jobs that `profiles` are of, and nobody else.
+
+    Each is predicted for the cores that it had, as `advisor.validate.validate.compared` does.
+
+    Args:
+        profiles: A profile for each job, copies as often as there are.
+        predictor: Of the GPU that they were measured on.
+        given: Folder of profiles; None: the shipped ones and the user's own.
+
+    Raises:
+        InvalidInput: A file of runs, or the evaluation beside them, is malformed.
+    """
+    by_name = {each.name: each for each in profiles}
+    gpu = predictor.gpu
+    shipped, own = (
+        compared([run for run in runs if _shared_by(run, by_name)], by_name, predictor, gpu)
+        for runs in runs_by_owner(gpu.key, given)
+    )
+    asked = Counter(each.name for each in profiles)
+    same = sum(_tenants(each.run) == asked for each in (*shipped, *own))
+    return MeasuredRuns(shipped, own, same, noise_floors(gpu.key, given))
+
+
+def noise_floors(gpu: str, given: Path | None = None) -> dict[Mode, float]:
+    """The noise floor of each mode, as the evaluation of that GPU has it; empty without one.
+
+    Raises:
+        InvalidInput: The evaluation is malformed.
+    """
+    path = shipped_folder("profiles", given) / gpu / EVALUATION
+    if not path.is_file():
+        return {}
+    try:
+        return {mode: float(each["median"]) for mode, each in read_json(path)["noise"].items()}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InvalidInput(
+            f"{path}: it does not say how far runs differ. Write it again: `make report`."
+        ) from None
+
+
+def _shared_by(run: Run, jobs: Mapping[str, Profile]) -> bool:
+    # One alone on the whole GPU was not shared, and is what profiles are made of.
+    return set(_tenants(run)) <= jobs.keys() and run.shows_pace and sharing_of(run).mode != "serial"
+
+
+def _tenants(run: Run) -> Counter[str]:
+    return Counter(tenant.workload.name for tenant in run.tenants)
