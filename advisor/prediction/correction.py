@@ -28,6 +28,11 @@ SOLO_SPREAD = 0.03
 MOST = 3.0
 
 
+def squared_lengths(points: NDArray[Any]) -> NDArray[Any]:
+    """The squared distance of each point from the origin, shape (points,)."""
+    return np.asarray((points**2).sum(axis=1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """The covariance of two jobs in their mixes: a squared exponential of their distance.
@@ -48,9 +53,15 @@ class Kernel:
         if min(self.length, self.signal, self.noise) <= 0:
             raise InvalidInput("a kernel's length, signal and noise are above 0")
 
-    def likeness(self, rows: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
-        """Covariance of each row with each point, shape (rows, points), as precise as these."""
-        squares = (rows**2).sum(axis=1)[:, None] + (points**2).sum(axis=1)[None, :]
+    def likeness(
+        self, rows: NDArray[Any], points: NDArray[Any], lengths: NDArray[Any] | None = None
+    ) -> NDArray[Any]:
+        """Covariance of each row with each point, shape (rows, points), as precise as these.
+
+        `lengths` are `squared_lengths` of the points, for who asks about the same ones often.
+        """
+        lengths = squared_lengths(points) if lengths is None else lengths
+        squares = squared_lengths(rows)[:, None] + lengths[None, :]
         squares -= 2 * rows @ points.T
         np.maximum(0.0, squares, out=squares)
         squares *= -0.5 / self.length**2
@@ -134,29 +145,36 @@ class Correction:
         most = max(float(np.abs(each).max()) for each in (self.mean, self._points, self._weights))
         check_scaled("a model's columns", self.scale, most)
 
-    def log_correction(self, rows: Floats) -> Floats:
-        """Log of measured over replayed, predicted; shape (jobs,) for rows (jobs, features)."""
-        return np.clip(self._near(rows) @ self._weights, -MOST_LOG, MOST_LOG)
+    def near(self, rows: Floats) -> Floats:
+        """Covariance of jobs with the points, shape (jobs, points) for rows (jobs, features)."""
+        scaled = (rows - self._scales[0]) / self._scales[1]
+        return self.kernel.likeness(scaled, self._points, self._lengths)
 
-    def spread(self, rows: Floats) -> Floats:
+    def log_correction(self, near: Floats) -> Floats:
+        """Log of measured over replayed, predicted from `near`; shape (jobs,)."""
+        return np.clip(near @ self._weights, -MOST_LOG, MOST_LOG)
+
+    def spread(self, near: Floats) -> Floats:
         """Standard deviation of that log, shape (jobs,); wider far from all points."""
-        rows, which = np.unique(rows, axis=0, return_inverse=True)  # copies look alike
-        near = self._mixing.whitened(self._near(rows).T)
-        explained = (near * near).sum(axis=0, dtype=np.float64)
+        whitened = self._mixing.whitened(near.T)
+        explained = (whitened * whitened).sum(axis=0, dtype=np.float64)
         unexplained = self.kernel.noise + np.maximum(0.0, self.kernel.signal - explained)
-        return np.asarray(np.sqrt(unexplained))[which.reshape(-1)]
+        return np.asarray(np.sqrt(unexplained))
 
     def log_bounds(
-        self, profiles: Sequence[Profile], rows: Floats, steps_s: Floats
+        self, profiles: Sequence[Profile], near: Floats, steps_s: Floats
     ) -> tuple[Floats, Floats]:
         """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
-        return self.doubt.log_bounds(
-            profiles, self.doubt.scale(profiles, steps_s, self.spread(rows))
-        )
+        scale = self.doubt.scale(profiles, steps_s, self.spread(near))
+        return self.doubt.log_bounds(profiles, scale)
 
     @cached_property
     def _points(self) -> Floats:
         return np.array(self.points)
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        return squared_lengths(self._points)
 
     @cached_property
     def _weights(self) -> Floats:
@@ -176,8 +194,3 @@ class Correction:
             return cholesky(covariance)
         except np.linalg.LinAlgError:
             raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
-
-    def _near(self, rows: Floats) -> Floats:
-        """Covariance of each row with each point, shape (rows, points)."""
-        scaled = (rows - self._scales[0]) / self._scales[1]
-        return self.kernel.likeness(scaled, self._points)

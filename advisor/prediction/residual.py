@@ -88,9 +88,9 @@ def _of_one_mode(
     jobs = [mix.profiles[at] for mix in mixes for at in mix.asked]
     replayed_s = np.concatenate([replayed.steps_s[list(mix.asked)] for mix, replayed in pairs])
     with one_thread():
-        log_correction = correction.log_correction(asked)
-        middle = corrected(replayed_s, log_correction, np.array([each.step_s for each in jobs]))
-        low, high = correction.log_bounds(jobs, asked, middle)
+        near, alone_s = correction.near(asked), np.array([each.step_s for each in jobs])
+        middle = corrected(replayed_s, correction.log_correction(near), alone_s)
+        low, high = correction.log_bounds(jobs, near, middle)
         if sharing.mode != plain_mode(sharing):
             low, high = _BORROWED * low, _BORROWED * high
     ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
@@ -133,7 +133,8 @@ def brief_steps(
         for sharing, replayed_s in zip(sharings, replays, strict=True):
             assert replayed_s is not None, "only profiles with traces are estimated"
             rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
-            found.append(corrected(replayed_s, correction.log_correction(rows), alone_s))
+            log_correction = correction.log_correction(correction.near(rows))
+            found.append(corrected(replayed_s, log_correction, alone_s))
     return np.array(found)
 
 
