@@ -12,7 +12,12 @@ from advisor.page.answers import PageQuestion, may_be_added
 from advisor.plan.admission import Additions
 from advisor.plan.machine import Running, held_alone_mib, recognised, running_now
 from advisor.plan.rules import MOST_HURT
-from advisor.report.additions_text import addition_rows, additions_advice, notes_on_additions
+from advisor.report.additions_text import (
+    addition_rows,
+    additions_advice,
+    joined_rows,
+    notes_on_additions,
+)
 from advisor.report.gpu_drawing import row_name
 from advisor.report.headline import led
 from advisor.sharing import parse_sharing
@@ -31,7 +36,7 @@ def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
     seen = recognised(live[how], jobs) if how in live else ()
     names = st.multiselect(
         "Jobs that run already", rows, [rows[at] for at in seen], key=f"running {seen}",
-        placeholder="Choose among the jobs above",
+        placeholder="Choose among the jobs",
     )  # fmt: skip
     hurt = st.number_input(
         "May get slower by, %", value=100 * MOST_HURT, format="%g", key="hurt",
@@ -74,6 +79,11 @@ def _running(
 
 def _show(found: Additions) -> None:
     st.markdown(f"**{led(found.standing, additions_advice(found))}**")
-    st.dataframe(pd.DataFrame(addition_rows(found)), hide_index=True, width="stretch")
+    rows = addition_rows(found)
+    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    names = [row["add"] for row in rows]
+    chosen = names.index(st.selectbox("How each fares with", names, key="added"))
+    joined = joined_rows(found, found.found[chosen])
+    st.dataframe(pd.DataFrame(joined), hide_index=True, width="stretch")
     for said in notes_on_additions(found):
         st.caption(said)

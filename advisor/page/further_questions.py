@@ -19,11 +19,11 @@ def further_questions(advised: Recommendation, asked: PageQuestion, jobs: Sequen
     """One question of several, and its answer; `jobs` are those of `asked`."""
     views: dict[str, Callable[[], None]] = {
         "How many at once?": lambda: trials_view(advised, asked),
-        "What may be added to what runs?": lambda: additions_view(asked, jobs),
-        "What do several GPUs gain?": lambda: fleet_view(advised, asked, jobs),
+        "What may be added?": lambda: additions_view(asked, jobs),
+        "Several GPUs?": lambda: fleet_view(advised, asked, jobs),
         "How fast is each on a MIG slice?": lambda: slice_speed_view(asked, jobs),
         "How good were predictions?": lambda: measured_view(asked, jobs),
-        "What does this machine do now?": lambda: live_view(jobs),
+        "What runs here now?": lambda: live_view(jobs),
     }
     first, *_ = views
     st.subheader("Further questions")

@@ -176,8 +176,8 @@ def running_now(
     if live.mig_enabled:
         raise InvalidInput(
             f"GPU {live.index} is cut into MIG instances, and a driver does not say there which "
-            f"job has which. Say what runs instead of --now: --running JOB,JOB --running-sharing "
-            f"mig=4g.71gb@0,..."
+            f"job has which. Say yourself what runs and how, without --now: --running JOB,JOB "
+            f"--running-sharing mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
         raise InvalidInput(_miscounted(live, processes, named, held_mib))
@@ -235,9 +235,9 @@ def _miscounted(
     listed = "; ".join(_described(each, held_mib) for each in processes) or "none"
     return (
         f"{counted(len(processes), 'process')} found on GPU {live.index} ({listed}), and "
-        f"--running names {counted(len(named), 'job')}. A driver knows processes, not what they "
-        f"train, and jobs that hold as much memory differ in all else. Name the job of each "
-        f"process: --running JOB,JOB."
+        f"{counted(len(named), 'job')} named. A driver knows processes, not what they train, and "
+        f"jobs that hold as much memory differ in all else. Name the job of each process "
+        f"(--running JOB,JOB)."
     )
 
 

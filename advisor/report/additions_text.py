@@ -1,6 +1,6 @@
 """What may be added to a GPU: jobs that join running ones, or copies of one job."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -55,19 +55,12 @@ def additions_advice(found: Additions) -> str:
 
 def addition_rows(found: Additions) -> list[dict[str, str]]:
     """A row for each set that may be added, in order; a column's name is its key."""
-    before = found.before.jobs
     return [
         {
             "add": _named(each.jobs),
             "then all share": str(each.prediction.sharing),
             "work added": f"{each.added:.2f}",
-            "what runs gets slower by": _slower(
-                (now.job, now.step_s.p50 / was.step_s.p50 - 1)
-                for now, was in zip(each.prediction.jobs, before, strict=False)
-            ),
-            "what is added, than alone": _slower(
-                (job.job, job.slowdown - 1) for job in each.prediction.jobs[len(before) :]
-            ),
+            "slows most by": _hurt(each),
             "deadlines": _late(each) if _any_due(found) else "none",
             "memory": units.held(each.prediction),
         }
@@ -75,12 +68,27 @@ def addition_rows(found: Additions) -> list[dict[str, str]]:
     ]
 
 
+def joined_rows(found: Additions, added: Addition) -> list[dict[str, str]]:
+    """A row for each job that runs then, those that run already first."""
+    jobs, before = [*found.running.jobs, *added.jobs], found.before.jobs
+    slower = [
+        *(now.step_s.p50 / was.step_s.p50 - 1
+          for now, was in zip(added.prediction.jobs, before, strict=False)),
+        *(job.slowdown - 1 for job in added.prediction.jobs[len(before) :]),
+    ]  # fmt: skip
+    return [
+        {
+            "job": job.name,
+            "it": "runs already" if at < len(before) else "joins",
+            "a step": units.seconds(mix.step_s),
+            "slower by": f"{max(0.0, slower[at]):.1%}, than "
+            + ("before" if at < len(before) else "alone"),
+        }
+        for at, (job, mix) in enumerate(zip(jobs, added.prediction.jobs, strict=True))
+    ]
+
+
 _HOLD = "all deadlines hold"
-
-
-def _slower(shares: Iterable[tuple[str, float]]) -> str:
-    """Each different job once, with the share by which its step gets longer."""
-    return ", ".join(dict.fromkeys(f"{job} {max(0.0, share):.1%}" for job, share in shares))
 
 
 def _any_due(found: Additions) -> bool:

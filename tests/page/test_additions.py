@@ -64,9 +64,14 @@ def test_what_may_join_what_runs_is_answered_with_how_much_each_is_slowed(view):
     said, table = advised(view)
     assert "to resnet50-imagenet64-bs128, under naive" in said
     assert len(table) == 3, "either of the two others, and both"
-    assert all("resnet50-imagenet64-bs128 " in each for each in table["what runs gets slower by"])
-    assert all("%" in each for each in table["what is added, than alone"])
     assert set(table["deadlines"]) == {"none"}
+    view.selectbox(key="added").set_value("bert-base-finetune-bs16").run()
+    assert not view.exception
+    already, joins = (row for _, row in view.dataframe[1].value.iterrows())
+    assert (already["job"], already["it"]) == ("resnet50-imagenet64-bs128", "runs already")
+    assert already["slower by"].endswith("%, than before")
+    assert (joins["job"], joins["it"]) == ("bert-base-finetune-bs16", "joins")
+    assert joins["slower by"].endswith("%, than alone")
 
 
 def test_it_is_said_whether_deadlines_hold(view):
@@ -170,7 +175,7 @@ def test_a_gpu_of_another_model_is_not_offered_as_what_is_asked_about(view, at_h
 
 
 def test_the_page_asks_it_of_the_jobs_of_its_table(page):
-    page.session_state["question"] = "What may be added to what runs?"
+    page.session_state["question"] = "What may be added?"
     page.session_state["hurt"] = 400.0
     page.run()
     page.multiselect[0].set_value([RESNET]).run()

@@ -148,7 +148,7 @@ def test_jobs_of_unknown_length_are_placed_without_times(view):
 
 
 def test_the_page_asks_it_of_the_jobs_of_its_table(page):
-    page.session_state["question"] = "What do several GPUs gain?"
+    page.session_state["question"] = "Several GPUs?"
     page.session_state["gpus"] = 2
     page.run()
     assert not page.exception

@@ -87,7 +87,7 @@ def test_a_driver_that_fails_is_told_in_words_and_is_asked_again(view, install):
 
 def test_the_page_watches_where_that_is_asked(page, install):  # noqa: F811
     install(FakeLibrary(FakeGpu()))
-    page.session_state["question"] = "What does this machine do now?"
+    page.session_state["question"] = "What runs here now?"
     page.run()
     assert not page.exception
     assert len(facts(page)) == 1
