@@ -10,28 +10,26 @@ from advisor.plan.comparison import compare
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.comparison_rows import Part, side_by_side
 from advisor.report.gpu_drawing import drawing
-from advisor.report.headline import plan_name
+from advisor.report.headline import plan_kind, plan_name
 
 
 def two_plans(advised: Recommendation, plan: Plan) -> None:
     """What changes from `plan` to another one, which is chosen here."""
-    named = {f"{each.rank}  {plan_name(advised, each)}": each for each in advised.plans}
-    others = [name for name, each in named.items() if each is not plan]
+    others = {f"{each.rank}  {plan_name(advised, each)}": each for each in advised.plans
+              if each is not plan}  # fmt: skip
     if not others:
         st.info("There is no other plan to compare it with.")
         return
-    chosen = st.selectbox("Beside", others, key="second plan")
-    pair = {name: each for name, each in named.items() if each is plan} | {chosen: named[chosen]}
-    first, second = pair.values()
-    found = compare(advised.jobs, advised.gpu, (first, second), advised.objective)
-    whole, *jobs = side_by_side(found)
-    _part(whole, list(pair))
-    until_gib = max(drawing(each.prediction, advised.gpu).used_gib for each in (first, second))
-    for name, each in pair.items():
+    pair = plan, others[st.selectbox("Beside", list(others), key="second plan")]
+    names = [f"{each.rank}  {plan_kind(advised, each)}" for each in pair]
+    whole, *jobs = side_by_side(compare(advised.jobs, advised.gpu, pair, advised.objective))
+    _part(whole, names)
+    until_gib = max(drawing(each.prediction, advised.gpu).used_gib for each in pair)
+    for name, each in zip(names, pair, strict=True):
         st.markdown(f"**{name}**")
         draw_gpu(each, advised.gpu, until_gib)
     for part in jobs:
-        _part(part, list(pair))
+        _part(part, names)
 
 
 def _part(part: Part, names: Sequence[str]) -> None:

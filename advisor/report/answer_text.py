@@ -17,8 +17,8 @@ from advisor.report.headline import (
     chosen_cap_w,
     gain,
     host_note,
-    kind,
     led,
+    plan_kind,
     shown_cost,
 )
 from advisor.sharing import Mode, Sharing
@@ -165,7 +165,7 @@ def _others(advised: Recommendation, found: Verdict) -> list[str]:
     if ties:
         ran = next((each for each in ties if each.prediction.confirmed_on_hardware), None)
         shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, ran)]
-        named = ", ".join(f"{plan.rank} ({_kind(advised, plan)})" for plan in shown)
+        named = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
         more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
         better = _treated_better(advised.best, shown)
         if ran is not None and not advised.best.prediction.confirmed_on_hardware:
@@ -174,7 +174,7 @@ def _others(advised: Recommendation, found: Verdict) -> list[str]:
     if (rival := found.runner_up) is None:
         return []
     name = "Sharing at its best" if "dont-share" in found.answers else "The next"
-    said = f"{name}, {rival.plan.rank} ({_kind(advised, rival.plan)}), is "
+    said = f"{name}, {rival.plan.rank} ({plan_kind(advised, rival.plan)}), is "
     said += f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
     by = "" if advised.best.precedes_by == "cost" else _first(advised)
     return [f"{said}, more than our error{by}."]
@@ -237,11 +237,6 @@ def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
             )
     lead = "Fix the host path first" if first else "The host path holds jobs back"
     return f"{lead}: {'; '.join(said)}. {_PINNED}"
-
-
-def _kind(advised: Recommendation, plan: Plan) -> str:
-    cap_w = chosen_cap_w(advised, plan)
-    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
 
 
 def explained(sharing: Sharing, jobs: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.comparison_text import comparison_text, job_reason
 from advisor.report.fairness_text import UNFAIR
+from advisor.report.headline import basis
 
 Cells = tuple[str, str, str, str]
 """What a row is of, under the first plan, under the second, and the change."""
@@ -49,6 +50,7 @@ def _whole(found: Comparison) -> Iterator[Cells]:
     yield _row("energy until then", units.joules, first.energy_j, second.energy_j)
     if any(due is not None for due in first.deadlines_s):
         yield "deadlines", _late(first), _late(second), ""
+    yield "stands on", basis(first.prediction), basis(second.prediction), ""
 
 
 def _late(plan: Forecast) -> str:

@@ -3,6 +3,7 @@
 `schema` counts breaking changes of the documents.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -167,8 +168,12 @@ def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
 
 
 def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
-    """A row for each of `jobs` under the plan that `mix` speaks of, in order."""
-    return [_job_row(*each) for each in zip(jobs, mix.jobs, strict=True)]
+    """A row for each of `jobs` under the plan that `mix` speaks of; equal copies have one."""
+    rows = Counter(tuple(_job_row(*each).items()) for each in zip(jobs, mix.jobs, strict=True))
+    return [
+        dict(row) | {"job": units.collapsed([dict(row)["job"]] * count)}
+        for row, count in rows.items()
+    ]
 
 
 def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:

@@ -99,6 +99,12 @@ def plan_name(advised: Recommendation, plan: Plan) -> str:
     return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
 
 
+def plan_kind(advised: Recommendation, plan: Plan) -> str:
+    """As `plan_name`, in a word or two."""
+    cap_w = chosen_cap_w(advised, plan)
+    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
+
+
 def kind(sharing: Sharing) -> str:
     """The mode in a word or two."""
     match sharing.mode:

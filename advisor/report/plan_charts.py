@@ -23,7 +23,7 @@ from advisor.report.chart_parts import (
 )
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
-from advisor.report.headline import basis, gain, kind
+from advisor.report.headline import basis, gain, plan_kind
 
 _PLANE_PX = 320
 
@@ -138,7 +138,7 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
     better = gain(advised, plan)
     return {
         "number": number,
-        "plan": f"{plan.rank}  {kind(plan.sharing)}",
+        "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
         "sharing": str(plan.sharing),
         "why": plan.why,
         "low": better.p05,

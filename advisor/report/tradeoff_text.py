@@ -6,7 +6,7 @@ from advisor.plan.objectives.objective import LENGTHS_MISSING, POWER_MISSING
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.tradeoff import TradeoffPoint
 from advisor.report import units
-from advisor.report.headline import plan_name
+from advisor.report.headline import plan_kind
 
 
 def front_text(advised: Recommendation, points: Sequence[TradeoffPoint], shown: Plan) -> str:
@@ -32,4 +32,4 @@ def missing_text(advised: Recommendation, points: Sequence[TradeoffPoint]) -> st
 
 
 def _named(advised: Recommendation, plan: Plan) -> str:
-    return f"{plan.rank} {plan_name(advised, plan)}"
+    return f"{plan.rank} ({plan_kind(advised, plan)})"

@@ -58,6 +58,12 @@ def look_at(page, view):
     return page.segmented_control(key="view").set_value(view).run()
 
 
+def jobs_of_plan(page):
+    """The job of each row under the plan in view, as often as there are copies of it."""
+    rows = [name.partition(" x") for name in page.main.dataframe[0].value["job"]]
+    return [name for name, _, copies in rows for _ in range(int(copies or 1))]
+
+
 def ranking(page):
     return page.main.dataframe[-1].value
 

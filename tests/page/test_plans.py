@@ -14,6 +14,7 @@ from tests.page.seen import (
     ends,
     fill_in,
     jobs,
+    jobs_of_plan,
     look_at,
     ranking,
 )
@@ -24,7 +25,7 @@ def test_the_first_paint_answers_for_the_bundled_jobs(page):
     assert not page.exception
     assert "3" in page.success[0].value
     assert page.selectbox(key="plan").value.startswith("1  ")
-    assert list(page.main.dataframe[0].value["job"]) == [
+    assert jobs_of_plan(page) == [
         "resnet50-imagenet64-bs128", "resnet26-cifar10-bs128", "bert-base-finetune-bs16",
     ]  # fmt: skip
     assert jobs(page)["resnet26-cifar10-bs128"]["epochs"] == 150

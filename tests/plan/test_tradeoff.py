@@ -51,7 +51,7 @@ def test_all_plans_are_drawn_with_their_numbers_and_the_front_is_named():
     assert {row["number"] for row in rows} == set(range(len(found.plans)))
     assert {row["plan"] for row in rows if row["shown"]} == {rows_name(rows, 1)}
     said = front_text(found, points, found.plans[1])
-    assert all(f"{each.plan.rank} {each.plan.sharing}" in said for each in points if each.on_front)
+    assert all(f"{each.plan.rank} (" in said for each in points if each.on_front)
     assert missing_text(found, points) == ""
 
 
@@ -68,4 +68,4 @@ def test_plans_whose_energy_or_length_is_not_known_are_named_with_what_is_missin
         assert tradeoff(found.plans) == ()
         said = missing_text(found, ())
         assert why in said
-        assert f"{found.best.rank} {found.best.sharing}" in said
+        assert f"{found.best.rank} (" in said

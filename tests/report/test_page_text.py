@@ -39,3 +39,9 @@ def test_a_job_of_unknown_length_has_a_pace_but_no_epoch():
     assert row["an epoch"] == "length unknown"
     assert row["a step alone, measured"] == "60.0 ms"
     assert "(" in row["a step"]
+
+
+def test_copies_of_which_the_same_is_said_have_one_row_that_counts_them():
+    small = Job(synthetic.profile(host_s=0.06))
+    rows = job_rows([small] * 41, mix("naive", *[1024] * 40, 2048))
+    assert [row["job"].partition(" x")[2] for row in rows] == ["40", ""]
