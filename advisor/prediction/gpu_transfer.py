@@ -18,6 +18,7 @@ from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
+from advisor.prediction.kernel_pace import FELT, told_exponent
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.trace import Floats
 from advisor.workload.machine_calibration import Calibration
@@ -104,9 +105,10 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
         gpu_s=gpu_s,
         host_cpu_share=profile.host_cpu_share and profile.host_cpu_share / max(1.0, stretch),
         memory=_memory(profile.memory, source.gpu, target.gpu),
-        mps=profile.mps and _probe(profile.mps, stretch, source.gpu, target.gpu),
+        mps=profile.mps and _probe(profile.mps, stretch, slower, source.gpu, target.gpu),
         trace=profile.trace and _trace(profile.trace, us, target.gpu),
         took=None,
+        sm_exponent=told_exponent(profile, source.gpu),
     )
     power_w, idle_power_w = _power(profile, moved, source.gpu, target.gpu)
     return replace(
@@ -153,12 +155,18 @@ def _memory(memory: Memory, source: Gpu, target: Gpu) -> Memory:
     return replace(memory, device_mib=memory.device_mib + memory.context_mib * (threads - 1))
 
 
-def _probe(probe: MpsProbe, stretch: float, source: Gpu, target: Gpu) -> MpsProbe:
-    """At one stretch, so that what a limit costs stays what it was."""
+def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: Gpu) -> MpsProbe:
+    """`probe` where steps take `stretch` times as long, and kernels `slower` times.
+
+    Under a limit that a job feels, its kernels set the pace, whatever did without one.
+    """
+    whole_s = probe.unlimited.step_s
 
     def moved(run: LimitedRun) -> LimitedRun:
         sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
-        return replace(run, sms=sms, windows=_stretched(run.windows, stretch))
+        felt = run.step_s >= FELT * whole_s
+        longer = max(slower, stretch * whole_s / run.step_s) if felt else stretch
+        return replace(run, sms=sms, windows=_stretched(run.windows, longer))
 
     return MpsProbe(
         unlimited=moved(probe.unlimited),

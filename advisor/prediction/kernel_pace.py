@@ -1,19 +1,22 @@
 """How kernels slow with the SMs that a limit or a partition takes, and with the bandwidth."""
 
+from math import inf
+
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, limit_shares
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.part_curve import CURVE
-from advisor.prediction.trace import DECIMALS, Floats, replay_trace
+from advisor.prediction.trace import DECIMALS, Floats, ReplayTrace, replay_trace
 from advisor.workload.profile import Profile
 
 # A limit that slows a job by less than this does not show how its kernels react to limits.
-_FELT = 1.1
+FELT = 1.1
 _EXPONENTS = np.linspace(0.3, 1.2, 19)
 # The median of 152 probes on an H200 and an H100, the same on both.
 _USUAL_EXPONENT = 0.85
+# As fitted on both; see `advisor.prediction.physics.Physics`.
+_PACKING = 0.3
 
 
 def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
@@ -28,56 +31,69 @@ def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
                                DECIMALS))  # fmt: skip
 
 
-def limit_exponent(profile: Profile, gpu: Gpu, packing: float, bandwidth: float) -> float:
+def limit_exponent(profile: Profile, gpu: Gpu, bandwidth: float) -> float:
     """How the job's kernels slow with the SMs that a limit takes; 1: in proportion.
 
     Args:
         profile: Measured alone.
         gpu: Its GPU.
-        packing: As of `advisor.prediction.physics.Physics`.
         bandwidth: How far limited jobs keep the bandwidth that each had alone.
     """
-    return bandwidth * exponent_alone(profile, gpu, packing) + (1 - bandwidth)
+    return bandwidth * exponent_alone(profile, gpu) + (1 - bandwidth)
 
 
-@once_a_profile
-def exponent_alone(profile: Profile, gpu: Gpu, packing: float) -> float:
+def exponent_alone(profile: Profile, gpu: Gpu) -> float:
     """As `limit_exponent` of a job from which nobody takes bandwidth, by its probe.
 
     Kernels that move data slow less than those that compute. The usual exponent where there is no
-    probe, or no limit of it was felt.
+    probe.
     """
-    played = replay_trace(profile, gpu.sms, packing)
-    if profile.mps is None or played is None:
-        return _USUAL_EXPONENT
-    found = []
+    told = told_exponent(profile, gpu)
+    return _USUAL_EXPONENT if told is None else told
+
+
+@once_a_profile
+def told_exponent(profile: Profile, gpu: Gpu) -> float | None:
+    """What the probe of `profile` tells of its kernels, wherever it ran; None without one.
+
+    A limit that is felt shows how long the kernels take there; one that is not felt, how long they
+    take at most. That bounds the exponent, which is the usual one where no limit is felt.
+    """
+    played = replay_trace(profile, gpu.sms, _PACKING)
+    if profile.sm_exponent is not None or profile.mps is None or played is None:
+        return profile.sm_exponent
+    felt, bounds = [], [inf]
     for run in profile.mps.limited:
-        slowdown = run.step_s / profile.mps.unlimited.step_s
         share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
-        if slowdown < _FELT:
-            continue
-        gaps_s = played.gap_s * len(played.demand)
-        alone_s = [
-            float((played.duration_s / sm_pace(played.demand, share, x)).sum()) + gaps_s
-            for x in _EXPONENTS
-        ]
-        fits = np.abs(np.log(np.asarray(alone_s) / (slowdown * profile.step_s)))
-        found.append(float(_EXPONENTS[int(np.argmin(fits))]))
-    return float(np.mean(found)) if found else _USUAL_EXPONENT
+        alone_s = np.array([_alone_s(played, share, each) for each in _EXPONENTS])
+        slowdown = run.step_s / profile.mps.unlimited.step_s
+        if slowdown < FELT:
+            hidden = _EXPONENTS[alone_s < FELT * profile.step_s]
+            bounds.append(float(hidden.max(initial=_EXPONENTS[0])))
+        else:
+            fits = np.abs(np.log(alone_s / (slowdown * profile.step_s)))
+            felt.append(float(_EXPONENTS[int(np.argmin(fits))]))
+    return min(float(np.mean(felt or [_USUAL_EXPONENT])), *bounds)
+
+
+def _alone_s(played: ReplayTrace, share: float, exponent: float) -> float:
+    """Seconds of a step's kernels on a share of the SMs, gaps between them included."""
+    kernels_s = (played.duration_s / sm_pace(played.demand, share, exponent)).sum()
+    return float(kernels_s) + played.gap_s * len(played.demand)
 
 
 def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: float) -> Floats:
     """Of kernels with that demand on a partition, at least 1, in the shape of `demand`.
 
-    As under a limit that leaves as many SMs, and slower by the bandwidth that an instance lacks
-    beside that. A job that uses more of the GPU's bandwidth while busy than the partition has slows
-    by that at least.
+    As under a limit that leaves as many SMs; where bandwidth and L2 are cut too, such that a share
+    of everything works at that share of the pace: kernels that slow less than in proportion to SMs
+    do so for the bandwidth that a limit leaves them. A job that uses more of the GPU's bandwidth
+    while busy than the partition has slows by that at least.
     """
-    shares = partition.sm_share, partition.bandwidth_share
-    steep = max(exponent, CURVE.bandwidth)  # or more SMs would slow a kernel
-    by_sms = CURVE.bandwidth_slowdown(*shares) * (demand / partition.sm_share) ** steep
-    by_bandwidth = dram_share(profile) / partition.bandwidth_share
-    return np.maximum(np.maximum(1.0, by_sms), by_bandwidth)
+    of_bandwidth = max(0.0, 1 - exponent)
+    by_sms = np.maximum(1.0, demand / partition.sm_share) ** exponent
+    by_both = by_sms * np.maximum(1.0, demand / partition.bandwidth_share) ** of_bandwidth
+    return np.asarray(np.maximum(by_both, dram_share(profile) / partition.bandwidth_share))
 
 
 def moving_s(profile: Profile) -> float:

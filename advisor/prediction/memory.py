@@ -7,7 +7,7 @@ because one process's cache is never released for another.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erf, hypot, isfinite, sqrt
 from statistics import NormalDist
 from typing import TypeVar
@@ -135,14 +135,18 @@ def _pliable(profile: Profile) -> float:
 def needs(
     profiles: Sequence[Profile], sharing: Arrangement, context: Context, gpu: Gpu
 ) -> list[Need]:
-    """What each of `profiles` takes under `sharing`, in their order."""
+    """What each of `profiles` takes under `sharing`, in their order.
+
+    On a compute instance a context is taken to be as large as on the whole GPU instance: nobody
+    measured that it is smaller, and that memory belongs to the GPU instance.
+    """
     found: dict[int, Need] = {}
     for part in partitions(sharing, len(profiles)):
         there = _partition(part, gpu)
-        left = [there.limited(each).sms for each in part.sharing.limits]
-        left = left or [there.sms] * len(part.jobs)
-        for number, sms in zip(part.jobs, left, strict=True):
-            under_mps, taken = part.sharing.under_mps, gpu.sms - sms
+        limited = [there.sms - there.limited(each).sms for each in part.sharing.limits]
+        beyond = gpu.sms - _partition(replace(part, slices=None), gpu).sms
+        for number, own in zip(part.jobs, limited or [0] * len(part.jobs), strict=True):
+            under_mps, taken = part.sharing.under_mps, beyond + own
             its = need(profiles[number - 1], context, under_mps=under_mps, sms_taken=taken)
             found[number] = its
     return [found[number] for number in sorted(found)]

@@ -42,16 +42,8 @@ class PartCurve:
     def work_slowdown(self, sm_share: _Real, bandwidth_share: _Real) -> Floats:
         """Of parts with those shares, in (0, 1], in their shape: k of the formula above."""
         sms = np.asarray(sm_share, dtype=np.float64)
-        return np.asarray(np.maximum(1.0, sms**-self.sms * self._eased(sms, bandwidth_share)))
-
-    def bandwidth_slowdown(self, sm_share: _Real, bandwidth_share: _Real) -> Floats:
-        """What of `work_slowdown` the missing bandwidth adds, at least 1."""
-        eased = self._eased(sm_share, bandwidth_share) / self._eased(sm_share, 1.0)
-        return np.asarray(np.maximum(1.0, eased))
-
-    def _eased(self, sm_share: _Real, bandwidth_share: _Real) -> Floats:
-        richer = np.minimum(bandwidth_share / np.asarray(sm_share), self.surplus)
-        return np.asarray(richer**-self.bandwidth)
+        richer = np.minimum(bandwidth_share / sms, self.surplus)
+        return np.asarray(np.maximum(1.0, sms**-self.sms * richer**-self.bandwidth))
 
     def log_slowdown(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
         """Log of a step over the step alone, at least 0; `log_odds` are those of W."""

@@ -82,9 +82,7 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
         shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if sharing.limits:
-            powers = [
-                limit_exponent(each, gpu, physics.packing, physics.bandwidth) for each in profiles
-            ]
+            powers = [limit_exponent(each, gpu, physics.bandwidth) for each in profiles]
         shared = replay_mps(
             played, shares, powers, physics.ceded, effort, priorities=sharing.priorities, log=log
         )

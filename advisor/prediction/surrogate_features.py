@@ -77,7 +77,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
 
 def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
     """`LIMITED` at each limit, shape (limits, columns)."""
-    exponent = limit_exponent(profile, gpu, physics.packing, physics.bandwidth)
+    exponent = limit_exponent(profile, gpu, physics.bandwidth)
     gaps_s = played.gap_s * len(played.duration_s)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu.sms):

@@ -12,16 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import Partition
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
-from advisor.prediction.kernel_pace import exponent_alone, slowdowns
+from advisor.prediction.kernel_pace import exponent_alone, slowdowns, told_exponent
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats, demand, replay_trace
 from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Counters, Window
+from advisor.workload.plausible import check_number
 from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
 
 _OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
@@ -39,6 +41,31 @@ _TRUST = 0.73
 def host_slowdown(there_s: float, here_s: float) -> float:
     """How much longer host work takes where the host check takes `here_s` instead of `there_s`."""
     return float((here_s / there_s) ** _TRUST)
+
+
+def host_slowdown_at(profile: Profile, gract: float) -> float:
+    """How many times as slow a host is on which the job alone keeps the engine active so much.
+
+    What the GPU does in a step stays, so it is the host that makes a longer one. 1.0 where the GPU
+    sets the pace and is not active for less of the time.
+
+    Args:
+        profile: With a host path.
+        gract: As nvidia-smi or DCGM show it for the job alone on the whole GPU, (0, 1].
+
+    Raises:
+        InvalidInput: `gract` is no such share, or the profile does not say how active the GPU is.
+    """
+    check_number("GPU utilisation", gract, 1.0, 0.01)
+    if profile.counters is None or profile.host_s is None:
+        raise InvalidInput(
+            f"{profile.name}: what the host and what the GPU does of a step is not known, so a "
+            f"utilisation tells nothing of the host. Leave it out."
+        )
+    longer = profile.counters.gract / gract
+    if profile.host_s >= (profile.gpu_s or 0.0):
+        return longer
+    return longer * profile.step_s / profile.host_s if longer > 1 else 1.0
 
 
 @once_a_profile
@@ -59,7 +86,14 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
         host=profile.host and _slower(profile.host, slowdown),
         trace=trace,
         host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
+        sm_exponent=_kept_exponent(profile),
     )
+
+
+def _kept_exponent(profile: Profile) -> float | None:
+    """How its kernels slow with fewer SMs, which no host changes."""
+    card = known_gpus().get(profile.gpu)
+    return profile.sm_exponent if card is None else told_exponent(profile, card)
 
 
 def _slower(host: HostSide, slowdown: float) -> HostSide:
@@ -136,9 +170,9 @@ def _longer(run: LimitedRun, stretch: float) -> LimitedRun:
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
     """`profile` as of the job on a part of its GPU that nobody else touches; shares are of it.
 
-    Kernels slow as `advisor.prediction.kernel_pace` says; what they lose with L2 is in what slices
-    cost beyond limits, and not modelled by itself. `advisor.prediction.fewer_sms` answers for jobs
-    without a trace.
+    Kernels slow as `advisor.prediction.kernel_pace` says; what they lose with L2 is not modelled
+    apart from bandwidth, of which a slice has as much. `advisor.prediction.fewer_sms` answers for
+    jobs without a trace.
     """
     if partition.whole:
         return profile
@@ -154,6 +188,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         counters=profile.counters and _thinned(profile.counters, stretch, grown),
         mps=there.mps and _probe_on(there.mps, profile, partition, physics),
         trace=profile.trace and _trace_on(profile, profile.trace, partition, physics),
+        sm_exponent=told_exponent(profile, partition.gpu),
     )
 
 
@@ -189,7 +224,7 @@ def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
     played = replay_trace(profile, gpu.sms, physics.packing)
     if played is None:
         return None
-    exponent = exponent_alone(profile, gpu, physics.packing)
+    exponent = exponent_alone(profile, gpu)
     return _Work(played.duration_s, played.demand, played.gap_s * len(played.demand), exponent)
 
 
@@ -219,7 +254,7 @@ def _trace_on(
     profile: Profile, trace: KernelTrace, partition: Partition, physics: Physics
 ) -> KernelTrace:
     gpu = partition.gpu
-    exponent = exponent_alone(profile, gpu, physics.packing)
+    exponent = exponent_alone(profile, gpu)
     slower = slowdowns(demand(trace, gpu.sms, physics.packing), profile, partition, exponent)
     return replace(trace, duration_us=tuple((np.asarray(trace.duration_us) * slower).tolist()))
 

@@ -200,6 +200,8 @@ class Profile:
             expect of `gpu`; None: measured on `gpu`.
         host: What the host does for a step, in parts; None in profiles from before it was recorded.
         other_batches: From which batch sizes it is estimated; None: measured at its own.
+        sm_exponent: How its kernels slow with the SMs that a limit takes, as its probe told where
+            that ran; None: `mps` itself tells.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -227,6 +229,7 @@ class Profile:
     estimated_from: str | None = None
     host: HostSide | None = None
     other_batches: OtherBatches | None = None
+    sm_exponent: float | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -243,6 +246,7 @@ class Profile:
         if self.host_s is not None:
             check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
         check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
+        check(self, ("sm_exponent",), 2.0)
         check(self, ("power_w", "idle_power_w", "energy_j"))
         if self.cores:
             check_number("a core's number", min(self.cores), MOST_CORES)

@@ -123,3 +123,13 @@ def test_a_limit_inside_an_instance_takes_of_its_sms():
         for how in ("mps=50", "mps")
     )
     assert free - limited == pytest.approx(32 * MODEL.of(H200).context.per_sm_mib)
+
+
+def test_a_context_on_a_compute_instance_is_as_large_as_on_its_whole_instance():
+    job = measured()[0]
+    text = "mig=7g.141gb/ci=3c[1]+4c[2]", "mig=7g.141gb[1,2]/naive"
+    apart, together = (
+        Predictor(H200, MODEL).predict([job, job], parse_sharing(each)).memory_total_mib
+        for each in text
+    )
+    assert apart == together

@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import catalogue, gpu
+from advisor.hardware.gpu_partition import partition_of
+from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
+from advisor.prediction.kernel_pace import told_exponent
 from advisor.prediction.mix_prediction import interval_around
+from advisor.prediction.transfer import step_on
 from advisor.workload.files import profile_files
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import read_profile
 from tests import synthetic
+from tests.prediction.test_transfer import PHYSICS
 
 ROOT = Path(__file__).parents[2]
 H100, H200, A100 = gpu("h100-sxm-80gb"), gpu("h200-141gb"), gpu("a100-40gb")
@@ -135,3 +140,22 @@ def test_what_an_h100_takes_follows_from_an_h200_and_back(here, there):
         for end in [1.645 * estimate_spread(on_gpu(next(iter(known.values())), there))]
     ]
     assert sum(inside) / len(inside) > 0.85
+
+
+@pytest.mark.parametrize("name", ["resnet26-cifar10-bs128", "resnet50-imagenet64-bs128"])
+def test_what_fewer_sms_cost_kernels_is_told_by_the_probe_where_it_ran(name):
+    job = measured(H200.key)[name]
+    there = on_gpu(job, A100)
+    assert told_exponent(there, A100) == told_exponent(job, H200) != 0.85
+    before, after = (
+        each.mps.limited[0].step_s / each.mps.unlimited.step_s for each in (job, there)
+    )
+    assert after > before  # an A100's kernels take longer, and its host as long
+
+
+def test_a_larger_batch_never_takes_longer_for_an_example_on_the_same_slice():
+    for name in ("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"):
+        jobs = [found_profile(f"resnet26-cifar10-bs{size}", A100) for size in (32, 128, 476)]
+        part = partition_of(A100, name)
+        example_s = [step_on(job, part, PHYSICS).p50 / job.workload.batch for job in jobs]
+        assert example_s == sorted(example_s, reverse=True)

@@ -1,16 +1,19 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction.fit.observation import shared_runs
+from advisor.prediction.kernel_pace import exponent_alone, slowdowns
 from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import TimeSlicing
 from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
-from advisor.prediction.transfer import on_host, on_partition
+from advisor.prediction.transfer import host_slowdown_at, on_host, on_partition, step_on
 from advisor.sharing import Mps
 from tests import synthetic
 
@@ -148,3 +151,77 @@ def test_a_limit_of_a_part_costs_what_its_probe_there_says(job, sms):
     assert steps_s == pytest.approx(sorted(steps_s, reverse=True), rel=1e-12)
     assert there.mps.unlimited.sms == sms
     assert min(steps_s) >= there.mps.unlimited.step_s * (1 - 1e-9)
+
+
+SLICES = st.sampled_from(["1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"])
+
+
+@given(SECONDS, st.floats(0.05, 1.0), st.floats(0.05, 1.0))
+def test_a_host_told_by_the_utilisation_alone_gives_that_utilisation(host_s, busy, told):
+    job = synthetic.profile(host_s=host_s, gpu_s=busy * host_s)
+    slowdown = host_slowdown_at(job, told)
+    if slowdown >= 1:
+        assert on_host(job, slowdown).counters.gract == pytest.approx(told)
+
+
+def test_a_gpu_that_sets_the_pace_tells_of_a_slower_host_only_where_it_is_idle_at_times():
+    job = synthetic.profile(host_s=0.005, gpu_s=0.02)
+    assert host_slowdown_at(job, 1.0) == 1.0
+    assert on_host(job, host_slowdown_at(job, 0.5)).counters.gract == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("share", [0.0, 60.0, float("nan")])
+def test_a_utilisation_is_a_share(share):
+    with pytest.raises(InvalidInput, match="GPU utilisation"):
+        host_slowdown_at(synthetic.profile(), share)
+
+
+def test_without_a_host_path_a_utilisation_tells_nothing_of_the_host():
+    with pytest.raises(InvalidInput, match="Leave it out"):
+        host_slowdown_at(replace(synthetic.profile(), host_s=None), 0.5)
+
+
+@given(SECONDS, st.floats(0.1, 1.0), st.floats(0.1, 1.0), SLICES)
+def test_a_job_that_uses_less_of_the_gpu_is_slowed_no_more_by_a_slice(host_s, one, other, name):
+    part = partition_of(H200, name)
+
+    def slowed(busy):
+        job = synthetic.profile(host_s=host_s, gpu_s=busy * host_s)
+        return step_on(job, part, PHYSICS).p50 / job.step_s
+
+    assert slowed(min(one, other)) <= slowed(max(one, other)) * (1 + 1e-9)
+
+
+@given(SECONDS, SECONDS, st.floats(0.3, 3.0), SLICES)
+def test_how_kernels_slow_on_a_slice_does_not_depend_on_the_host(host_s, gpu_s, slower, name):
+    job, part = synthetic.profile(host_s=host_s, gpu_s=gpu_s), partition_of(H200, name)
+    there = on_host(job, slower)
+    assert exponent_alone(there, H200) == exponent_alone(job, H200)
+    least_s = step_on(job, part, PHYSICS).p50 * min(1.0, slower)
+    assert step_on(there, part, PHYSICS).p50 >= least_s * (1 - 1e-6)
+
+
+def test_a_limit_that_is_not_felt_bounds_how_steeply_kernels_slow():
+    busy, idle = (synthetic.profile(host_s=0.01, gpu_s=gpu_s) for gpu_s in (0.004, 0.001))
+    unfelt = replace(
+        busy, mps=replace(busy.mps, limited=tuple(
+            replace(each, windows=busy.mps.unlimited.windows) for each in busy.mps.limited
+        ))
+    )  # fmt: skip
+    # 4 ms of kernels that a seventh of the SMs hides in 10 ms; 1 ms would fit at any exponent.
+    assert exponent_alone(unfelt, H200) < 0.6
+    assert exponent_alone(replace(idle, mps=unfelt.mps), H200) == 0.85
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.3, 1.2), SLICES, SLICES)
+def test_kernels_that_fill_a_slice_slow_at_most_in_proportion_to_what_it_lacks(
+    demand, exponent, one, other
+):
+    job, parts = synthetic.profile(), [partition_of(H200, each) for each in (one, other)]
+    for part in parts:
+        (slowed,) = slowdowns(np.array([demand]), job, part, min(1.0, exponent))
+        lacks = max(1 / part.sm_share, 1 / part.bandwidth_share)
+        assert 1 <= slowed <= lacks * (1 + 1e-9)
+    small, large = sorted(parts, key=lambda part: part.sms)
+    slow, fast = (slowdowns(np.array([demand]), job, part, exponent) for part in (small, large))
+    assert slow >= fast * (1 - 1e-9)
