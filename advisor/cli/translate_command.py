@@ -27,13 +27,21 @@ def translate(
             "your own; none: its maker's rates.",
         ),
     ] = None,
+    gpu_utilization: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of time, 0 to 1, in which nvidia-smi shows that GPU busy while each runs "
+            "alone on it: the host there is taken to be as slow as that says.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate PROFILEs for a GPU on which nobody measured them, kernel by kernel.
 
     Estimates are labelled, and every command takes them; `recommend` and the others also make them
     by themselves for a workload that was measured on another GPU only. The host's part stays as it
-    was measured.
+    was measured, unless --gpu-utilization tells of another host.
     """
     from advisor.hardware.catalogue import gpu_meant
     from advisor.prediction.estimated_profile import translated
@@ -42,7 +50,7 @@ def translate(
     from advisor.workload.files import user_folder
 
     gpu = gpu_meant(to)
-    found = translated(names, gpu, profiles, calibration)
+    found = translated(names, gpu, profiles, calibration, gpu_utilization)
     folder = out or user_folder("profiles") / gpu.key
     paths = write_estimates(folder, [after for _, after in found])
     if as_json:

@@ -14,6 +14,7 @@ from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.gpu_transfer import on_gpu
+from advisor.prediction.transfer import host_slowdown_at, on_host
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.other_batches import batch_name
@@ -145,6 +146,7 @@ def translated(
     gpu: Gpu,
     folder: Path | None = None,
     calibration: Path | None = None,
+    gract: float | None = None,
 ) -> tuple[tuple[Profile, Profile], ...]:
     """Each profile that `names` name, as measured and as estimated for `gpu`.
 
@@ -153,15 +155,20 @@ def translated(
         gpu: Another than those on which they were measured.
         folder: As of `profile_finder`.
         calibration: As of `profile_finder`.
+        gract: Share of time, (0, 1], in which each keeps `gpu` active alone, as its user saw it,
+            which tells how slow the host there is; None: a host as where it was measured.
 
     Raises:
         UnknownName: A workload was measured on no GPU.
         InvalidInput: It was measured on `gpu`, a file is no profile, or nothing can be estimated.
     """
+
+    def estimate(measured: Profile) -> Profile:
+        found = on_gpu(measured, gpu, _calibrations(gpu, measured, calibration))
+        return found if gract is None else on_host(found, host_slowdown_at(found, gract))
+
     measured = [_measured(name, gpu, folder) for name in names]
-    return tuple(
-        (each, on_gpu(each, gpu, _calibrations(gpu, each, calibration))) for each in measured
-    )
+    return tuple((each, estimate(each)) for each in measured)
 
 
 def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from advisor.api import Advisor
 from advisor.validate.study_claims import Claim, Claims, Kind, study_claims
 from advisor.validate.study_questions import StudyQuestions
+from advisor.validate.told_hosts import told_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,18 +16,24 @@ class Reproduced:
 
     Attributes:
         predicted: By what each value is of.
+        told: The same from what the studies measured of the jobs alone.
         slower_host: The same as on a host that is slower by `Claims.slower_host`.
         instead: Workloads without a profile, each with the one that stands for it.
     """
 
     claim: Claim
     predicted: Mapping[str, float]
+    told: Mapping[str, float]
     slower_host: Mapping[str, float]
     instead: Mapping[str, str]
 
     @property
     def agrees(self) -> bool:
         return self.claim.agrees(self.predicted.values())
+
+    @property
+    def agrees_as_told(self) -> bool:
+        return self.claim.agrees(self.told.values())
 
     @property
     def agrees_on_slower_host(self) -> bool:
@@ -39,6 +47,7 @@ class Score:
     kind: Kind
     rows: int
     agree: int
+    agree_as_told: int
     agree_on_slower_host: int
 
 
@@ -67,6 +76,7 @@ class Reproduction:
             kind,
             sum(len(each.claim.ids) for each in counted),
             sum(len(each.claim.ids) for each in counted if each.agrees),
+            sum(len(each.claim.ids) for each in counted if each.agrees_as_told),
             sum(len(each.claim.ids) for each in counted if each.agrees_on_slower_host),
         )
 
@@ -81,12 +91,18 @@ def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
     claims = claims or study_claims()
     here = StudyQuestions(advisor, claims)
     slower = StudyQuestions(advisor, claims, claims.slower_host)
+
+    @cache
+    def told(hosts: tuple[tuple[str, float], ...]) -> StudyQuestions:
+        return StudyQuestions(advisor, claims, told_hosts=dict(hosts))
+
     return Reproduction(
         claims,
         tuple(
             Reproduced(
                 claim=claim,
                 predicted=here.values(claim),
+                told=told(tuple(told_hosts(here, claim).items())).values(claim),
                 slower_host=slower.values(claim),
                 instead=here.substitutes(claim),
             )

@@ -22,7 +22,16 @@ def reproduction_table(found: Reproduction) -> "Group":
     from advisor.terminal.terminal_tables import FittedTable
 
     rows = FittedTable(box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False)
-    for heading in ("row", "the study", "found", "predicted", "slower host", "agrees", "why not"):
+    for heading in (
+        "row",
+        "the study",
+        "found",
+        "predicted",
+        "as told",
+        "slower host",
+        "agrees",
+        "why not",
+    ):
         rows.add_column(heading)
     for each in found.found:
         for name in each.claim.ids:
@@ -36,6 +45,7 @@ def _cells(found: Reproduction, each: Reproduced, name: str) -> tuple[str, ...]:
         each.claim.says,
         bounds_words(each.claim),
         span_words(each.claim, each.predicted),
+        span_words(each.claim, each.told),
         span_words(each.claim, each.slower_host),
         _verdict(each),
         _why(found, each, name),
@@ -45,6 +55,8 @@ def _cells(found: Reproduction, each: Reproduced, name: str) -> tuple[str, ...]:
 def _verdict(each: Reproduced) -> str:
     if each.agrees:
         return "yes"
+    if each.agrees_as_told:
+        return "as told"
     return "on a slower host" if each.agrees_on_slower_host else "no"
 
 
@@ -90,7 +102,8 @@ def _summary(found: Reproduction) -> Iterator[str]:
     for each in found.scores:
         yield (
             f"{each.kind}: {each.agree} of {counted(each.rows, 'row')} agree, "
-            f"{each.agree_on_slower_host} on a host {found.claims.slower_host:g} times as slow"
+            f"{each.agree_as_told} as told, {each.agree_on_slower_host} on a host "
+            f"{found.claims.slower_host:g} times as slow"
         )
     left = len(found.claims.unchecked)
     contested = sum(len(each.claim.ids) for each in found.found if each.claim.contested)
@@ -112,6 +125,7 @@ def reproduction_document(found: Reproduction) -> dict[str, Any]:
                 "kind": each.kind,
                 "rows": each.rows,
                 "agree": each.agree,
+                "agree_as_told": each.agree_as_told,
                 "agree_on_slower_host": each.agree_on_slower_host,
             }
             for each in found.scores
@@ -131,8 +145,10 @@ def _row(found: Reproduction, each: Reproduced, name: str) -> dict[str, Any]:
         "unit": claim.unit,
         "found": {"low": claim.low, "high": claim.high, "tolerance": claim.tolerance},
         "predicted": dict(each.predicted),
+        "predicted_as_told": dict(each.told),
         "predicted_on_slower_host": dict(each.slower_host),
         "agrees": each.agrees,
+        "agrees_as_told": each.agrees_as_told,
         "agrees_on_slower_host": each.agrees_on_slower_host,
         "contested": claim.contested,
         "why_not": None if each.agrees else claim.contested or found.cause(name),

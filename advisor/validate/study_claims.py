@@ -1,6 +1,7 @@
 """What published studies claim of shared A100-40GB GPUs, from `study_claims.toml` in this folder.
 
-The file says who claims it, in our words, and what of a prediction would agree.
+The file says who claims it, in our words, and what of a prediction would agree. What they measured
+of jobs alone is in `study_alone.toml`, why a claim is missed in `study_causes.toml`.
 """
 
 import tomllib
@@ -76,6 +77,15 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Alone:
+    """What a study measured of a job alone; the head of `study_alone.toml` says what it means."""
+
+    ids: tuple[str, ...]
+    job: str
+    gract: float
+
+
+@dataclass(frozen=True, slots=True)
 class Claims:
     """All claims, with the words in which they ask.
 
@@ -86,6 +96,8 @@ class Claims:
         unchecked: Why a row is no question, by its id.
         causes: Why a claim is missed, as far as somebody found out, by the row's id.
         slower_host: How much longer host work may take on the studies' hosts.
+        alone: What the studies measured of jobs alone.
+        host_of: Words of the jobs that ran on the host of these.
     """
 
     claims: tuple[Claim, ...]
@@ -95,12 +107,15 @@ class Claims:
     unchecked: Mapping[str, str]
     causes: Mapping[str, str]
     slower_host: float
+    alone: tuple[Alone, ...]
+    host_of: tuple[str, ...]
 
 
 @cache
 def study_claims() -> Claims:
     """The claims that come with this package."""
     document, causes = _read("study_claims.toml"), _read("study_causes.toml")
+    alone = _read("study_alone.toml")
     return Claims(
         claims=tuple(_claim(entry) for entry in document["claim"]),
         workloads=document["workloads"],
@@ -109,6 +124,10 @@ def study_claims() -> Claims:
         unchecked=_by_id(document["unchecked"]),
         causes=_by_id(causes.get("cause", [])),
         slower_host=document["host"]["slower"],
+        alone=tuple(
+            Alone(tuple(each["ids"]), each["job"], each["gract"]) for each in alone["alone"]
+        ),
+        host_of=tuple(alone["host_of"]),
     )
 
 

@@ -1,7 +1,7 @@
 """Asks an `Advisor` what the studies measured: each claim as ratios of predicted numbers."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -14,6 +14,7 @@ from advisor.prediction.transfer import on_host
 from advisor.sharing import parse_sharing
 from advisor.validate.study_claims import Claim, Claims
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
 
 GPU = "a100-40gb"
 """On which the studies measured."""
@@ -43,11 +44,17 @@ class Question:
 
 @dataclass(frozen=True)
 class StudyQuestions:
-    """Answers questions, each forecast made once."""
+    """Answers questions, each forecast made once.
+
+    Attributes:
+        host_slowdown: How many times as slow the host is as that of a profile.
+        told_hosts: The same for some jobs, by their words.
+    """
 
     advisor: Advisor
     claims: Claims
     host_slowdown: float = 1.0
+    told_hosts: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, float | None], Forecast]:
@@ -107,12 +114,18 @@ class StudyQuestions:
         ]
 
     def _asked(self, question: Question) -> Mixes:
-        key = tuple(self._names(question.mix)), question.cap_w
+        key = tuple(_listed(question.mix)), question.cap_w
         if key not in self._mixes:
-            found = [self.advisor.find_profile(self._profiled(name)) for name in key[0]]
-            jobs = [Job(on_host(profile, self.host_slowdown)) for profile in found]
+            jobs = [Job(on_host(self.profile(word), self._slowdown(word))) for word in key[0]]
             self._mixes[key] = Mixes(jobs, self.advisor.predictor_under(question.cap_w))
         return self._mixes[key]
+
+    def _slowdown(self, word: str) -> float:
+        return self.told_hosts.get(word, self.host_slowdown)
+
+    def profile(self, word: str) -> Profile:
+        """That of the job called `word`, on the host of the profile."""
+        return self.advisor.find_profile(self._profiled(self.claims.workloads[word]))
 
     def _names(self, mix: str) -> list[str]:
         return [self.claims.workloads[word] for word in _listed(mix)]

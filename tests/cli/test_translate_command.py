@@ -72,3 +72,26 @@ def test_power_that_was_not_measured_has_a_wide_interval_within_the_limit_of_the
 def test_a_comparison_says_first_what_is_estimated(advisor):
     said = advisor("explain", "naive", "mps", f"{RESNET}:2", "--gpu", "l4-24gb").out
     assert said.startswith("Estimated from h200-141gb")
+
+
+def test_the_utilisation_that_a_user_saw_tells_of_the_host(advisor, tmp_path):
+    def epoch_s(*words):
+        advisor(
+            "translate", "resnet26-cifar10-bs128", "--to", "a100-40gb", "--out", tmp_path, *words
+        )
+        path = tmp_path / "resnet26-cifar10-bs128.json"
+        said = advisor("predict", path, "--gpu", "a100-40gb", "--sharing", "serial", "--json")
+        document = json.loads(said.out)
+        return document["jobs"][0]["step_s"]["p50"], document["gract"]
+
+    (quick_s, _), (slow_s, gract) = epoch_s(), epoch_s("--gpu-utilization", "0.6")
+    assert slow_s > 1.1 * quick_s
+    assert gract == pytest.approx(0.6, abs=0.01)
+
+
+def test_a_utilisation_in_per_cent_is_refused(advisor, tmp_path):
+    words = ("--to", "a100-40gb", "--out", tmp_path / "out", "--gpu-utilization", "60")
+    answer = advisor("translate", RESNET, *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert "GPU utilisation" in answer.err
+    assert not (tmp_path / "out").exists()

@@ -18,6 +18,7 @@ from advisor.validate.reproduction_text import (
 )
 from advisor.validate.study_claims import Claim, study_claims
 from advisor.validate.study_questions import GPU, METRICS, StudyQuestions
+from advisor.validate.told_hosts import told_hosts
 from advisor.workload.job import Job
 from advisor.workload.store import NO_CALIBRATION
 
@@ -101,6 +102,25 @@ def test_a_slower_host_is_asked_about_as_advice_for_such_a_host_is(a100):
     by_hand = a100.predict([Job(profile), Job(profile)], "mps").prediction.jobs[0].slowdown
     (found,) = questions(a100, 1.5).values(replace(CLAIM, mixes=("2 S",))).values()
     assert found == by_hand
+
+
+def test_a_job_is_as_active_alone_as_the_study_says_and_others_run_on_that_host(a100):
+    asked = questions(a100)
+    hosts = told_hosts(asked, CLAIM)
+    told = StudyQuestions(a100, asked.claims, told_hosts=hosts)
+    alone = replace(CLAIM, metric="gract", sharings=("serial",))
+    for word, share in (("S", 0.6), ("M", 0.8)):
+        (found,) = told.values(replace(alone, mixes=(f"1 {word}",))).values()
+        assert found == pytest.approx(share, abs=0.01)
+    assert hosts["s"] == hosts["EM"] == hosts["S"] != hosts["M"]  # a loader is M's own
+    assert "tune" not in hosts  # which ran elsewhere
+
+
+def test_no_row_is_predicted_from_its_own_number(a100):
+    claims = {name: claim for claim in study_claims().claims for name in claim.ids}
+    asked = questions(a100)
+    assert told_hosts(asked, claims["P064"])["S"] == 1.0
+    assert told_hosts(asked, claims["P065"])["M"] == told_hosts(asked, CLAIM)["S"]
 
 
 def test_instances_that_do_not_fit_are_no_error(a100):
