@@ -369,13 +369,13 @@ def test_a_job_that_is_to_be_alone_shares_no_memory(page):
 
 
 def test_one_workload_twice_with_other_cells_is_two_jobs_and_a_link_asks_both(page):
-    page.query_params["job"] = ["bert-base-finetune-bs16:1:3:user=a%3Ab",
+    page.query_params["job"] = ["bert-base-finetune-bs16:1:3:user=a%20b",
                                 "bert-base-finetune-bs16:2:1:due=900:isolated"]  # fmt: skip
     page.run()
     assert not page.exception
     assert len(jobs_of_plan(page)) == 3
     first, second = page.session_state["job table"].now
-    assert (first["user"], second["deadline_min"], second["isolated"]) == ("a:b", 900, True)
+    assert (first["user"], second["deadline_min"], second["isolated"]) == ("a b", 900, True)
     assert page.query_params["job"][1].endswith(":2:1:due=900:isolated")
 
 
