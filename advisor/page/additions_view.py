@@ -9,6 +9,7 @@ from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
 from advisor.page.answers import PageQuestion, may_be_added
+from advisor.page.refusal import refuse
 from advisor.plan.admission import Additions
 from advisor.plan.machine import Running, held_alone_mib, recognised, running_now
 from advisor.plan.rules import MOST_HURT
@@ -54,7 +55,10 @@ def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
         else:
             _show(may_be_added(asked, taken, hurt / 100, running, jobs))
     except AdvisorError as error:
-        (st.error if taken else st.info)(str(error))
+        if taken:
+            refuse(error)
+        else:
+            st.info(str(error))
 
 
 def _live_gpus(gpu: str) -> dict[str, LiveGpu]:

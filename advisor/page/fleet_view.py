@@ -12,6 +12,7 @@ from advisor.api import OverTime
 from advisor.errors import AdvisorError
 from advisor.page.answers import PageQuestion, fleet_plan, queued
 from advisor.page.cards import cards
+from advisor.page.refusal import refuse
 from advisor.plan import MOST_GPUS
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import lanes_chart
@@ -61,7 +62,7 @@ def fleet_view(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job]
         elif gpus is not None:
             _plan(advised, asked, jobs, gpus)
     except AdvisorError as error:
-        st.error(str(error))
+        refuse(error)
 
 
 def _plan(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job], gpus: int) -> None:

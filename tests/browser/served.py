@@ -32,8 +32,10 @@ def chrome() -> str:
 
 
 @contextmanager
-def page_server(folder: Path) -> Iterator[str]:
+def page_server(folder: Path, also: Path | None = None) -> Iterator[str]:
     """The address of the page, served by a process whose files of all kinds lie in `folder`.
+
+    Modules are found in the folder `also` first.
 
     Raises:
         SystemExit: It does not answer.
@@ -43,7 +45,9 @@ def page_server(folder: Path) -> Iterator[str]:
     address = f"http://127.0.0.1:{port}"
     words = [sys.executable, "-m", "advisor", "app", "--port", str(port)]
     with (folder / "server.log").open("w") as log:
-        server = subprocess.Popen(words, cwd=folder, env=_only_in(folder), stdout=log, stderr=log)
+        server = subprocess.Popen(
+            words, cwd=folder, env=_only_in(folder, also), stdout=log, stderr=log
+        )
         try:
             _wait(address, folder / "server.log")
             yield address
@@ -52,10 +56,11 @@ def page_server(folder: Path) -> Iterator[str]:
             server.wait()
 
 
-def _only_in(folder: Path) -> Mapping[str, str]:
+def _only_in(folder: Path, also: Path | None) -> Mapping[str, str]:
     kinds = ("HOME", "TMPDIR", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
     here = str(Path(__file__).parents[2])
-    return os.environ | dict.fromkeys(kinds, str(folder)) | {"PYTHONPATH": here}
+    path = here if also is None else os.pathsep.join((str(also), here))
+    return os.environ | dict.fromkeys(kinds, str(folder)) | {"PYTHONPATH": path}
 
 
 def _wait(address: str, log: Path) -> None:
