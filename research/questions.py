@@ -67,9 +67,9 @@ after another. Sharing pays where `slowdown` is less than the number of jobs, as
         ("advisor recommend resnet26-cifar10-bs128:3 --gpu a100-40gb",),
         """\
 All three are ranked in one table; `serial` is neither. A layout reads `INSTANCE@SLICE`, the memory
-slice where it starts, and `[1]` is the first job; `/ci=4c[1]+3c[2]` cuts an instance into compute
-instances, which share its memory. "As good within our error" names the plans that may as well be
-the best.""",
+slice where it starts; `/ci=3c[1]+2c[2]` cuts an instance into compute instances of 3 and 2 slices,
+which share its memory, and `[1]` is the first job. "As good within our error" names the plans that
+may as well be the best.""",
     ),
     UserQuestion(
         "What else fits beside what runs?",
@@ -78,8 +78,8 @@ the best.""",
             "--running resnet50-imagenet64-bs128 --running-sharing mps --hurt 0.2",
         ),
         """\
-Each line is a choice of what to add. `--hurt 0.2` lets the job that runs become 20 % slower and no
-more, by medians: "slows most" says how much of that is used, "work added" what is gained for it,
+Each number is a choice of what to add. `--hurt 0.2` lets the job that runs become 20 % slower and
+no more, by medians: "slows most" says how much of that is used, "work added" what is gained for it,
 where 1 is one job at the pace that it has alone.""",
     ),
     UserQuestion(
@@ -94,7 +94,8 @@ every further copy only slows the others.""",
         ("advisor trials cnn-cifar10-bs128 --count 24 --epochs 10",),
         """\
 The same for trials that follow one another: "trials per hour" is what grows, "one trial" is what
-each of them then takes. Starting a process comes on top, so count it in where trials are short.""",
+each of them then takes. Starting a process comes on top, so count it in where trials are short.
+[How such a search is run](hyperparameter-search.md), with optuna and others.""",
     ),
     UserQuestion(
         "Which batch does a 1g.5gb hold?",

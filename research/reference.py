@@ -1,9 +1,4 @@
-"""docs/commands.md, every command with its options, and in docs/files.md what `init` writes.
-
-    python -m research.reference
-
-asks the command line itself.
-"""
+"""docs/commands.md, every command with its options, and in docs/files.md what `init` writes."""
 
 import re
 from pathlib import Path
@@ -16,6 +11,8 @@ COMMANDS = Path("docs", "commands.md")
 FILES = Path("docs", "files.md")
 TEMPLATES = ROOT / "advisor" / "workload" / "templates"
 COLUMNS = 80
+# Words that bring a program of its own, with a help of its own.
+_OTHERS = {"profile": ("profile --from-numbers", "profile --from-mlflow mlruns")}
 _OPENING = """\
 # Every command
 
@@ -35,13 +32,18 @@ def commands_text() -> str:
     Raises:
         subprocess.CalledProcessError: A command has no help.
     """
-    overview = _help()
-    sections = [f"## {name}\n\n{_help(name)}" for name in names(overview)]
-    return "\n\n".join([_OPENING, overview, *sections]) + "\n"
+    overview = _help("")
+    words = [each for name in names(overview) for each in (name, *_OTHERS.get(name, ()))]
+    return "\n\n".join([_OPENING, overview, *map(section, words)]) + "\n"
 
 
-def _help(*words: str) -> str:
-    return "\n".join(["```", *terminal_output([*words, "--help"], COLUMNS), "```"])
+def section(words: str) -> str:
+    """What the page says of the command that `words` are."""
+    return f"## {words}\n\n{_help(words)}"
+
+
+def _help(words: str) -> str:
+    return "\n".join(["```", *terminal_output([*words.split(), "--help"], COLUMNS), "```"])
 
 
 def files_text(text: str) -> str:

@@ -258,6 +258,8 @@ def _parser() -> argparse.ArgumentParser:
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
     add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
         "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
+    add("--from-mlflow", metavar="STORE", help="measure nothing, and read what MLflow or radT "
+        "tracked there; --from-mlflow STORE --help says how")  # fmt: skip
     add_script_words(parser.add_argument_group("a script of your own, after --"))
     _add_timm(parser.add_argument_group("any model of timm"))
     return parser
