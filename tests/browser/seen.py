@@ -32,8 +32,9 @@ def errors(page):
 
 def jobs(page):
     """The names in the table of jobs."""
-    cells = _jobs(page).locator("[id^=glide-cell-1-]").all_text_contents()
-    return [name for name in cells if name]
+    cells = _jobs(page).locator("[id^=glide-cell-1-]")
+    cells.first.wait_for(state="attached")
+    return [name for name in cells.all_text_contents() if name]
 
 
 def becomes(what, page, act):
@@ -56,18 +57,24 @@ def type_in(page, row, column, text):
     """
     cell = _jobs(page).get_by_test_id(f"glide-cell-{column + 1}-{row}")
     for _ in range(5):  # a table that is being drawn again forgets what was clicked
-        _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
-        for _ in range(column):
-            page.keyboard.press("ArrowRight")
+        fill_cell(page, row, column, text)
         page.keyboard.press("Enter")
-        page.locator("#portal input").wait_for()
-        page.keyboard.type(text)
-        page.keyboard.press("Enter")
-        page.wait_for_timeout(200)
-        if cell.text_content() == text:
-            return
+        for _ in range(20):
+            page.wait_for_timeout(50)
+            if cell.text_content() == text:
+                return
         page.keyboard.press("Escape")
-    raise AssertionError(f"{text!r} cannot be typed")
+    raise AssertionError(f"{text!r} cannot be typed: {cell.text_content()!r} stands there")
+
+
+def fill_cell(page, row, column, text):
+    """Type `text` into a cell as `type_in` does, all but the last Enter."""
+    _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
+    for _ in range(column):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.locator("#portal input").wait_for()
+    page.keyboard.type(text)
 
 
 def hand_in(page, *files):

@@ -1,0 +1,108 @@
+"""How long the page takes in a real browser, from the first paint to the answer to a change.
+
+    python benchmarks/page_speed.py benchmarks/page-speed.json LABEL
+
+Starts `advisor app` some times, opens the page in the chromium or Chrome on PATH, and puts under
+LABEL into the file: the medians in seconds, every time, what the machine is, and how busy it was
+meanwhile. An answer stands when the large line is the new one; the page when all of it is drawn.
+Each change is one that was not asked before. What numba compiles is compiled before the first
+time that counts. Nothing here is a test.
+"""
+
+import json
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
+
+from tests.browser.seen import answer, fill_cell, stands
+from tests.browser.served import chrome, page_server
+
+_REPEATS = 3
+_CHANGED = """before => {
+    const line = document.querySelector('[data-testid=stMain] h3');
+    return line && line.innerText !== before;
+}"""
+_OBJECTIVES = ("most work per hour", "nobody left behind", "least energy")
+
+Times = dict[str, list[float]]
+
+
+def _timed(page: Any, before: str, act: Callable[[], object]) -> Times:
+    """Seconds until the answer and until the page stand, from the start of `act`."""
+    began = perf_counter()
+    act()
+    page.wait_for_function(_CHANGED, arg=before, timeout=120_000)
+    answered_s = perf_counter() - began
+    stands(page)
+    return {"answer_s": [answered_s], "page_s": [perf_counter() - began]}
+
+
+def _one_server(browser: Any) -> Iterator[tuple[str, Times]]:
+    """What is timed, and the times, of a server that answers for the first time."""
+    with TemporaryDirectory() as folder, page_server(Path(folder)) as address:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        yield "first paint", _timed(page, "", lambda: page.goto(address))
+        yield "warm reload", _timed(page, "", page.reload)
+        for copies in "234":
+            fill_cell(page, 1, 1, copies)
+            yield "a count", _timed(page, answer(page), lambda: page.keyboard.press("Enter"))
+        for objective in _OBJECTIVES:
+            page.get_by_role("combobox", name="Best means").click()
+            choice = page.get_by_role("option", name=objective, exact=True)
+            yield "an objective", _timed(page, answer(page), choice.click)
+        page.get_by_text("Conditions", exact=True).click()
+        for watts in ("650", "600", "550"):
+            page.get_by_label("Power cap, W").fill(watts)
+            yield "a power cap", _timed(page, answer(page), lambda: page.keyboard.press("Enter"))
+        page.close()
+
+
+def _machine() -> dict[str, object]:
+    words = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(": ")[2] for line in words if line.startswith("model name")), None)
+    return {"processor": model, "cores": os.cpu_count()}
+
+
+def measured() -> dict[str, object]:
+    """Medians and all times, the machine, and its load in the minute before and after."""
+    from playwright.sync_api import sync_playwright
+
+    before, times = os.getloadavg()[0], defaultdict(lambda: defaultdict(list))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chrome())
+        for repeat in range(_REPEATS + 1):
+            for what, took in _one_server(browser):
+                for name, seconds in took.items():
+                    times[what][name] += seconds * (repeat > 0)
+        version = browser.version
+        browser.close()
+    return {
+        **_machine(), "browser": f"Chromium {version}",
+        "load_1min": [before, os.getloadavg()[0]],
+        "median": {
+            what: {name: round(median(each), 2) for name, each in took.items()}
+            for what, took in times.items()
+        },
+        "all": {
+            what: {name: [round(one, 3) for one in each] for name, each in took.items()}
+            for what, took in times.items()
+        },
+    }  # fmt: skip
+
+
+def main() -> None:
+    file, label = Path(sys.argv[1]), sys.argv[2]
+    known = json.loads(file.read_text()) if file.exists() else {}
+    known[label] = measured()
+    file.write_text(json.dumps(known, indent=1) + "\n")
+    print(json.dumps(known[label]["median"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
