@@ -13,7 +13,7 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(PINNED) $(BIN)/python $(INSTALL)
 FRESH := $(VENV)/fresh
 
-.PHONY: demo check check-all check-browser app report notebooks constraints clean
+.PHONY: demo check check-all check-browser picture app report notebooks constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -36,6 +36,10 @@ check-all: $(VENV)/dev
 # PATH, as after `apt-get install chromium`.
 check-browser: $(VENV)/browser
 	$(BIN)/pytest -m browser tests/browser
+
+# The page as README.md shows it, from the same browser.
+picture: $(VENV)/browser
+	$(BIN)/python -m benchmarks.page_picture
 
 app: $(VENV)/base
 	$(BIN)/advisor app

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
 from advisor.page.address import keep_address, linked
@@ -16,6 +17,7 @@ from advisor.page.answers import advice
 from advisor.page.cards import cards
 from advisor.page.clicked_plan import choose_clicked
 from advisor.page.further_questions import further_questions
+from advisor.page.layout import STYLE
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
 from advisor.page.refusal import refuse
@@ -28,15 +30,16 @@ from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
 from advisor.report.plan_charts import plans_chart
 
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
-_GREYED = "<style>.st-key-outdated {opacity: 0.5; filter: grayscale(1)}</style>"
 
 
 def main() -> None:
-    st.set_page_config("advisor", "🧩", "wide", initial_sidebar_state=430)
+    st.set_page_config("advisor", "🧩", "wide", initial_sidebar_state=300)
+    st.html(STYLE)
     st.header("How should these jobs share one GPU?")
+    answered, by_jobs = st.container(), st.container()
     try:
         with st.sidebar:
-            question = posed()
+            question = posed(by_jobs)
     except AdvisorError as error:
         refuse(error)
         question = None
@@ -48,30 +51,45 @@ def main() -> None:
             refuse(error, question.by_jobs)
     if question is not None and advised is not None:
         st.session_state["last answer"] = advised
+        with answered:
+            _answer(advised)
         plan = _show(advised)
         further_questions(advised, question.asked, question.jobs)
         keep_address(question.asked, None if plan is advised.best else plan_name(advised, plan))
     elif "last answer" in st.session_state:
+        _show_outdated(st.session_state["last answer"], answered)
+
+
+def _show_outdated(last: Recommendation, answered: DeltaGenerator) -> None:
+    with answered:
         st.warning(
             "What is asked now has no answer; this is the last one, to what was asked before."
         )
-        st.html(_GREYED)
-        with st.container(key="outdated"):
-            _show(st.session_state["last answer"])
+        with st.container(key="outdated-answer"):
+            _answer(last)
+    with st.container(key="outdated-plans"):
+        _show(last)
 
 
-def _show(advised: Recommendation) -> Plan:
-    """Show what is advised; the plan that is looked at."""
+def _answer(advised: Recommendation) -> None:
+    """What is best, in a line, in figures, and beside all other plans."""
     found = verdict(advised)
     first, *others = paragraphs(advised)
     said = "\n\n".join([f"### {first}", *others])
     _BOXES.get(found.answers[0], st.info)(said)
     figures = metric_cards(advised)
-    cards(figures)
-    if explained := OBJECTIVES[advised.ranked_by].explained:
-        st.caption(f"{figures[0][0]}: {explained}")
-    st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
-    st.caption("A click on a point, or on a row of the table below, chooses that plan.")
+    left, right = st.columns([1, 2], vertical_alignment="center")
+    with left:
+        cards(figures)
+        if explained := OBJECTIVES[advised.ranked_by].explained:
+            st.caption(f"{figures[0][0]}: {explained}")
+    with right:
+        st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
+        st.caption("A click on a point, or on a row of the table below, chooses that plan.")
+
+
+def _show(advised: Recommendation) -> Plan:
+    """Show the plans; the one that is looked at."""
     for stale in advised.standing.stale:
         st.warning(str(stale))
     for why in advised.refused_variants:
@@ -108,16 +126,19 @@ def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:
 
 
 def _ranking(advised: Recommendation) -> None:
-    rows = plan_rows(advised)
+    rows = pd.DataFrame(plan_rows(advised))
+    short = rows.drop(columns="why")
+    short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key="ranking", on_select="rerun",
-        selection_mode="single-row",
+        short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
+        height="content",
     )  # fmt: skip
     st.caption(f"{bounds_note(advised)} Ways to share considered: {advised.considered}.")
-    csv = pd.DataFrame(rows).to_csv(index=False)
-    st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
     document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
-    st.download_button("Download as JSON", document, "plans.json", "application/json")
+    with st.container(horizontal=True):
+        csv = rows.to_csv(index=False)
+        st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
+        st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
 main()

@@ -1,6 +1,6 @@
 """How long the page takes in a real browser, from the first paint to the answer to a change.
 
-    python benchmarks/page_speed.py benchmarks/page-speed.json LABEL
+    python -m benchmarks.page_speed benchmarks/page-speed.json LABEL
 
 Starts `advisor app` some times, opens the page in the chromium or Chrome on PATH, and puts under
 LABEL into the file: the medians in seconds, every time, what the machine is, and how busy it was
@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from tests.browser.seen import answer, fill_cell, stands
-from tests.browser.served import chrome, page_server
+from tests.browser.served import page_server, started_browser
 
 _REPEATS = 3
 _CHANGED = """before => {
@@ -71,17 +71,13 @@ def _machine() -> dict[str, object]:
 
 def measured() -> dict[str, object]:
     """Medians and all times, the machine, and its load in the minute before and after."""
-    from playwright.sync_api import sync_playwright
-
     before, times = os.getloadavg()[0], defaultdict(lambda: defaultdict(list))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chrome())
+    with started_browser() as browser:
         for repeat in range(_REPEATS + 1):
             for what, took in _one_server(browser):
                 for name, seconds in took.items():
                     times[what][name] += seconds * (repeat > 0)
         version = browser.version
-        browser.close()
     return {
         **_machine(), "browser": f"Chromium {version}",
         "load_1min": [before, os.getloadavg()[0]],

@@ -6,10 +6,9 @@ import streamlit as st
 
 
 def cards(figures: Iterable[tuple[str, str, str]]) -> None:
-    """Side by side; of each what it is of, the figure, and what it compares with."""
+    """Side by side where they fit; of each what it is of, the figure, and what it compares with."""
     with st.container(horizontal=True):
         for label, value, beside in figures:
             st.metric(
                 label, value, beside, delta_color="off", delta_arrow="off", border=True,
-                width="content",
             )  # fmt: skip

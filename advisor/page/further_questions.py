@@ -27,7 +27,7 @@ def further_questions(advised: Recommendation, asked: PageQuestion, jobs: Sequen
     }
     first, *_ = views
     st.subheader("Further questions")
-    chosen = st.segmented_control(
+    chosen = st.pills(
         "Question", list(views), default=first, required=True, key="question",
         label_visibility="collapsed",
     )  # fmt: skip

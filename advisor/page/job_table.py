@@ -52,10 +52,11 @@ def job_table(
     table = st.session_state.get("job table")
     if table is None or (table.offered, table.handed) != (offered, handed):
         table = _next_table(table, offered, handed, linked, usual)
+    st.caption("Jobs: every cell can be typed into, and the empty row adds one.")
     edited = st.data_editor(
         pd.DataFrame(list(table.first), columns=list(_KINDS)).astype(_KINDS),
         key=f"jobs {table.number}", num_rows="dynamic", hide_index=True, width="stretch",
-        column_config=_columns(offered),
+        column_config=_columns(offered), placeholder="",
     )  # fmt: skip
     rows = edited.astype(object).where(edited.notna(), None).to_dict("records")
     rows = tuple(row for row in rows if row["name"] is not None)
@@ -87,13 +88,13 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
     usual = WantedJob("")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
-        "name": st.column_config.SelectboxColumn("job", options=offered, required=True, width=160),
-        "copies": number(step=1, default=usual.copies, width=75),
-        "epochs": number(default=usual.epochs, width=75),
-        "batch": number(step=1, width=70, help="Examples a step; empty: as the job's name says."),
-        "user": text(width=70, help="Its owner: MPS serves one user at a time."),
-        "deadline_min": number("due, min", width=85, help="Minutes until it should be done."),
+        "name": st.column_config.SelectboxColumn("job", options=offered, required=True),
+        "copies": number(step=1, default=usual.copies),
+        "epochs": number(default=usual.epochs),
+        "batch": number(step=1, help="Examples a step; empty: as the job's name says."),
+        "user": text(help="Its owner: MPS serves one user at a time."),
+        "deadline_min": number("due, min", help="Minutes until it should be done."),
         "isolated": st.column_config.CheckboxColumn(
-            "alone", default=False, width=70, help="No other job may share its memory."
+            "alone", default=False, help="No other job may share its memory."
         ),
     }

@@ -29,7 +29,7 @@ def open_view(advised: Recommendation, plan: Plan) -> None:
     else:
         st.caption(f"All times are {basis(plan.prediction)}.")
     first, *_ = _VIEWS
-    chosen = st.segmented_control(
+    chosen = st.pills(
         "View", list(_VIEWS), default=first, required=True, key="view", label_visibility="collapsed"
     )
     try:

@@ -33,7 +33,7 @@ def draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
     if cut := blocks(plan.sharing, gpu):
         st.altair_chart(charts.slices_chart(cut, gpu.memory_slices), width="stretch")
     drawn = drawing(plan.prediction, gpu)
-    left, right = st.columns([5, 2])
+    left, right = st.columns([3, 2])
     left.altair_chart(charts.memory_chart(drawn, until_gib), width="stretch")
     right.altair_chart(charts.sm_chart(drawn), width="stretch")
     st.caption(drawn.caption)

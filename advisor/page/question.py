@@ -39,8 +39,12 @@ class Posed:
     by_jobs: DeltaGenerator
 
 
-def posed() -> Posed | None:
-    """What is asked; None where something is impossible or missing, which stands at its field."""
+def posed(by_jobs: DeltaGenerator) -> Posed | None:
+    """What is asked; None where something is impossible or missing, which stands at its field.
+
+    Args:
+        by_jobs: Where the table of jobs is.
+    """
     known = known_gpus()
     if not any(key in known for key in profiled_gpus()):
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
@@ -49,11 +53,10 @@ def posed() -> Posed | None:
     by_objective = st.container()
     files = files_handed_in(gpu)
     offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(known[gpu])]))
-    by_jobs = st.container()
     with by_jobs:
         wanted, jobs = _jobs(gpu, offered, files)
     if OBJECTIVES[objective].uses_deadlines and not any(each.deadline_min for each in wanted):
-        by_objective.info("No job has a deadline: type one, in minutes, into “due, min” below.")
+        by_objective.info("No job has a deadline: type one, in minutes, into “due, min”.")
     under = conditions_asked(known[gpu], objective)
     if jobs is None or under is None:
         return None

@@ -46,6 +46,6 @@ def chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
 
 
-def rows_of(names: Sequence[str], field: str, *, labelled: bool) -> alt.Y:
+def rows_of(names: Sequence[str], field: str) -> alt.Y:
     shown = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8)
-    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=shown if labelled else None)
+    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=shown)

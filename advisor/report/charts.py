@@ -33,13 +33,13 @@ def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
         until_gib: Where the axis ends; None: where the plan's memory does.
     """
     title = f"GiB of the GPU's {drawn.memory_gib:.0f}"
-    return _panel(drawn, drawn.memory, until_gib or drawn.used_gib, title, labelled=True)
+    return _panel(drawn, drawn.memory, until_gib or drawn.used_gib, title)
 
 
 def sm_chart(drawn: Drawing) -> Layered:
-    """Which SMs each job may use; its rows are aligned with those of `memory_chart`."""
+    """Which SMs each job may use; in the rows of `memory_chart`."""
     title = f"SMs that it may use, of {drawn.sm_count}"
-    return _panel(drawn, drawn.sms, drawn.sm_count, title, labelled=False)
+    return _panel(drawn, drawn.sms, drawn.sm_count, title)
 
 
 def trials_chart(found: Trials) -> Layered:
@@ -51,7 +51,9 @@ def trials_chart(found: Trials) -> Layered:
         for rate in [found.per_hour(row)]
     ]  # fmt: skip
     title = "trials per hour"
-    base = chart(rows).encode(x=alt.X("copies:O", title="at once"), tooltip=["sharing:N"])
+    base = chart(rows).encode(
+        x=alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0)), tooltip=["sharing:N"]
+    )
     spread = base.mark_bar(width=3, color=SURE_COLOUR).encode(
         y=alt.Y("low:Q", title=title), y2="high:Q"
     )
@@ -66,7 +68,7 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
     title = f"memory slices of the GPU, {memory_slices} in all"
     rows = [asdict(each) | {"middle": (each.start + each.end) / 2} for each in cut]
     base = chart(rows).encode(
-        y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row", labelled=True),
+        y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row"),
         tooltip=["label:N", "kind:N"],
     )
     boxes = base.mark_bar(stroke=FRAME_COLOUR, height={"band": 0.9}).encode(
@@ -86,7 +88,7 @@ def lanes_chart(line: Timeline) -> Layered:
 
     def spans(kind: str) -> alt.Chart:
         return chart([asdict(each) for each in line.spans if each.kind == kind]).encode(
-            y=rows_of(line.rows, "row", labelled=True),
+            y=rows_of(line.rows, "row"),
             x=axis("start:Q", title, line.end),
             x2="end:Q",
             tooltip=["row:N", "hint:N"],
@@ -120,11 +122,9 @@ def curve_chart(line: Timeline, curve: Curve) -> alt.Chart:
     return drawn
 
 
-def _panel(
-    drawn: Drawing, bars: Sequence[Bar], most: float, title: str, *, labelled: bool
-) -> Layered:
+def _panel(drawn: Drawing, bars: Sequence[Bar], most: float, title: str) -> Layered:
     x = axis("start:Q", title, most)
-    y = rows_of(drawn.rows, "row", labelled=labelled)
+    y = rows_of(drawn.rows, "row")
 
     def boxes(shown: Sequence[Bar]) -> alt.Chart:
         tooltip = ["row:N", "hint:N"]

@@ -26,6 +26,7 @@ from advisor.report.gpu_drawing import row_name
 from advisor.report.headline import basis, gain, plan_kind
 
 _PLANE_PX = 320
+_PLAN_PX = 22  # all plans are to be seen at once
 
 
 def plans_chart(advised: Recommendation) -> Layered:
@@ -36,7 +37,7 @@ def plans_chart(advised: Recommendation) -> Layered:
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
     title, ticks = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
     base = chart(rows).encode(
-        y=rows_of([row["plan"] for row in rows], "plan", labelled=True),
+        y=rows_of([row["plan"] for row in rows], "plan"),
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
         color=_by_basis(advised.plans),
         tooltip=["plan:N", "sharing:N", "why:N"],
@@ -50,7 +51,7 @@ def plans_chart(advised: Recommendation) -> Layered:
     )
     equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
-    return alt.layer(equal, spread, middle).properties(height=alt.Step(ROW_PX))
+    return alt.layer(equal, spread, middle).properties(height=alt.Step(_PLAN_PX))
 
 
 def tradeoff_chart(
@@ -103,7 +104,7 @@ def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
     rows = list(_slowdown_rows(fares))
     title = "times as long as alone"
     base = chart(rows).encode(
-        y=rows_of([row["row"] for row in rows], "row", labelled=True), tooltip=["row:N", "hint:N"]
+        y=rows_of([row["row"] for row in rows], "row"), tooltip=["row:N", "hint:N"]
     )
     x = axis("middle:Q", title, max(max(row["high"], row["equal"]) for row in rows) * 1.02)
     return alt.layer(

@@ -28,7 +28,7 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
     modes = sorted({row["mode"] for row in rows})
     named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
     title = "predicted over measured step, less 1, %"
-    y = rows_of(modes, "mode", labelled=True)
+    y = rows_of(modes, "mode")
     noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
     bands = [{"mode": mode, "from": -most, "to": most} for mode, most in noise.items()]
     base = chart(list(rows)).encode(

@@ -154,7 +154,7 @@ class Curve:
 
     Attributes:
         name: With its unit, e.g. ``"memory, GiB"``.
-        most: Where its axis ends: what the GPU has of it, or has at most been seen to take.
+        most: Where its axis ends: what the GPU has of it, or what is taken at most.
     """
 
     name: str
@@ -242,12 +242,13 @@ def _curves(simulation: Simulation, gpu: Gpu, size_s: float) -> tuple[Curve, ...
         )
         return Curve(name, most, tuple(readings))
 
-    most_gib, most_w = gpu.memory_mib / _MIB_PER_GIB, gpu.power_limit_w
+    most_w = gpu.power_limit_w
     peak_w = max(each.power_w or 0.0 for each in simulation.usage)
+    peak_gib = max(each.memory_mib for each in simulation.usage) / _MIB_PER_GIB
     return (
         curve("GPU busy, %", 100.0, lambda use: _percent(use.gract)),
         curve("SMs busy, %", 100.0, lambda use: _percent(use.smact)),
-        curve("memory, GiB", most_gib, lambda use: use.memory_mib / _MIB_PER_GIB),
+        curve("memory, GiB", peak_gib, lambda use: use.memory_mib / _MIB_PER_GIB),
         curve("power, W", peak_w if most_w is None else most_w, lambda use: use.power_w),
     )
 

@@ -28,7 +28,7 @@ MAX_JOBS = 48
 _MAX_SPREAD = 16 * MAX_JOBS
 
 # It becomes part of sentences, which the page shows as Markdown.
-_USER = re.compile(r"\w[\w .@+-]*")
+_USER = re.compile(r"\w[\w .:@+-]*")
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -73,7 +73,7 @@ class Job:
             check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
         if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
-                f"{self.name}: a user has a name of letters, digits, spaces and ._@+-, got "
+                f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
                 f"{self.user!r}; leave it out if there is none"
             )
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):

@@ -3,7 +3,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.seen import stands
-from tests.browser.served import chrome, page_server
+from tests.browser.served import page_server, started_browser
 
 
 @pytest.fixture(scope="session")
@@ -20,12 +20,8 @@ def address(folder):
 
 @pytest.fixture(scope="session")
 def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chrome())
+    with started_browser() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

@@ -50,31 +50,30 @@ def becomes(what, page, act):
 
 
 def type_in(page, row, column, text):
-    """Type `text` into a cell of the table of jobs, counted from 0.
+    """Type `text` into a cell of the table of jobs, counted from 0; errors as of `fill_cell`."""
+    fill_cell(page, row, column, text)
+    page.keyboard.press("Enter")
+
+
+def fill_cell(page, row, column, text):
+    """Type `text` into a cell as `type_in` does, all but the last Enter.
 
     Raises:
         AssertionError: It takes no words, however often they are typed.
     """
-    cell = _jobs(page).get_by_test_id(f"glide-cell-{column + 1}-{row}")
-    for _ in range(5):  # a table that is being drawn again forgets what was clicked
-        fill_cell(page, row, column, text)
+    field = page.locator("#portal input")
+    for _ in range(10):  # a table that is being drawn again forgets what was clicked
+        _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
+        for _ in range(column):
+            page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        for _ in range(20):
-            page.wait_for_timeout(50)
-            if cell.text_content() == text:
-                return
+        field.wait_for()
+        page.keyboard.type(text)
+        page.wait_for_timeout(100)
+        if field.count() == 1 and field.input_value() == text:
+            return
         page.keyboard.press("Escape")
-    raise AssertionError(f"{text!r} cannot be typed: {cell.text_content()!r} stands there")
-
-
-def fill_cell(page, row, column, text):
-    """Type `text` into a cell as `type_in` does, all but the last Enter."""
-    _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
-    for _ in range(column):
-        page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    page.locator("#portal input").wait_for()
-    page.keyboard.type(text)
+    raise AssertionError(f"{text!r} cannot be typed")
 
 
 def hand_in(page, *files):

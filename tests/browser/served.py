@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -16,12 +17,24 @@ _CHROMES = ("chromium", "google-chrome", "google-chrome-stable", "chromium-brows
 _START_S = 60.0
 
 
-def chrome() -> str:
-    """The program of a browser on PATH.
+@contextmanager
+def started_browser() -> Iterator[Any]:
+    """A browser of Playwright's kind, without a window.
 
     Raises:
-        SystemExit: There is none.
+        SystemExit: There is none on PATH.
     """
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_chrome())
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def _chrome() -> str:
     found = next(filter(None, map(shutil.which, _CHROMES)), None)
     if found is None:
         raise SystemExit(

@@ -55,12 +55,12 @@ def choose_plan(page, words):
 
 def look_at(page, view):
     """Open one of the views of the plan that is chosen."""
-    return page.segmented_control(key="view").set_value(view).run()
+    return page.pills(key="view").set_value(view).run()
 
 
 def jobs_of_plan(page):
     """The job of each row under the plan in view, as often as there are copies of it."""
-    rows = [name.partition(" x") for name in page.main.dataframe[0].value["job"]]
+    rows = [name.partition(" x") for name in of_each_job(page)["job"]]
     return [name for name, _, copies in rows for _ in range(int(copies or 1))]
 
 
@@ -76,3 +76,8 @@ def ends(page):
 def outdated(page):
     """Whether the answer that is shown is marked as one to what was asked before."""
     return any("this is the last one" in each.value for each in page.warning) and page.success
+
+
+def of_each_job(page):
+    """What becomes of each job of the plan in view; above it stands the table of jobs."""
+    return page.main.dataframe[1].value

@@ -9,7 +9,7 @@ PAIR = [shelf.PROFILES["resnet50-imagenet64-bs128"], shelf.PROFILES["bert-base-f
 
 
 def ask(page, question):
-    return page.segmented_control(key="question").set_value(question).run()
+    return page.pills(key="question").set_value(question).run()
 
 
 def own_runs(folder):
