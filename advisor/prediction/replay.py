@@ -137,8 +137,8 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
         ceded: Share of the GPU's block slots that a kernel leaves, while it starts blocks, to those
             that became ready after it, 0..1.
         effort: How long to replay.
-        priorities: Of each tenant, 0 or 1: blocks of 1 start where no other's wait to; a block that
-            runs is not taken off its SM. Empty: all alike.
+        priorities: Of each tenant, 0 or 1: blocks of 1 start where no other's wait to, and a few in
+            between; a block that runs is not taken off its SM. Empty: all alike.
         log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
             runs, shape (rows, 4), in seconds.
     """

@@ -106,11 +106,18 @@ def _filled(tenants, queue, limits, ceded, late):
     free, taken = 1.0, sum(tenants[i].still(limits[i]) * tenants[i].kept for i in outranked)
     filled, still_held, lost = [], [], []
     for place, i in enumerate(queue):
-        waiting = min(1, sum(_slots(tenants[j], limits[j]) for j in queue[place + 1 :]))
+        behind = queue[place + 1 :]
+        alike = sum(_slots(tenants[j], limits[j]) for j in behind if late[j] == late[i])
+        later = sum(_slots(tenants[j], limits[j]) for j in behind if late[j] > late[i])
         mine = tenants[i].kept if i in outranked else 0
         taken -= tenants[i].still(limits[i]) * mine
         last = tenants[i].in_last_wave(limits[i])
-        others = max(ceded * waiting, 0 if last else taken)
+        running = 0 if last else taken
+        if i in outranked:
+            others = max(running, ceded * min(1, alike))
+        else:
+            firsts = len(queue) - len(outranked)
+            others = max(running, 0.02 * firsts * later) + ceded * min(1, alike)
         slots = max(0, min(_slots(tenants[i], limits[i]), free - others))
         if slots < mine:
             lost.append(i)

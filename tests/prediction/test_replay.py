@@ -138,6 +138,14 @@ def test_who_comes_late_gets_what_the_first_leaves():
     assert found == pytest.approx([200e-6, 2000e-6], rel=0.15)
 
 
+def test_who_comes_late_takes_nothing_of_what_those_who_come_first_cede_to_each_other():
+    firsts = [script([1000], [1], waves=[100]), script([20], [0.04])]
+    _, among_firsts = replay_mps(firsts, [1, 1], [1, 1], 0.05, LONG)
+    late = script([2000], [1], waves=[2])
+    _, short, _ = replay_mps([*firsts, late], [1] * 3, [1] * 3, 0.05, LONG, priorities=(0, 0, 1))
+    assert short == pytest.approx(among_firsts, rel=0.15)
+
+
 @settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
 @given(scripts(), st.sampled_from([0, 1]), st.sampled_from([0.6, 1.0]), st.sampled_from([0, 0.1]))
 def test_priorities_that_are_all_alike_change_no_digit(tenants, priority, limit, ceded):
