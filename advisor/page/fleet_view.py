@@ -23,6 +23,7 @@ from advisor.report.fleet_drawing import (
     jobs_of_plan,
     jobs_of_queue,
     lanes_of,
+    names_of,
 )
 from advisor.report.fleet_text import (
     fleet_answer,
@@ -120,7 +121,7 @@ def _until_s(found: OverTime) -> float:
 
 
 def _who_when(placed: Sequence[PlacedJob]) -> None:
-    st.altair_chart(lanes_chart(lanes_of(placed)), width="stretch")
+    st.altair_chart(lanes_chart(lanes_of(placed), names_of(placed)), width="stretch")
     st.caption("The thin line is where nine of ten ends should fall.")
     st.dataframe(pd.DataFrame(job_rows_of(placed)), hide_index=True, width="stretch")
 

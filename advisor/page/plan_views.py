@@ -46,7 +46,7 @@ def over_time(advised: Recommendation, plan: Plan) -> None:
     arrivals = tuple(map(Arrival, advised.jobs))
     found = advisor.simulate(arrivals, plan.sharing, Fleet(gpu, 1, "first-come")).simulation
     line = timeline(found, advised.gpu)
-    st.altair_chart(charts.lanes_chart(line), width="stretch")
+    st.altair_chart(charts.lanes_chart(line, [job.name for job in advised.jobs]), width="stretch")
     st.caption("The thin line is where nine of ten ends should fall; below are medians.")
     for column, curve in zip(st.columns(2) * 2, line.curves, strict=True):
         if curve.measured:

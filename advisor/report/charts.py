@@ -1,6 +1,6 @@
 """Charts for the page, in altair, from the drawings of the other modules."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 import altair as alt
@@ -82,8 +82,13 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
     return alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
 
 
-def lanes_chart(line: Timeline) -> Layered:
-    """When each job waits (pale), runs and ends; the thin line is where its end may lie."""
+def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
+    """When each job waits (pale), runs and ends; the thin line is where its end may lie.
+
+    Args:
+        line: What is drawn.
+        jobs: Names of all that are asked about, in order: they say who has which colour.
+    """
     title = f"time, {line.unit}"
 
     def spans(kind: str) -> alt.Chart:
@@ -94,7 +99,6 @@ def lanes_chart(line: Timeline) -> Layered:
             tooltip=["row:N", "hint:N"],
         )
 
-    jobs = [each.job for each in line.spans if each.kind == "runs"]
     layers = [
         spans("waits").mark_bar(height={"band": 0.6}, color=FREE_COLOUR),
         spans("runs").mark_bar(height={"band": 0.6}).encode(color=by_job(jobs)),

@@ -61,6 +61,11 @@ def _in_order(jobs: Iterator[PlacedJob]) -> tuple[PlacedJob, ...]:
     )
 
 
+def names_of(jobs: Sequence[PlacedJob]) -> list[str]:
+    """The names of the jobs, in the order asked for."""
+    return [_name(each) for each in sorted(jobs, key=lambda each: each.number)]
+
+
 def lanes_of(jobs: Sequence[PlacedJob]) -> Timeline:
     """A row for each job, GPU after GPU; copies that run alike on one GPU share a row."""
     rows = []

@@ -1,10 +1,19 @@
 """Jobs on several GPUs, drawn: each in the rows of its GPU, with who shares it at that time."""
 
+import json
 from dataclasses import replace
 
 from advisor.prediction.mix_prediction import Interval
-from advisor.report.fleet_drawing import gains_of, job_rows_of, jobs_of_queue, lanes_of
+from advisor.report.charts import lanes_chart
+from advisor.report.fleet_drawing import (
+    gains_of,
+    job_rows_of,
+    jobs_of_queue,
+    lanes_of,
+    names_of,
+)
 from advisor.timeline.outcome import SimulatedJob
+from tests import synthetic
 from tests.report.test_simulation_drawing import IN_TURN, JOB, after
 
 
@@ -29,6 +38,14 @@ def test_rows_go_by_gpu_and_on_each_as_jobs_start():
 def test_copies_that_run_alike_on_one_gpu_share_a_row_and_on_two_gpus_do_not():
     jobs = placed(lived(0, 0, 10), lived(1, 0, 10), lived(0, 0, 10))
     assert [row.rpartition(" ")[2] for row in lanes_of(jobs).rows] == ["x2", JOB.name]
+
+
+def test_jobs_have_their_colours_by_the_order_asked_for_whichever_gpu_they_are_on():
+    other = synthetic.profile("bert-base-finetune-bs16")
+    jobs = placed(lived(1, 0, 10), lived(0, 0, 10, profile=other))
+    assert names_of(jobs) == [JOB.name, other.name]
+    scale = json.dumps([JOB.name, other.name])
+    assert scale in json.dumps(lanes_chart(lanes_of(jobs), names_of(jobs)).to_dict())
 
 
 def test_who_shares_a_gpu_is_who_runs_on_it_at_the_same_time():
