@@ -1,0 +1,39 @@
+"""Every view and question of the page in a real browser: drawn whole, and its points clicked."""
+
+import pytest
+
+from tests.browser.seen import becomes, chosen, stands, view
+
+pytestmark = pytest.mark.browser
+
+VIEWS = [
+    "On the GPU", "Over time", "How each fares", "Beside another plan", "Time and energy",
+    "How fast is each on a MIG slice?", "How good were predictions?",
+]  # fmt: skip
+# The box of a turned word is some pixels wider than its letters.
+_CUT = """() => [...document.querySelectorAll('svg.marks')].flatMap(svg => {
+    const whole = svg.getBoundingClientRect();
+    return [...svg.querySelectorAll('text')].filter(text => {
+        const box = text.getBoundingClientRect();
+        return box.width && (box.left < whole.left - 4 || box.right > whole.right + 4
+            || box.bottom > whole.bottom + 4);
+    }).map(text => text.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_no_word_of_a_drawing_is_cut_in_any_view(opened, width):
+    page = opened(width=width)
+    for name in VIEWS:
+        view(page, name)
+        page.locator("svg.marks").last.wait_for()
+        stands(page)
+        assert page.evaluate(_CUT) == [], name
+
+
+def test_a_click_on_a_point_of_time_against_energy_chooses_the_plan(opened):
+    page = opened()
+    view(page, "Time and energy")
+    drawn = page.locator("svg.marks", has_text="energy until then")
+    point = drawn.locator("path[aria-roledescription=point][aria-label*='plan: 7 ']").last
+    assert becomes(chosen, page, point.click).startswith("7 ")
