@@ -64,7 +64,8 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
-        from advisor.plan.bottlenecks import binding, variants_of
+        from advisor.plan.bottlenecks import binding
+        from advisor.plan.host_bound import variants_of
         from advisor.plan.host_remedies import host_remedies
         from advisor.plan.ranking import ranked
 

@@ -23,7 +23,7 @@ from time import monotonic, sleep
 
 from advisor.errors import AdvisorError
 from advisor.hardware.mps_processes import CONTROL, mps_processes
-from advisor.measure.execution.ground import pipes_folder
+from advisor.measure.execution.mps_daemons import pipes_folder
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.execution.stages import read_execution_plan

@@ -18,7 +18,8 @@ from advisor.workload.run import Run
 from advisor.workload.store import load_profiles, load_runs
 from advisor.workload.writing import write_whole
 from advisor.zoo import overhead
-from advisor.zoo.footprint import recorded, replayed, workspace_mib
+from advisor.zoo.allocation_recording import recorded
+from advisor.zoo.footprint import replayed, workspace_mib
 
 
 def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:

@@ -279,8 +279,9 @@ def of_campaign_plans() -> Reader:
 def of_traces() -> Reader:
     import gzip
 
-    from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
+    from advisor.measure.solo.chrome_trace import steps_of_trace
     from advisor.measure.solo.profiling_verbs import median_step
+    from advisor.measure.solo.trace_events import MARK
     from advisor.measure.solo.traced_step import sm_limits
     from advisor.workload.files import read_json
 

@@ -40,7 +40,7 @@ from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import Effort, replay_mps
 from advisor.prediction.trace import ReplayTrace, demand, waves
-from advisor.workload.profile import KernelTrace
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.store import model_path
 
 GPU = gpu("h200-141gb")

@@ -12,7 +12,8 @@ from interference_kinds import BY_NAME, Op
 
 from advisor.measure.process.tenant_verbs import synchronise
 from advisor.measure.process.worker import TenantState, Verb
-from advisor.measure.solo.chrome_trace import MARK, steps_of_trace
+from advisor.measure.solo.chrome_trace import steps_of_trace
+from advisor.measure.solo.trace_events import MARK
 from advisor.measure.solo.traced_step import sm_limits
 
 # Graphs that are queued while one is waited for, so that the GPU never waits for the host.

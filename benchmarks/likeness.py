@@ -11,7 +11,8 @@ error.
 import numpy as np
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import LESSONS, batch_of, draw
+from advisor.prediction.fit.drawn_mixes import batch_of, draw
+from advisor.prediction.fit.surrogate_fit import LESSONS
 from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.residual import Mix, by_replay

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import draw
+from advisor.prediction.fit.drawn_mixes import draw
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.workload.files import MODEL_FILE

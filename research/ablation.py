@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.prediction.correction import Kernel
-from advisor.prediction.fit.observation import MeasuredGpu, ObservedRun, ReplayCache, Rows
+from advisor.prediction.fit.observation import MeasuredGpu, ObservedRun, Rows
 from advisor.prediction.fit.regression import errors_on_unseen
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.job_features import TRAITS
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.model_file import Model

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.fit.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
 from advisor.validate.evaluate import Evaluation, evaluate

@@ -11,7 +11,7 @@ from operator import or_
 from pathlib import Path
 
 from advisor.hardware.catalogue import catalogue, gpu
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.evaluate import Evaluation, evaluation_of
 from advisor.validate.folds import Folds, HeldOut, compared_by

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.prediction.fit.memory_fit import Trial, fit_edges
-from advisor.prediction.memory import cautious_edge
+from advisor.prediction.memory_edge import cautious_edge
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 

@@ -23,7 +23,7 @@ from advisor.hardware.catalogue import Gpu, gpu, known_gpus
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.fit.memory_fit import Trial, fit_context, fit_edges, trials
 from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.memory import Edge, edge_for
+from advisor.prediction.memory_edge import Edge, edge_for
 from advisor.sharing import Mode
 from advisor.validate.score_tables import percent
 from advisor.workload.profile import Profile

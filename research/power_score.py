@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun, ReplayCache, shared_runs
+from advisor.prediction.fit.observation import ObservedRun, shared_runs
 from advisor.prediction.fit.power_fit import fit_power
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, gract, smact
 from advisor.prediction.trace import Floats

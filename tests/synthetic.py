@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Counters, Memory, Provenance, Window
 from advisor.workload.named_workloads import workload
-from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.run import Run, Tenant
 
 PROVENANCE = Provenance(

@@ -7,7 +7,8 @@ other. Each remedy changes a job's host path in its profile, and the mix is pred
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 
-from advisor.plan.bottlenecks import Binding, Remedy, RemedyKind
+from advisor.plan.bottlenecks import Binding
+from advisor.plan.host_bound import Remedy, RemedyKind
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_loader import with_loader, with_workers
 from advisor.prediction.mix_prediction import Interval, MixPrediction

@@ -9,12 +9,12 @@ from advisor.english import counted
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.plan.recommendation import Calibrated, Predicts, Standing
-from advisor.prediction.predictor import (
-    Predictor,
+from advisor.prediction.calibrated_predictor import (
     calibrated_predictor,
     profiles_on_calibrated,
     slowdown_of,
 )
+from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.estimates import estimated_profiles

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.plan.bottlenecks import Binding, HostBound, binding, host_bound
+from advisor.plan.bottlenecks import Binding, binding
+from advisor.plan.host_bound import HostBound, host_bound
 from advisor.plan.objectives import known_cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation

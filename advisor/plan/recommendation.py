@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.bottlenecks import Remedy
+from advisor.plan.host_bound import Remedy
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogatePredictor

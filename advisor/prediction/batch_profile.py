@@ -17,10 +17,11 @@ from advisor.prediction.cache import once_a_mix
 from advisor.prediction.kernel_transfer import START_US
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.workload.host_side import HostSide
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.other_batches import OtherBatches, batch_name
 from advisor.workload.plausible import LEAST_STEP_S, MOST_BLOCKS
-from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.spec import Workload
 
 _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("source", "gract"))

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from advisor.errors import UnknownName
 from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, gpu
-from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
+from advisor.prediction.memory import MPS_SERVER_MIB, Context
+from advisor.prediction.memory_edge import Edge
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power
 from advisor.sharing import Mode

@@ -21,11 +21,12 @@ from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_pace import FELT, told_exponent
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.trace import Floats
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.plausible import LEAST_STEP_S
-from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
 
 def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = ()) -> Profile:

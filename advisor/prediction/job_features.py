@@ -5,7 +5,8 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import Floats, demand
-from advisor.workload.profile import KernelTrace, LimitedRun, Profile
+from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.profile import LimitedRun, Profile
 
 TRAITS = (
     "over_one_wave",  # share of kernel time in grids of more blocks than fit on the GPU at once

@@ -8,14 +8,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
 from advisor.prediction.engine_activity import gract_on_instances
 from advisor.prediction.estimated_power import of_estimates
-from advisor.prediction.gpu_constants import calibrated_constants
-from advisor.prediction.memory import (
-    Need,
-    Pool,
-    edge_for,
-    needs,
-    pools,
-)
+from advisor.prediction.memory import Need, Pool, needs, pools
+from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.mig_instances import as_whole_gpu, placed
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.mix_prediction import (
@@ -37,10 +31,8 @@ from advisor.prediction.power_cap import throttled
 from advisor.prediction.profile_gaps import why_wide
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
-from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.sharing import SHARED_MODES, Arrangement
 from advisor.sharing.traversal import check_count, instance_sets, plain_mode, without_idle_limits
-from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile
 
 
@@ -190,62 +182,3 @@ class Predictor:
             law = self._law(profiles, sharing)
             drawn = power_together(profiles, steps, self.gpu, power, law)
         return of_estimates(drawn, profiles, self.gpu)
-
-
-@dataclass(frozen=True, slots=True)
-class CalibratedPredictor:
-    """Predicts as `predictor` does, for the host that `calibration` was measured on.
-
-    A profile with the speed of its host is converted to this one, with as many cores busy as jobs
-    run at once; a job's slowdown is relative to the job alone on such a host.
-    """
-
-    predictor: Predictor
-    calibration: Calibration
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """As `advisor.prediction.predictor.Predictor.predict`."""
-        busy = 1 if sharing.mode == "serial" else len(profiles)
-        here = profiles_on_calibrated(profiles, self.calibration, busy)
-        return self.predictor.predict(here, sharing)
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """As `advisor.prediction.predictor.Predictor.surrogate`, with all of the jobs at work."""
-        here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
-        return self.predictor.surrogate(here)
-
-
-def profiles_on_calibrated(
-    profiles: Sequence[Profile], calibration: Calibration, busy: int
-) -> tuple[Profile, ...]:
-    """`profiles` on the host of `calibration` with `busy` cores at work.
-
-    One that does not say how fast its own host was stays as it is.
-    """
-    return tuple(_here(profile, calibration, busy) for profile in profiles)
-
-
-def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
-    slowdown = slowdown_of(profile, calibration, busy)
-    return profile if slowdown is None else on_host(profile, slowdown)
-
-
-def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
-    """How much longer host work takes here, with `busy` cores at work, than where `profile` ran.
-
-    None if the profile has no speed of its host.
-    """
-    if not profile.host_check_s:
-        return None
-    return host_slowdown(profile.host_check_s, calibration.host_check_s(busy))
-
-
-def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
-    """`predictor` with the measured host speed and GPU constants instead of the fitted ones."""
-    known = predictor.on_known_cores()
-    gpu, model = known.gpu, known.model
-    own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
-    if calibration.contexts is not None:
-        gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    known = replace(known, gpu=gpu, model=model.with_own(gpu, own))
-    return CalibratedPredictor(known, calibration)

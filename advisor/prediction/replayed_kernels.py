@@ -12,8 +12,9 @@ from advisor.prediction.replay import Effort
 from advisor.prediction.trace import replay_trace
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import together
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.named_workloads import how_to_measure
-from advisor.workload.profile import KernelTrace, Profile
+from advisor.workload.profile import Profile
 
 # Some tenths of a second of most mixes, and a file of about a megabyte.
 _KERNELS = 8_000

@@ -8,12 +8,8 @@ from numpy.typing import NDArray
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, whole_gpu
-from advisor.prediction.memory import (
-    edge_for,
-    leaves_free,
-    need,
-    upper_end_mib,
-)
+from advisor.prediction.memory import leaves_free, need, upper_end_mib
+from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.model_file import Model
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.residual import brief_steps

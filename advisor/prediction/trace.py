@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.prediction.cache import once_a_profile
-from advisor.workload.profile import KernelTrace, Profile
+from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.profile import Profile
 
 # A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024

@@ -22,9 +22,10 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats, demand, replay_trace
 from advisor.workload.host_side import HostSide
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Counters, Window
 from advisor.workload.plausible import check_number
-from advisor.workload.profile import KernelTrace, LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
 _OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
 _OF_BANDWIDTH = ("dram_active", "memory_utilization")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
-from advisor.plan.bottlenecks import HostBound, Remedy
+from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, first_by, verdict
 from advisor.plan.recommendation import Plan, Recommendation

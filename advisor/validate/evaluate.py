@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.folds import Folds, Tell, compared_by, held_out
 from advisor.validate.predicted_and_measured import RunComparison

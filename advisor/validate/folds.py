@@ -7,7 +7,8 @@ from operator import or_
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.fit.surrogate_fit import with_surrogate_without
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import fitting_in_one_thread, in_processes

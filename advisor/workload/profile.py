@@ -1,11 +1,11 @@
 """The profile of a workload: what was measured of it alone on a whole GPU."""
 
 from dataclasses import dataclass
-from math import expm1, isfinite
-from operator import gt
+from math import expm1
 
 from advisor.errors import InvalidInput
 from advisor.workload.host_side import HostSide
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import (
     UNSTEADY,
     Counters,
@@ -19,87 +19,13 @@ from advisor.workload.other_batches import OtherBatches
 from advisor.workload.plausible import (
     DAY_S,
     LEAST_STEP_S,
-    MOST_BLOCKS,
     MOST_CORES,
     MOST_EPOCH_S,
-    MOST_RESIDENT_BLOCKS,
     MOST_SMS,
-    MOST_STREAMS,
-    MOST_THREADS,
     check,
     check_number,
-    most_of,
 )
 from advisor.workload.spec import STRICT, Workload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelTrace:
-    """The kernels and copies of one training step, in the order in which they ran.
-
-    The columns have shape (kernels,).
-
-    Attributes:
-        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``.
-        class_of: Index into `classes`.
-        launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
-            host; never decreasing.
-        duration_us: How long it ran alone.
-        blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
-        threads: Threads of a block; 0 for a copy.
-        resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
-            threads and block slots; 0 for a copy.
-        stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, or in
-            profiles from before this was recorded.
-
-    Raises:
-        InvalidInput: The columns differ in length, or a number is impossible.
-    """
-
-    __pydantic_config__ = STRICT
-
-    classes: tuple[str, ...]
-    class_of: tuple[int, ...]
-    launch_us: tuple[float, ...]
-    duration_us: tuple[float, ...]
-    blocks: tuple[int, ...]
-    threads: tuple[int, ...]
-    resident_blocks: tuple[int, ...]
-    stream_of: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        columns = {
-            name: len(column)
-            for name in self.__slots__
-            if name != "classes" and (column := getattr(self, name)) is not None
-        }
-        if len(set(columns.values())) != 1 or not self.class_of:
-            raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
-        # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
-        if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
-            raise InvalidInput("a trace names a kernel class that it does not list")
-        times_us = self.launch_us + self.duration_us
-        if not all(map(isfinite, times_us)) or min(times_us) < 0:
-            raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
-        check_number("a kernel's launch or duration in us", max(times_us), most_of("duration_us"))
-        if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
-            raise InvalidInput("the kernels of a trace take time together")
-        if any(map(gt, self.launch_us, self.launch_us[1:])):
-            raise InvalidInput("a trace's launch times must not decrease")
-        self._check_grids()
-
-    def _check_grids(self) -> None:
-        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
-            raise InvalidInput(
-                "a kernel's blocks, threads, resident blocks and stream are at least 0"
-            )
-        for what, column, most in (
-            ("blocks of a kernel", self.blocks, MOST_BLOCKS),
-            ("threads of a block", self.threads, MOST_THREADS),
-            ("resident blocks of an SM", self.resident_blocks, MOST_RESIDENT_BLOCKS),
-            ("a stream's number", self.stream_of or (0,), MOST_STREAMS),
-        ):
-            check_number(what, max(column), most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.bottlenecks import variants_of
+from advisor.plan.host_bound import variants_of
 from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import verdict

@@ -9,7 +9,8 @@ from advisor.hardware.catalogue import gpu
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.gpu_transfer import estimate_spread
-from advisor.prediction.memory import Context, Edge, need
+from advisor.prediction.memory import Context, need
+from advisor.prediction.memory_edge import Edge
 from advisor.workload.estimates import estimated_profiles, write_estimates
 from advisor.workload.other_batches import batch_name
 from advisor.workload.store import load_profile, read_profile

@@ -8,7 +8,8 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache, shared_runs
+from advisor.prediction.fit.observation import MeasuredGpu, shared_runs
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor

@@ -7,8 +7,8 @@ import pytest
 from advisor.hardware.attained_rates import rates_of
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
+from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.named_workloads import workload
-from advisor.workload.profile import KernelTrace
 from tests import synthetic
 
 

@@ -7,17 +7,8 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.memory_fit import Trial, fit_edges, memory_sigma, trials
-from advisor.prediction.memory import (
-    MPS_SERVER_MIB,
-    Context,
-    Edge,
-    Need,
-    caches_mib,
-    cautious_edge,
-    edge_for,
-    need,
-    needs,
-)
+from advisor.prediction.memory import MPS_SERVER_MIB, Context, Need, need, needs
+from advisor.prediction.memory_edge import Edge, caches_mib, cautious_edge, edge_for
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.predictor import Predictor, calibrated_predictor
+from advisor.prediction.calibrated_predictor import calibrated_predictor
+from advisor.prediction.predictor import Predictor
 from advisor.prediction.transfer import on_host
 from advisor.sharing import Mps, Naive, Serial
 from tests import shelf, synthetic

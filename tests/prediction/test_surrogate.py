@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import (
-    _NOISE,
-    _SURE,
-    draw,
-    fitted_surrogate,
-    with_surrogate,
-)
+from advisor.prediction.fit.drawn_mixes import draw
+from advisor.prediction.fit.surrogate_fit import _NOISE, _SURE, fitted_surrogate, with_surrogate
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.surrogate import MixBatch, columns

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.plan.bottlenecks import Remedy
+from advisor.plan.host_bound import Remedy
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.answer_text import answer, explained, paragraphs

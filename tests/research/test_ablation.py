@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.validate.selection import select
 from research.ablation import HEADINGS, ablation_rows, ablations
 from tests.fitted import fit

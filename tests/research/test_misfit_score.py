@@ -2,7 +2,8 @@
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.memory_fit import Trial
-from advisor.prediction.memory import Edge, Need
+from advisor.prediction.memory import Need
+from advisor.prediction.memory_edge import Edge
 from research.memory_score import ScoredProcess
 from research.misfit_score import Judged, by_size, by_trial, scored, scores, slice_sizes_mib
 from tests import synthetic

@@ -3,7 +3,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.observation import ReplayCache
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing

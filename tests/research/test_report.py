@@ -5,7 +5,8 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu, ReplayCache
+from advisor.prediction.fit.observation import MeasuredGpu
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.predictor import Predictor
 from advisor.validate.predicted_and_measured import compare, profiles_of
 from advisor.validate.selection import families_of, of_pace, select

@@ -7,7 +7,8 @@ from advisor.hardware.catalogue import gpu
 from advisor.workload.files import beside_package
 from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_profile
-from advisor.zoo.footprint import footprint, recorded, replayed
+from advisor.zoo.allocation_recording import recorded
+from advisor.zoo.footprint import footprint, replayed
 from advisor.zoo.overhead import (
     MeasuredMemory,
     fit_overhead,

@@ -1,30 +1,24 @@
 """What jobs stand on: a device for each partition, its MPS daemon, and variables that say so."""
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.hardware.mps_processes import mps_processes
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.execution.stages import ExecutedJob, ExecutedPartition, ExecutedStage
 from advisor.measure.process.claimed_device import Device, Meter
-from advisor.measure.process.mps_session import MpsDaemon, prove_absent
 from advisor.measure.process.run_locks import (
-    end_mps_within,
     lock_gpu,
-    mps_within,
     run_holding,
-    temporary_base,
     unlock_gpu,
     wait_until,
 )
 from advisor.measure.process.worker import without_mps
-from advisor.workload.files import reason_of
 
 # A keeper ends at once when it has said how its job did.
 _KEEPERS_END_S = 3.0
@@ -146,77 +140,6 @@ class GpuClaim:
         if self._held is not None:
             unlock_gpu(*self._held)
             self._held = None
-
-
-def pipes_folder(run_id: str) -> Path:
-    """Where a run's MPS daemons have their pipes: Unix sockets, whose paths are short."""
-    return temporary_base() / f"advisor-mps-{run_id}"
-
-
-class MpsDaemons:
-    """The MPS daemons of a run, one for each partition that needs one; they outlive this process.
-
-    Args:
-        run_id: Their mark.
-        folder: From `pipes_folder`; made when needed.
-    """
-
-    def __init__(self, run_id: str, folder: Path) -> None:
-        self.folder = folder
-        self._mark = {MARK: run_id}
-        self._daemons: dict[int, MpsDaemon] = {}
-
-    def of(self, partition: ExecutedPartition, uuid: str) -> MpsDaemon:
-        """The daemon of `partition`, whether it runs or not."""
-        if partition.number not in self._daemons:
-            folder = self.folder / str(partition.number)
-            self._daemons[partition.number] = MpsDaemon(folder, uuid, self._mark)
-        return self._daemons[partition.number]
-
-    def prepared(self, stage: ExecutedStage, devices: Mapping[int, str]) -> None:
-        """Have a daemon for each partition under MPS, and none that serves the others.
-
-        Raises:
-            GpuUnavailable: A daemon does not start.
-            AdvisorError: The folder of pipes cannot be made, or MPS should be off and is not.
-        """
-        try:
-            (self.folder / "no-mps").mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise AdvisorError(f"{self.folder}: {reason_of(error)}. Set TMPDIR.") from None
-        for part in stage.partitions:
-            daemon = self.of(part, devices[part.number])
-            if part.under_mps and not daemon.running:
-                daemon.start()
-            elif not part.under_mps and devices[part.number].startswith("GPU-"):
-                prove_absent(devices[part.number])
-
-    def variables(self, partition: ExecutedPartition, uuid: str) -> dict[str, str]:
-        """What a job of `partition` is told of MPS, also where it is to find none."""
-        if not uuid:
-            return {}
-        pipes = self.of(partition, uuid).pipes if partition.under_mps else self.folder / "no-mps"
-        return {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
-
-    def living(self, partition: ExecutedPartition) -> frozenset[int]:
-        """Pids of the daemon of `partition` and its servers that live now."""
-        return frozenset(mps_within(self.folder / str(partition.number)))
-
-    def served(self, partition: ExecutedPartition) -> bool:
-        """Whether an MPS server of `partition` lives now."""
-        pids = self.living(partition)
-        return any(each.role == "server" and each.pid in pids for each in mps_processes())
-
-    def stop(self, partition: ExecutedPartition) -> None:
-        """End its daemon, if it has one."""
-        self.of(partition, "").stop()
-
-    def clear(self) -> None:
-        """End all daemons, of any process, and remove their folder."""
-        for daemon in self._daemons.values():
-            daemon.stop()
-        end_mps_within(self.folder)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def environment_of(

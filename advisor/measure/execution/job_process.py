@@ -11,8 +11,9 @@ from signal import SIGTERM, Signals
 from time import monotonic
 
 from advisor.errors import AdvisorError
-from advisor.measure.execution.run_folder import Fate, JobState, RunFolder
+from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK, born, marked, send
+from advisor.measure.execution.run_state import Fate, JobState
 from advisor.measure.execution.stages import ExecutedJob
 from advisor.measure.process import kept_process
 from advisor.measure.process.hook_folder import hooked

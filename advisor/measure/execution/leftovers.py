@@ -10,9 +10,10 @@ from time import monotonic
 from advisor.english import counted
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.execution.job_process import GRACE_S
-from advisor.measure.execution.run_folder import JobState, RunFolder, RunState, run_folders
+from advisor.measure.execution.run_folder import RunFolder, run_folders
 from advisor.measure.execution.run_processes import end_marked, marked, send
-from advisor.measure.process.mps_session import MpsDaemon
+from advisor.measure.execution.run_state import JobState, RunState
+from advisor.measure.process.mps_daemon import MpsDaemon
 from advisor.measure.process.run_locks import end_mps_within, sweep_locks, wait_until
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from advisor.measure.execution.run_folder import Fate, Phase
+from advisor.measure.execution.run_state import Fate, Phase
 from advisor.workload.plan_document import StepRange
 
 

@@ -13,11 +13,13 @@ from signal import SIGKILL
 from time import monotonic
 
 from advisor.errors import AdvisorError
-from advisor.measure.execution.ground import MpsDaemons, Site, cores_of_stage, environment_of
+from advisor.measure.execution.ground import Site, cores_of_stage, environment_of
 from advisor.measure.execution.job_process import JobCommand, JobProcess, JobSetting, command_of
+from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.pace import Pace
-from advisor.measure.execution.run_folder import JobState, RunFolder, RunState
+from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import born, send
+from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage, ExecutionPlan
 from advisor.measure.process.in_place import progress_in
 

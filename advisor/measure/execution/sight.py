@@ -7,7 +7,7 @@ from time import monotonic
 
 from advisor.errors import AdvisorError
 from advisor.measure.execution.pace import JUDGED_S, SETTLE_S, outside
-from advisor.measure.execution.run_folder import JobState
+from advisor.measure.execution.run_state import JobState
 from advisor.measure.execution.run_view import JobView, RunView
 from advisor.measure.execution.running_plan import RunningPlan
 from advisor.measure.execution.stages import ExecutedStage

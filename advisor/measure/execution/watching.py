@@ -10,18 +10,13 @@ from time import monotonic, sleep
 from types import FrameType
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.measure.execution.ground import GpuClaim, Ground, Site, WholeDevice, pipes_folder
+from advisor.measure.execution.ground import GpuClaim, Ground, Site, WholeDevice
 from advisor.measure.execution.job_process import GRACE_S
 from advisor.measure.execution.leftovers import end_run
-from advisor.measure.execution.run_folder import (
-    JobState,
-    RunFolder,
-    RunState,
-    new_id,
-    runs_folder,
-    sweep_drafts,
-)
+from advisor.measure.execution.mps_daemons import pipes_folder
+from advisor.measure.execution.run_folder import RunFolder, new_id, runs_folder, sweep_drafts
 from advisor.measure.execution.run_processes import boot_id
+from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.execution.run_view import RunView
 from advisor.measure.execution.running_plan import RunningPlan
 from advisor.measure.execution.sight import Expected, Sight

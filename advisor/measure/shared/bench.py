@@ -11,7 +11,8 @@ from advisor.errors import InvalidInput
 from advisor.hardware.mps_processes import CONTROL
 from advisor.measure.process.claimed_device import Device, claimed
 from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores
-from advisor.measure.process.mps_session import MpsDaemon, mps_session_on, tenant_environments
+from advisor.measure.process.mps_daemon import MpsDaemon
+from advisor.measure.process.mps_session import mps_session_on, tenant_environments
 from advisor.measure.process.run_locks import FOLDER_PREFIX, scratch_folder, temporary_base
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.process.windows import Timing

@@ -7,16 +7,25 @@ launch of the graph.
 """
 
 import re
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
 from statistics import quantiles
-from typing import Any, NamedTuple
+from typing import Any
 
-from advisor.english import counted
 from advisor.errors import AdvisorError
+from advisor.measure.solo.trace_events import (
+    MARK,
+    Event,
+    Launch,
+    Span,
+    correlation_of,
+    launches_of,
+    marked_spans,
+    place_of,
+    waits_of,
+)
 from advisor.measure.solo.traced_step import (
     QUEUE_FREE_LAUNCHES,
     GpuWork,
@@ -26,11 +35,7 @@ from advisor.measure.solo.traced_step import (
     resident_blocks,
 )
 
-# Prefix of the name of a phase's mark.
-MARK = "advisor:"
-
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
-_LAUNCHES = ("cuda_runtime", "cuda_driver")
 
 
 def marked(step: int, phase: int, bound: str) -> None:
@@ -65,19 +70,6 @@ def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
     return {**document, "traceEvents": others + spans}
 
 
-class _Launch(NamedTuple):
-    at_us: float
-    duration_us: float
-
-
-class _Span(NamedTuple):
-    begin_us: float
-    end_us: float
-
-
-_Event = Mapping[str, Any]
-
-
 def steps_of_trace(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
@@ -104,13 +96,13 @@ def _steps(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
-    spans = _spans(events, phases)
-    launches, waits = _launches(events), _waits(events)
+    spans = marked_spans(events, phases)
+    launches, waits = launches_of(events), waits_of(events)
     found = defaultdict(list)
     for event in events:
         if event.get("cat") in _GPU:
-            launch = launches.get(_correlation(event))
-            place = _place(spans, launch.at_us if launch else float(event["ts"]))
+            launch = launches.get(correlation_of(event))
+            place = place_of(spans, launch.at_us if launch else float(event["ts"]))
             if place is not None:
                 found[place].append((event, launch))
     count = len(phases)
@@ -120,64 +112,16 @@ def _steps(
     )
 
 
-def _spans(events: Sequence[_Event], phases: Sequence[str]) -> list[_Span]:
-    marks = sorted(
-        (float(each["ts"]), float(each["dur"]), str(each["name"]))
-        for each in events
-        if each.get("cat") == "user_annotation" and str(each["name"]).startswith(MARK)
-    )
-    names = [name.removeprefix(MARK) for _, _, name in marks]
-    if not names or names != list(phases) * (len(names) // len(phases)):
-        raise AdvisorError(
-            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not complete "
-            f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
-        )
-    return [_Span(begin, begin + duration) for begin, duration, _ in marks]
-
-
-def _correlation(event: _Event) -> int | None:
-    correlation: int | None = event.get("args", {}).get("correlation")
-    return correlation
-
-
-def _launches(events: Sequence[_Event]) -> dict[int | None, _Launch]:
-    """Launches by correlation; of a runtime call and the driver call inside it, the outer one."""
-    launches: dict[int | None, _Launch] = {}
-    for event in events:
-        correlation = _correlation(event)
-        if event.get("cat") in _LAUNCHES and correlation is not None:
-            launch = _Launch(float(event["ts"]), float(event["dur"]))
-            known = launches.get(correlation)
-            if known is None or launch.at_us < known.at_us:
-                launches[correlation] = launch
-    return launches
-
-
-def _waits(events: Sequence[_Event]) -> list[_Launch]:
-    """Calls in which a script's host waits for the GPU, as to read a loss."""
-    return [
-        _Launch(float(each["ts"]), float(each["dur"]))
-        for each in events
-        if each.get("cat") in _LAUNCHES and str(each["name"]).endswith("Synchronize")
-    ]
-
-
-def _place(spans: Sequence[_Span], at_us: float) -> int | None:
-    """Index of the span, with the pause after it, that contains `at_us`; None before the first."""
-    place = bisect_right([span.begin_us for span in spans], at_us) - 1
-    return None if place < 0 else place
-
-
-_Found = Sequence[tuple[_Event, _Launch | None]]
+_Found = Sequence[tuple[Event, Launch | None]]
 
 
 def _step(
-    spans: Sequence[_Span], found: Sequence[_Found], waits: Sequence[_Launch], limits: SmLimits
+    spans: Sequence[Span], found: Sequence[_Found], waits: Sequence[Launch], limits: SmLimits
 ) -> TracedStep:
     work: list[GpuWork] = []
     phases = []
     for number, (span, events) in enumerate(zip(spans, found, strict=True)):
-        launched = [(launch or _Launch(span.begin_us, 0.0), event) for event, launch in events]
+        launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
         *before_us, waited_us = _waited_us(launches)
         waited_before = dict(zip(launches, before_us, strict=True))
@@ -193,7 +137,7 @@ def _step(
     return TracedStep(tuple(work), tuple(phases))
 
 
-def _waited_us(launches: Sequence[_Launch]) -> list[float]:
+def _waited_us(launches: Sequence[Launch]) -> list[float]:
     """How long launching had waited for the queue before each launch, and in all.
 
     The queue was empty when the phase began. Once it may be full, the time of a launch beyond the
@@ -209,7 +153,7 @@ def _waited_us(launches: Sequence[_Launch]) -> list[float]:
     return list(accumulate(waits_us, initial=0.0))
 
 
-def _work(event: _Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
+def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
     kind, launched = _GPU[event["cat"]], event["args"]
     blocks = threads = resident = 0
     if kind == "kernel":

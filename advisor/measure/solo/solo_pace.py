@@ -10,25 +10,19 @@ from typing import Any, Literal
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle, living
-from advisor.measure.process.tenants import GRACE_S, memory_record, tenants_on
+from advisor.measure.process.tenants import GRACE_S, memory_record
 from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.sharing import Mps
 from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Memory, Window
-from advisor.workload.profile import LimitedRun, MpsProbe, PartSeconds
-from advisor.workload.spec import Workload
+from advisor.workload.profile import PartSeconds
 
 # Between the request to start and the start.
 _NOTICE_S = 0.05
-
 # Two stretches in a row whose median steps differ by no more than this are a steady state.
 _STEADY_WITHIN = 0.03
 _STRETCH_S, _STRETCH_STEPS = 0.4, 3
-
 # Some workloads are never steady, since a host's clock varies. They are measured all the same.
 _LONGEST_SETTLING_S = 5.0
 
@@ -201,59 +195,3 @@ class Stopwatch:
     def took(self, meter_s: float) -> PartSeconds:
         """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
         return PartSeconds(**self._parts, meter_s=meter_s)
-
-
-LIMITS_PCT = (14.0, 28.0, 50.0)
-
-_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
-
-# Slow steps take seconds each under a limit, so fewer of them warm up.
-_SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
-
-
-def mps_probe(
-    workload: Workload, session: MpsSession, cores: tuple[int, ...], step_s: float, watch: Stopwatch
-) -> MpsProbe | None:
-    """How fast `workload` is under MPS; None, after printing why, if it cannot be measured.
-
-    No tenant may live on the GPU; `step_s` is its seconds of a step without MPS.
-    """
-    try:
-        session.switch_to(Mps())
-        probed = _Probed(workload, session, cores, step_s, watch.patience_s())
-        unlimited, pace = _limited(probed, None)
-        watch.lap("mps_s")
-        limited = tuple(_limited(probed, limit)[0] for limit in LIMITS_PCT)
-        watch.lap("limits_s")
-    except AdvisorError as error:
-        # The daemon does not start, or a client failed: the profile without MPS is still valid.
-        say(f"  no MPS probe: {error}")
-        session.close()  # a client that died can leave an MPS server that serves nobody
-        return None
-    return MpsProbe(unlimited, limited, pace.memory)
-
-
-@dataclass(frozen=True, slots=True)
-class _Probed:
-    """What is probed, where; `step_s` of it without MPS, `patience_s` until its first step."""
-
-    workload: Workload
-    session: MpsSession
-    cores: tuple[int, ...]
-    step_s: float
-    patience_s: float
-
-
-def _limited(probed: _Probed, limit_pct: float | None) -> tuple[LimitedRun, Pace]:
-    session = probed.session
-    sharing = Mps() if limit_pct is None else Mps((limit_pct,))
-    warm_steps = _WARM_STEPS if probed.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
-    asking = {"workload": probed.workload, "warm_steps": warm_steps}
-    setups = session.setups(sharing, [probed.cores], [probed.workload])
-    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
-        loaded = asked(tenant, "load", timeout_s=probed.patience_s, **asking)
-        session.proved_clients(sharing, [tenant.pid])
-        pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
-    run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)
-    say(f"  MPS {run.limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
-    return run, pace

@@ -14,20 +14,15 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
+from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.script_words import described, told
-from advisor.measure.solo.solo_pace import (
-    Pace,
-    Stopwatch,
-    asked,
-    measured_pace,
-    mps_probe,
-    settled_step_s,
-)
+from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace, settled_step_s
 from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_told
 from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
-from advisor.workload.profile import KernelTrace, Profile
+from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.profile import KernelTrace
+from advisor.workload.kernel_trace import KernelTrace
 
 _WARP = 32
 

@@ -23,15 +23,11 @@ from advisor.prediction.fit.memory_fit import (
     memory_sigma,
     trials,
 )
-from advisor.prediction.fit.observation import (
-    MeasuredGpu,
-    ObservedRun,
-    ReplayCache,
-    rows_by_gpu,
-)
+from advisor.prediction.fit.observation import MeasuredGpu, ObservedRun, rows_by_gpu
 from advisor.prediction.fit.physics_fit import physics_by_gpu
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.regression import Elsewhere, fit_correction
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.fit.utilisation_fit import fit_utilisation
 from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.job_features import is_gpu_bound

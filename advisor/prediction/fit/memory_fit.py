@@ -9,17 +9,8 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fit.observation import ObservedRun
-from advisor.prediction.memory import (
-    MPS_SERVER_MIB,
-    Z95,
-    Context,
-    Edge,
-    Need,
-    caches_mib,
-    deviations_over,
-    need,
-    needs,
-)
+from advisor.prediction.memory import MPS_SERVER_MIB, Z95, Context, Need, need, needs
+from advisor.prediction.memory_edge import Edge, caches_mib, deviations_over
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
 from advisor.sharing.traversal import together

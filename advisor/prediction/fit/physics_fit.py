@@ -6,7 +6,8 @@ from itertools import product
 from typing import Any
 from zlib import crc32
 
-from advisor.prediction.fit.observation import ObservedRun, ReplayCache
+from advisor.prediction.fit.observation import ObservedRun
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import Mode

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun, ReplayCache
+from advisor.prediction.fit.observation import ObservedRun
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, PowerLaw, is_half, summed_share
 from advisor.prediction.trace import Floats

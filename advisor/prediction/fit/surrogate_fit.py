@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from random import Random
 
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.drawn_mixes import MODES, DrawnMix, batch_of, draw
 from advisor.prediction.mix_pace import alone_s
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import fitting_in_one_thread, in_processes
@@ -15,7 +15,6 @@ from advisor.prediction.physics import replay_mix
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay
 from advisor.prediction.surrogate import (
     COLUMNS,
-    MixBatch,
     Surrogate,
     SurrogateModel,
     columns,
@@ -23,22 +22,16 @@ from advisor.prediction.surrogate import (
 )
 from advisor.prediction.surrogate_features import (
     LENGTHS,
-    LIMIT_GRID,
     LIMITED,
     joined,
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mode, Mps, Naive
+from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 
 # Number of mixes that the predictor answers for: some 10 ms each.
 LESSONS = 800
-_SEED = 20261121
-_DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
-_MODES: dict[Mode, int] = {"naive": 20, "mps": 25, "mps-limits": 55}
-_COPIES = 0.2  # share of mixes in which a workload may come more than once
-_EQUAL = 0.25  # share of the mixes with limits in which all have the same
 
 # The mode whose answers depend on the surrogate model; see `own_limit`.
 _PREDICTED: Mode = "mps-limits"
@@ -54,14 +47,6 @@ _SURE = 3e-5
 
 # A column that differs by less than this, over its largest number, differs by rounding alone.
 _SAME = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnMix:
-    """A mix for fitting the surrogate: which of the profiles, and how they share."""
-
-    jobs: tuple[int, ...]
-    sharing: Naive | Mps
 
 
 def with_surrogate(
@@ -116,7 +101,7 @@ def with_surrogate_without(
         return model
     drawn = [
         lesson
-        for lesson in draw(LESSONS, len(usable), sorted(_MODES))
+        for lesson in draw(LESSONS, len(usable), sorted(MODES))
         if lesson.sharing.mode == _PREDICTED
         and all(usable[job].workload.family != family for job in lesson.jobs)
     ]
@@ -153,40 +138,6 @@ def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
         y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
         surrogates[mode] = fitted_surrogate(columns(jobs, crowds)[there], y, mode)
     return replace(model, distilled=SurrogateModel(surrogates=surrogates))
-
-
-def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
-    """Mixes of 1 to 8 of `profiles` profiles, drawn with a fixed seed."""
-    random = Random(_SEED)
-    return [_drawn(random, profiles, modes) for _ in range(lessons)]
-
-
-def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> DrawnMix:
-    degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
-    jobs = random.sample(range(profiles), min(degree, profiles))
-    if len(jobs) < degree or random.random() < _COPIES:
-        jobs = [random.choice(jobs) for _ in range(degree)]
-    mode = random.choices(modes, [_MODES[each] for each in modes])[0]
-    if mode == "naive":
-        return DrawnMix(tuple(jobs), Naive())
-    if mode == "mps":
-        return DrawnMix(tuple(jobs), Mps())
-    limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
-    if random.random() < _EQUAL:
-        limits = limits[:1] * degree
-    return DrawnMix(tuple(jobs), Mps(tuple(limits)))
-
-
-def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
-    """`lessons` as arrays, with as many places as the largest has jobs."""
-    places = max(len(lesson.jobs) for lesson in lessons)
-    jobs = np.full((len(lessons), places), -1, dtype=np.intp)
-    limits = np.full((len(lessons), places), 100.0)
-    for row, lesson in enumerate(lessons):
-        jobs[row, : len(lesson.jobs)] = lesson.jobs
-        if lesson.sharing.limits:
-            limits[row, : len(lesson.jobs)] = lesson.sharing.limits
-    return MixBatch(jobs, limits)
 
 
 def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:

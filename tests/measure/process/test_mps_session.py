@@ -8,11 +8,8 @@ import pytest
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps_processes import mps_processes
 from advisor.measure.process.claimed_device import Device, refuse_strangers
-from advisor.measure.process.mps_session import (
-    MpsDaemon,
-    mps_session_on,
-    tenant_environments,
-)
+from advisor.measure.process.mps_daemon import MpsDaemon
+from advisor.measure.process.mps_session import mps_session_on, tenant_environments
 from advisor.measure.process.run_locks import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in

@@ -12,8 +12,9 @@ from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.trainable import trained
 from advisor.measure.process.worker import TenantState
+from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import Stopwatch, _host_side, is_steady, mps_probe
+from advisor.measure.solo.solo_pace import Stopwatch, _host_side, is_steady
 from advisor.measure.solo.solo_run import SoloRunSettings, _inside
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.host_side import HostSide
