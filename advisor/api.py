@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from advisor.plan.admission import Additions, AdmissionLimits
     from advisor.plan.comparison import Comparison
     from advisor.plan.copies_search import Copies
-    from advisor.plan.fleet_plan import FleetPlan, FleetTerms
+    from advisor.plan.fleet_plan import FleetPlan
+    from advisor.plan.fleet_terms import FleetTerms
     from advisor.plan.machine import Running
     from advisor.plan.slice_batches import SlicesForJob
     from advisor.plan.trials import Trials

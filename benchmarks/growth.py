@@ -23,7 +23,7 @@ from trace_speed import LENGTHS, measured
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
-from advisor.plan.fleet_plan import FleetTerms
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.ranking import ranked
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor

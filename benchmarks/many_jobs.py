@@ -17,7 +17,8 @@ from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.copies_search import copies_that_pay
-from advisor.plan.fleet_plan import FleetPlan, FleetTerms, plan_fleet
+from advisor.plan.fleet_plan import FleetPlan, plan_fleet
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory

@@ -9,8 +9,9 @@ from advisor.sharing import SHARED_MODES
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise_and_coverage import Noise, noise_of
 from advisor.validate.predicted_and_measured import JobComparison, runs_of_mode
+from advisor.validate.score_row import ALL, ScoreRow
 from advisor.validate.score_tables import MODE_WORDS, percent
-from advisor.validate.scoreboard import ALL, ScoreRow, Scores
+from advisor.validate.scoreboard import Scores
 
 _BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from advisor.sharing import SHARED_MODES, Mode
+from advisor.validate.score_row import ScoreRow
 from advisor.validate.score_tables import MODE_WORDS
-from advisor.validate.scoreboard import ScoreRow
 from research.plot_figures import Points
 from research.svg import Axis, Chart, Point, Series, picture
 

@@ -1,6 +1,7 @@
 """The sections of profiles/REPORT.md on step times; empty if nothing is known."""
 
 from advisor.validate.regret import MODEL, Choices
+from advisor.validate.score_row import ALL
 from advisor.validate.score_tables import (
     CHOICE_HEADINGS,
     HEADINGS,
@@ -11,7 +12,6 @@ from advisor.validate.score_tables import (
     remarks,
     score_cells,
 )
-from advisor.validate.scoreboard import ALL
 from research import ablation, advice_score, breakdown, causes, fewer_counters, set_aside, targets
 from research.figures import Figures
 from research.plots import plots

@@ -6,8 +6,9 @@ from statistics import mean
 
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.regret import MODEL, Choices
+from advisor.validate.score_row import ALL, Bound, ScoreRow
 from advisor.validate.score_tables import BOUND_WORDS, MODE_WORDS, percent
-from advisor.validate.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
+from advisor.validate.scoreboard import Scores, scores_of
 from research.breakdown import coverage_on
 from research.completion_score import RECOMMENDED, finished, recommended_runs, regrets
 from research.findings import Findings

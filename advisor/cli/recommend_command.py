@@ -124,7 +124,7 @@ def _of_copies(asked: Asked, name: str) -> _Answer:
 
 
 def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.fleet_plan import FleetTerms
+    from advisor.plan.fleet_terms import FleetTerms
     from advisor.report.fleet_text import fleet_commands, fleet_document, fleet_report
 
     terms = FleetTerms(

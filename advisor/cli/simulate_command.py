@@ -107,7 +107,7 @@ class TraceFile:
             writable(self.trace)
 
     def write(self, simulation: "Simulation", advisor: "Advisor") -> None:
-        from advisor.report.simulation_text import trace_text
+        from advisor.report.simulation_trace import trace_text
         from advisor.workload.writing import write_whole
 
         if self.trace:

@@ -9,7 +9,8 @@ from advisor.api import Advisor, OverTime
 from advisor.measure.process.provenance import present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits
-from advisor.plan.fleet_plan import FleetPlan, FleetTerms
+from advisor.plan.fleet_plan import FleetPlan
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.machine import Running
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions

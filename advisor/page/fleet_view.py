@@ -32,12 +32,8 @@ from advisor.report.fleet_text import (
     fleet_gpu_rows,
     fleet_notes,
 )
-from advisor.report.simulation_text import (
-    simulation_document,
-    simulation_facts,
-    simulation_heading,
-    trace_text,
-)
+from advisor.report.simulation_text import simulation_document, simulation_facts, simulation_heading
+from advisor.report.simulation_trace import trace_text
 from advisor.timeline.queue_policies import Policy
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import Job

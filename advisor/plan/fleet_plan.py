@@ -3,70 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
-from math import isfinite
 from statistics import fmean
 from time import monotonic
 
-from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Candidate, with_caps
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, possible
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
 from advisor.plan.rules import (
-    EXACT_JOBS,
-    UNCONDITIONAL,
-    Conditions,
     check_each_fits,
     refuse_protected,
 )
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
-from advisor.prediction.mix_prediction import LEVELS, Interval, Level, around
+from advisor.prediction.mix_prediction import LEVELS, Interval, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Serial
 from advisor.sharing.traversal import in_turn, relabelled
 from advisor.workload.job import Job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetTerms:
-    """What is asked for.
-
-    Attributes:
-        gpus: Equal GPUs that there are.
-        limit_s: Seconds that the search may take.
-        level: What counts of times and joules: medians, or the upper ends of their intervals.
-
-    Raises:
-        InvalidInput: There is no GPU, no time, or no plan can be best at that.
-    """
-
-    objective: ObjectiveName = "makespan"
-    gpus: int = 1
-    limit_s: float = 8.0
-    conditions: Conditions = UNCONDITIONAL
-    level: Level = "p50"
-
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
-        if not (isfinite(self.limit_s) and self.limit_s > 0):
-            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
-        objective = OBJECTIVES[self.objective]
-        if objective.of_steps:
-            raise InvalidInput(
-                f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
-                f"{self.objective}. Use --objective energy: joules until the last job ends."
-            )
-        if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
-            raise InvalidInput(
-                "a power cap saves energy, makes no job faster, and takes root to set: plans for "
-                "many jobs choose caps with --objective energy, and not with --no-root."
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """How to share, in sentences: what to do and what it gives, how sure that is, what is as good."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -22,7 +21,7 @@ from advisor.report.headline import (
     shown_cost,
 )
 from advisor.sharing import Mode, Sharing
-from advisor.sharing.traversal import groups, partitions
+from advisor.sharing.traversal import groups
 
 _WAYS: dict[Mode, str] = {
     "serial": "Don't share, one after another",
@@ -32,11 +31,6 @@ _WAYS: dict[Mode, str] = {
     "mps-priority": "MPS with client priorities",
     "mig": "MIG, an instance for each",
     "hybrid": "MIG, some on one instance",
-}
-_EXPLAINED: dict[Mode, str] = {
-    "serial": "one after another",
-    "naive": "the driver gives the GPU to each in turn",
-    "mps": "kernels of all run side by side",
 }
 
 _PINNED = (
@@ -237,37 +231,3 @@ def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
             )
     lead = "Fix the host path first" if first else "The host path holds jobs back"
     return f"{lead}: {'; '.join(said)}. {_PINNED}"
-
-
-def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
-    """What the notation of `sharing` says of `jobs`, named in their order, in a few words."""
-    if sharing.mode == "mps-limits":
-        if len(set(sharing.limits)) == 1:
-            return f"each may use {sharing.limits[0]:g} % of the SMs"
-        first, *rest = _counted(
-            [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
-        )
-        return ", ".join([f"of the SMs at most {first}", *rest])
-    if sharing.mode == "mps-priority":
-        ahead = [job for job, each in zip(jobs, sharing.priorities, strict=True) if not each]
-        limits = "; limits are per cent of the SMs" if sharing.limits else ""
-        return f"{', '.join(_counted(ahead))} before the others{limits}"
-    if sharing.mode == "phases":
-        together = [each.jobs for each in groups(sharing, len(jobs))]
-        return ", then ".join(_named(each, jobs) for each in together)
-    if sharing.instances:
-        return "; ".join(
-            f"{_named(part.jobs, jobs)} on {f'{part.slices}c of ' if part.slices else ''}"
-            f"{part.instance.profile if part.instance else ''}"
-            for part in partitions(sharing, len(jobs))
-        )
-    return _EXPLAINED[sharing.mode]
-
-
-def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
-    return ", ".join(_counted([jobs[number - 1] for number in numbers]))
-
-
-def _counted(words: Sequence[str]) -> list[str]:
-    """Each of `words` once, with how often it comes."""
-    return [f"{count} x {word}" if count > 1 else word for word, count in Counter(words).items()]

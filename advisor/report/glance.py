@@ -9,9 +9,9 @@ from advisor.plan.reasons import verdict, what_binds
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
-from advisor.report.answer_text import explained
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
+from advisor.report.sharing_explained import explained
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

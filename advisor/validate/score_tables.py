@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.english import counted
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
-from advisor.validate.scoreboard import ALL, Bound, ScoreRow, Scores, scoreboard, scores_of
+from advisor.validate.score_row import ALL, Bound, ScoreRow
+from advisor.validate.scoreboard import Scores, scoreboard, scores_of
 from advisor.validate.selection import SPLIT
 
 if TYPE_CHECKING:

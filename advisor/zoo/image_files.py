@@ -6,11 +6,10 @@ it is refused.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from torch.nn import functional
 
 from advisor.errors import InvalidInput
 from advisor.workload.files import reason_of
+from advisor.zoo.image_decoding import Decoder, decoder
 
 _IMAGES = (".jpg", ".jpeg", ".png")
 _MOST_FILES = 20_000_000
@@ -31,11 +31,6 @@ _CIFAR_FOLDER, _CIFAR_PICKLES = "cifar-10-batches-bin", "cifar-10-batches-py"
 # What the padding of the usual CIFAR-10 recipe adds on each side (He et al. 2016, section 4.2), and
 # the least share of an image's area that a cut-out has (Szegedy et al. 2015, section 6).
 _PADDING, _LEAST_AREA = 4, 0.08
-
-_NO_DECODER = "images are decoded by torchvision or Pillow, and neither imports: pip install pillow"
-
-Decoder = Callable[[bytes], Tensor]
-"""Makes of a file's bytes an image of shape (3, height, width), uint8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,49 +200,3 @@ def _cut_out(image: Tensor) -> Tensor:
     top = int(torch.randint(height - side + 1, ()))
     left = int(torch.randint(width - side + 1, ()))
     return image[:, top : top + side, left : left + side]
-
-
-def decoder(sample: Path) -> Decoder:
-    """What decodes `sample`: torchvision where it does so here, else Pillow.
-
-    Raises:
-        InvalidInput: Neither imports.
-    """
-    try:
-        found = _torchvision()
-        found(sample.read_bytes())
-    except (ImportError, RuntimeError, AttributeError):
-        return _pillow()
-    return found
-
-
-def _torchvision() -> Decoder:
-    from advisor.zoo.torchvision_import import import_timm
-
-    import_timm()  # which makes torchvision importable beside a torch for the CPU
-    from torchvision.io import ImageReadMode, decode_image
-
-    def decode(content: bytes) -> Tensor:
-        buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        image: Tensor = decode_image(buffer, mode=ImageReadMode.RGB)
-        return image
-
-    return decode
-
-
-def _pillow() -> Decoder:
-    from io import BytesIO
-
-    import numpy as np
-
-    try:
-        from PIL import Image
-    except ImportError:
-        raise InvalidInput(_NO_DECODER) from None
-
-    def decode(content: bytes) -> Tensor:
-        with Image.open(BytesIO(content)) as opened:
-            pixels: Any = np.array(opened.convert("RGB"))
-        return torch.from_numpy(pixels).permute(2, 0, 1)
-
-    return decode

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.plan.candidates import cap_choices
-from advisor.plan.fleet_plan import FleetTerms, plan_fleet
+from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
 from advisor.report.fleet_text import fleet_commands
 from advisor.sharing import Mps

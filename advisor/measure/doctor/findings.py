@@ -43,7 +43,7 @@ _LITTLE_SHM_MIB = 1024
 
 def host_findings(host: HostHealth) -> Iterator[Finding]:
     """What on the host spoils."""
-    for said in (*_mps(host), *_cores(host), *_surroundings(host)):
+    for said in (*_mps(host), *_cores(host), *_cores_at_hand(host), *_surroundings(host)):
         yield Finding(said[0], "host", *said[1:])
 
 
@@ -96,6 +96,9 @@ def _cores(host: HostHealth) -> Iterator[Said]:
             "a job that is pinned there runs slower than predicted",
             "leave them out with --cores, or look again: they may have been busy",
         )  # fmt: skip
+
+
+def _cores_at_hand(host: HostHealth) -> Iterator[Said]:
     if host.busy_cores > max(1.0, host.online / 4):
         yield (
             "spoils", f"{host.busy_cores:.1f} of {host.online} cores were busy in the last minute",

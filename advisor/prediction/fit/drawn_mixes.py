@@ -6,12 +6,8 @@ from random import Random
 
 import numpy as np
 
-from advisor.prediction.surrogate import (
-    MixBatch,
-)
-from advisor.prediction.surrogate_features import (
-    LIMIT_GRID,
-)
+from advisor.prediction.surrogate import MixBatch
+from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.sharing import Mode, Mps, Naive
 
 _SEED = 20261121

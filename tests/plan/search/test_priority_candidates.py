@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.plan.fleet_plan import FleetTerms, plan_fleet
+from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.ranking import ranked
 from advisor.plan.search.priority_candidates import priority_candidates
 from advisor.workload.job import Job

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.hardware.catalogue import gpu
-from advisor.plan.fleet_plan import FleetTerms, plan_fleet
+from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions

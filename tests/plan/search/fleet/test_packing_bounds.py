@@ -6,7 +6,7 @@ from itertools import combinations_with_replacement
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.fleet_plan import FleetTerms
+from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.recommendation import Question
 from advisor.plan.search.fleet.estimates import WAYS, PredictedGroups

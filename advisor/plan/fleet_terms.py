@@ -1,0 +1,47 @@
+"""What is asked of a plan for many jobs or several GPUs."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from advisor.errors import InvalidInput
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
+from advisor.prediction.mix_prediction import Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetTerms:
+    """What is asked for.
+
+    Attributes:
+        gpus: Equal GPUs that there are.
+        limit_s: Seconds that the search may take.
+        level: What counts of times and joules: medians, or the upper ends of their intervals.
+
+    Raises:
+        InvalidInput: There is no GPU, no time, or no plan can be best at that.
+    """
+
+    objective: ObjectiveName = "makespan"
+    gpus: int = 1
+    limit_s: float = 8.0
+    conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        if not (isfinite(self.limit_s) and self.limit_s > 0):
+            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
+        objective = OBJECTIVES[self.objective]
+        if objective.of_steps:
+            raise InvalidInput(
+                f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
+                f"{self.objective}. Use --objective energy: joules until the last job ends."
+            )
+        if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
+            raise InvalidInput(
+                "a power cap saves energy, makes no job faster, and takes root to set: plans for "
+                "many jobs choose caps with --objective energy, and not with --no-root."
+            )
