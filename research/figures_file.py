@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.workload.files import read_bytes
-from advisor.workload.store import parse_record
+from advisor.workload.records import parse_record
 from research.figures import Figures
 
 # More than any document shows, and far above what the order of a sum changes.

@@ -25,8 +25,8 @@ from pathlib import Path
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.machine_changes import ChangedMig, Owner, this_process
 from advisor.workload.files import read_bytes, reason_of, user_folder
+from advisor.workload.records import parse_record
 from advisor.workload.spec import STRICT
-from advisor.workload.store import parse_record
 
 _REMEDY = "Compare `nvidia-smi mig -lgi` with what it tells of, and remove the file."
 

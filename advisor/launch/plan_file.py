@@ -20,8 +20,8 @@ from advisor.sharing.traversal import check_count
 from advisor.workload.files import read_bytes
 from advisor.workload.job import Job
 from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument, StepRange
+from advisor.workload.records import parse_record
 from advisor.workload.spec import Workload
-from advisor.workload.store import parse_record
 
 _ASKED = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"

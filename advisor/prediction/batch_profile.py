@@ -9,25 +9,19 @@ from dataclasses import fields, replace
 from math import log
 from statistics import fmean
 
-import numpy as np
-
 from advisor.errors import InvalidInput
 from advisor.prediction.batch_law import AtBatch, check_near, memory_at, step_at
+from advisor.prediction.batch_trace import trace_at_batch
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.kernel_transfer import START_US
 from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.workload.host_side import HostSide
-from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.other_batches import OtherBatches, batch_name
-from advisor.workload.plausible import LEAST_STEP_S, MOST_BLOCKS
+from advisor.workload.plausible import LEAST_STEP_S
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 from advisor.workload.spec import Workload
 
 _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("source", "gract"))
-
-# Kernels that do as much in every step, whatever its batch.
-_OF_WEIGHTS = ("optimizer",)
 
 
 @once_a_mix
@@ -128,7 +122,7 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
         power_w=power_w,
         energy_j=power_w and power_w * step.middle,
         mps=_probe(sizes, near),
-        trace=near.trace and _trace(near, batch, host, on_gpu),
+        trace=near.trace and trace_at_batch(near, batch, host, on_gpu),
         took=None,
         host=_host_side(sizes, near.host),
         other_batches=OtherBatches(
@@ -242,28 +236,3 @@ def _probed_s(profile: Profile, limit_pct: float) -> float | None:
     """Seconds of a step of `profile` alone under that limit; None if it was not probed."""
     runs = () if profile.mps is None else (*profile.mps.limited, profile.mps.unlimited)
     return next((each.step_s for each in runs if each.limit_pct == limit_pct), None)
-
-
-def _trace(
-    near: Profile, batch: int, host: AtBatch | None, on_gpu: AtBatch | None
-) -> KernelTrace | None:
-    """That of `near`; what every step does alike stays, as do the starts of kernels."""
-    trace = near.trace
-    if trace is None or host is None or on_gpu is None or not near.gpu_s or not near.host_s:
-        return None
-    us = np.asarray(trace.duration_us)
-    alike = np.isin(np.array(trace.classes), _OF_WEIGHTS)[list(trace.class_of)]
-    stays = np.where(alike, us, np.minimum(us, START_US))
-    wanted = float(us.sum()) * on_gpu.middle / near.gpu_s
-    moving = float((us - stays).sum())
-    factor = (wanted - float(stays.sum())) / moving if moving else 0.0
-    there = stays + (us - stays) * factor if factor > 0 else us * wanted / float(us.sum())
-    more = batch / near.workload.batch
-    blocks = np.asarray(trace.blocks, dtype=np.float64)
-    grown = np.where(alike | (blocks == 0), blocks, np.clip(np.rint(blocks * more), 1, MOST_BLOCKS))
-    return replace(
-        trace,
-        duration_us=tuple(map(float, there)),
-        blocks=tuple(map(int, grown)),
-        launch_us=tuple(each * host.middle / near.host_s for each in trace.launch_us),
-    )

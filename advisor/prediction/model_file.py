@@ -14,8 +14,8 @@ from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
 from advisor.workload.files import read_bytes, read_once, shown
 from advisor.workload.plausible import MOST_SPREADS
+from advisor.workload.records import parse_record
 from advisor.workload.spec import STRICT
-from advisor.workload.store import parse_record
 
 # With fewer runs of a mode, a GPU has not taught it.
 FEWEST_RUNS = 5

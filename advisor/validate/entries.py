@@ -27,9 +27,9 @@ from advisor.validate.selection import select
 from advisor.workload.files import read_bytes
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check_number
 from advisor.workload.profile import Profile
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
-from advisor.workload.store import parse_record
 
 _REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
 

@@ -19,8 +19,8 @@ from advisor.workload.files import parse_toml, read_bytes, read_toml, shown
 from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, job_set
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
+from advisor.workload.records import parse_record
 from advisor.workload.spec import STRICT, Script
-from advisor.workload.store import parse_record
 
 _REMEDY = "Correct the file."
 

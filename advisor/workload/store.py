@@ -1,7 +1,7 @@
 """Finds and reads profiles, runs, models and calibrations: the shipped ones and the user's own.
 
 Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
-field and what to do. The only importer of pydantic, and only where something is read.
+field and what to do.
 
 The search order is: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
 this code, the copy packaged with it. What a user measures or refits goes to the user's data folder
@@ -11,9 +11,8 @@ and is read in addition to the shipped data.
 import os
 from collections.abc import Container, Iterable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
@@ -22,7 +21,6 @@ from advisor.workload.files import (
     MODEL_FILE,
     Kind,
     beside_package,
-    parse_json,
     profile_files,
     read_bytes,
     read_once,
@@ -32,54 +30,11 @@ from advisor.workload.files import (
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
+from advisor.workload.records import parse_record
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
     from advisor.workload.machine_calibration import Calibration
     from advisor.workload.run import Run
-
-
-_Record = TypeVar("_Record")
-
-
-@cache
-def _adapter(kind: Any) -> "TypeAdapter[Any]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def parse_record(
-    kind: type[_Record],
-    text: str | bytes,
-    where: str,
-    remedy: str = "Measure it again, or correct the file.",
-) -> _Record:
-    """The record of `kind` that the JSON `text` holds.
-
-    Args:
-        kind: A frozen dataclass of this package.
-        text: One JSON document.
-        where: Names the document in messages.
-        remedy: What to do about a document that is refused.
-
-    Raises:
-        InvalidInput: `text` is not such a record.
-    """
-    from pydantic import ValidationError
-
-    try:
-        record: _Record = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    parse_json(text, where, remedy, of_a_type=True)  # pydantic takes the last of duplicate keys
-    return record
-
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
 

@@ -11,8 +11,8 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Naive
 from advisor.validate.selection import of_pace
 from advisor.validate.validate import compared as compared_by_pace
+from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
-from advisor.workload.store import parse_record
 from advisor.workload.writing import run_line
 from research.completion import Unseen, compared_completions, panels
 from research.completion_score import (

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.profile import Profile
-from advisor.workload.store import load_profile, parse_record, read_profile
+from advisor.workload.records import parse_record
+from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
 
 NUMBERS = {

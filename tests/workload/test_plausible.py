@@ -14,9 +14,9 @@ from advisor.workload.job_file import _JobFile
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.plan_document import PlanDocument
 from advisor.workload.profile import Profile
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.spec import STRICT
-from advisor.workload.store import parse_record
 from advisor.workload.writing import profile_text, run_line
 from tests import synthetic
 

@@ -189,9 +189,7 @@ def _connected(asked: Namespace, key: str) -> Any:
     except ImportError:
         raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
     if asked.cores or (asked.devices and key != "cpu"):
-        raise InvalidInput(
-            "--ray takes all GPUs that Ray has free: leave out --devices and --cores"
-        )
+        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
     try:
         ray.init(address=asked.ray, logging_level=logging.WARNING)
     except (ConnectionError, ValueError, RuntimeError) as error:
