@@ -58,7 +58,7 @@ def _one_server(browser: Any) -> Iterator[tuple[str, Times]]:
             yield "an objective", _timed(page, answer(page), choice.click)
         page.get_by_text("Conditions", exact=True).click()
         for watts in ("650", "600", "550"):
-            page.get_by_label("Power cap, W").fill(watts)
+            page.get_by_role("spinbutton", name="Power cap, W").fill(watts)
             yield "a power cap", _timed(page, answer(page), lambda: page.keyboard.press("Enter"))
         page.close()
 
