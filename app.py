@@ -54,8 +54,8 @@ def main() -> None:
         with answered:
             _answer(advised)
         plan = _show(advised)
-        further_questions(advised, question.asked, question.jobs)
-        keep_address(question.asked, None if plan is advised.best else plan_name(advised, plan))
+        further = further_questions(advised, question.asked, question.jobs)
+        keep_address(question.asked, advised, plan, further)
     elif "last answer" in st.session_state:
         _show_outdated(st.session_state["last answer"], answered)
 

@@ -1,9 +1,14 @@
 """The page's address, by which a link asks again what was asked: read at first, then kept."""
 
+from typing import get_args
+
 import streamlit as st
 
 from advisor.page.answers import PageQuestion
+from advisor.plan.recommendation import Plan, Recommendation
+from advisor.report.headline import plan_name
 from advisor.report.page_link import LinkedQuestion, linked_question, parameters
+from advisor.timeline.queue_policies import Policy
 
 
 def linked() -> LinkedQuestion:
@@ -15,11 +20,17 @@ def linked() -> LinkedQuestion:
     return found
 
 
-def keep_address(asked: PageQuestion, plan: str | None) -> None:
-    """Make the address ask for `asked`, and for the `plan` and trials that are looked at."""
+def keep_address(
+    asked: PageQuestion, advised: Recommendation, plan: Plan, question: str | None
+) -> None:
+    """Make the address ask for `asked`, and for the `plan` and further `question` looked at."""
+    policy, policies = st.session_state.get("policy"), get_args(Policy)
     now = LinkedQuestion(
         gpu=asked.gpu, objective=asked.objective, jobs=asked.jobs, cap_w=asked.cap_w,
-        conditions=asked.conditions, level=asked.level, plan=plan,
+        conditions=asked.conditions, level=asked.level,
+        plan=None if plan is advised.best else plan_name(advised, plan),
         trials=st.session_state.get("trials"), files=tuple(name for name, _ in asked.files),
+        question=question, gpus=st.session_state.get("gpus"),
+        policy=policy if policy in policies else None,
     )  # fmt: skip
     st.query_params.from_dict(parameters(now))

@@ -10,6 +10,7 @@ import streamlit as st
 
 from advisor.api import OverTime
 from advisor.errors import AdvisorError
+from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, fleet_plan, queued
 from advisor.page.cards import cards
 from advisor.page.refusal import refuse
@@ -45,12 +46,14 @@ _ALONE = "serial"
 def fleet_view(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job]) -> None:
     """What comes of `jobs`, which are those of `asked`, once it is said how many GPUs there are."""
     left, right = st.columns(2)
+    ways = (_PLAN, *get_args(Policy))
     gpus = left.number_input(
-        f"How many {asked.gpu} are there?", 1, MOST_GPUS, None, 1, key="gpus",
+        f"How many {asked.gpu} are there?", 1, MOST_GPUS, linked().gpus, 1, key="gpus",
         placeholder="All are alike",
     )  # fmt: skip
     who = right.selectbox(
-        "Who runs where, and when, is said by", [_PLAN, *get_args(Policy)], key="policy",
+        "Who runs where, and when, is said by", ways, ways.index(linked().policy or _PLAN),
+        key="policy",
         help="Or a queue: the first who came, the shortest, or who adds most by prediction.",
     )  # fmt: skip
     try:

@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import get_args
 from urllib.parse import quote, unquote
 
+from advisor.plan import MOST_GPUS
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
+from advisor.timeline.queue_policies import Policy
 from advisor.workload.job import MAX_JOBS
 
 _MOST_WATTS = 1e6
@@ -26,6 +29,9 @@ class LinkedQuestion:
         plan: The name of the plan that is looked at, as of `plan_name`; None: the best.
         trials: The job of whose copies trials are asked for.
         files: Names of what was handed in, which no link holds.
+        question: Which further question is open, as the page words it; None: the first.
+        gpus: Equal GPUs that there are, where that is asked.
+        policy: Of the queue of these; None: a plan is searched.
     """
 
     gpu: str | None = None
@@ -37,6 +43,9 @@ class LinkedQuestion:
     plan: str | None = None
     trials: str | None = None
     files: tuple[str, ...] = ()
+    question: str | None = None
+    gpus: int | None = None
+    policy: Policy | None = None
 
 
 def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
@@ -57,6 +66,9 @@ def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
         "plan": asked.plan,
         "trials": asked.trials,
         "file": list(asked.files),
+        "question": asked.question,
+        "gpus": asked.gpus and str(asked.gpus),
+        "policy": asked.policy,
     }
     return found | {name: value for name, value in given.items() if value}
 
@@ -69,6 +81,7 @@ def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
     first = {name: values[0] for name, values in found.items() if values}
     jobs = [_read(text) for text in found.get("job", ())[:MAX_JOBS]]
     cap = first.get("power-cap", "")
+    gpus = _number(first.get("gpus", ""), lambda each: each in range(1, MOST_GPUS + 1))
     return LinkedQuestion(
         gpu=first.get("gpu"),
         objective=first.get("objective"),
@@ -83,6 +96,9 @@ def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
         plan=first.get("plan"),
         trials=first.get("trials"),
         files=tuple(filter(_NAME.fullmatch, found.get("file", ())[:MAX_JOBS])),
+        question=first.get("question"),
+        gpus=None if gpus is None else int(gpus),
+        policy=next((each for each in get_args(Policy) if each == first.get("policy")), None),
     )
 
 

@@ -147,9 +147,20 @@ def test_jobs_of_unknown_length_are_placed_without_times(view):
     assert "not measured" in list(view.dataframe[0].value["all done"])
 
 
-def test_the_page_asks_it_of_the_jobs_of_its_table(page):
-    page.session_state["question"] = "Several GPUs?"
-    page.session_state["gpus"] = 2
+def test_the_page_asks_it_of_the_jobs_of_its_table_and_a_link_asks_it_again(page):
+    for name, value in (("question", "Several GPUs?"), ("gpus", "2"), ("policy", "best-fit")):
+        page.query_params[name] = value
     page.run()
     assert not page.exception
-    assert any("on 2 GPUs in the groups below" in each.value for each in page.markdown)
+    assert any(each.value.endswith(f"on 2 {shelf.GPU}, best-fit**") for each in page.markdown)
+    assert page.query_params["question"] == "Several GPUs?"
+    page.number_input(key="gpus").set_value(3).run()
+    assert page.query_params["gpus"] == "3"
+
+
+def test_what_a_link_cannot_ask_of_several_gpus_is_left_out(view):
+    view.query_params["gpus"], view.query_params["policy"] = "1e9", "magic"
+    view.run()
+    assert not view.exception
+    assert view.number_input(key="gpus").value is None
+    assert view.selectbox(key="policy").value == "the best plan found"

@@ -44,6 +44,9 @@ ASKED = st.builds(
     plan=st.none() | st.sampled_from(["mps=50,50", "mig=3g.20gb@4[2,3]/mps=50,50+4g.20gb@0[1]"]),
     trials=st.none() | st.just("bert"),
     files=st.lists(st.sampled_from(["mine.json", "jobs (2).toml"]), max_size=2).map(tuple),
+    question=st.none() | st.just("Several GPUs?"),
+    gpus=st.none() | st.integers(1, 64),
+    policy=st.none() | st.sampled_from(["first-come", "shortest-first", "best-fit"]),
 ).filter(lambda asked: asked.cap_w is None or not asked.conditions.power_caps)
 
 
@@ -69,6 +72,11 @@ def test_a_link_says_only_what_is_not_so_anyway():
         ("memory-margin", "1"),
         ("memory-margin", ""),
         ("root", "maybe"),
+        ("gpus", "0"),
+        ("gpus", "65"),
+        ("gpus", "2.5"),
+        ("gpus", "nan"),
+        ("policy", "magic"),
         ("pessimistic", "<script>"),
         ("file", "`**mine**`.json"),
         ("file", "a\nb"),
