@@ -22,4 +22,4 @@ def slice_speed_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
         st.info(str(error))
         return
     st.altair_chart(slice_speed_chart(found), width="stretch")
-    st.caption(slice_speed_text(found))
+    st.caption(slice_speed_text(found, profiles))

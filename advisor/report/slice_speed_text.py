@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 from advisor.plan.slice_speeds import SliceSpeed
 from advisor.report.headline import NOT_CONFIRMED
+from advisor.workload.profile import Profile
 
 
-def slice_speed_text(found: Sequence[SliceSpeed]) -> str:
-    """What the chart shows, what it stands on, and which jobs fit where not."""
+def slice_speed_text(found: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
+    """What the chart of `profiles` shows, what it stands on, and which jobs fit where not."""
+    what = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
     said = [
         "Speed alone on an instance of each size, over that on the whole GPU; the grey ticks are "
         "what the instance has of the compute slices, and the thin lines where nine of ten "
-        f"measurements should fall. On instances this is {NOT_CONFIRMED}."
+        f"measurements should fall. {what} {NOT_CONFIRMED}."
     ]
     lacks: dict[str, list[str]] = {}
     for each in found:

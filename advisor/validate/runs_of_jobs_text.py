@@ -21,8 +21,8 @@ def runs_of_jobs_text(found: MeasuredRuns, gpu: str) -> str:
     own = f", {len(found.own)} of them your own (diamonds)" if found.own else ""
     off = median(abs(job.error) for job in found.jobs)
     said = [
-        f"{counted(len(found.runs), 'run')} of some of these jobs{own}; {found.same} of all of "
-        f"them together. Of {counted(len(found.jobs), 'step')} "
+        f"{counted(len(found.runs), 'run')} of some of these jobs{own}; "
+        f"{found.same or 'none'} of all of them together. Of {counted(len(found.jobs), 'step')} "
         f"{inside} lie in their 90 % intervals, which the thin lines are; the median is "
         f"{percent(off)} off."
     ]

@@ -1,5 +1,7 @@
 """How fast jobs are alone on instances of each size: what a smaller one costs them."""
 
+from dataclasses import replace
+
 import pytest
 
 from advisor.errors import NothingFits
@@ -46,9 +48,15 @@ def test_a_job_that_an_instance_does_not_hold_has_no_point_there_and_is_named():
     assert {row["where"] for row in rows if "job" in row} == {
         "3g.71gb", "4g.71gb", "7g.141gb", "whole GPU",
     }  # fmt: skip
-    said = slice_speed_text(found)
+    said = slice_speed_text(found, [BIG])
     assert f"{BIG.name} does not fit 1g.18gb, 1g.35gb, 2g.35gb." in said
-    assert "estimated, not confirmed on hardware" in said
+    assert "On instances this is estimated, not confirmed on hardware" in said
+
+
+def test_of_a_job_estimated_from_another_gpu_the_whole_gpu_is_an_estimate_too():
+    elsewhere = replace(SMALL, estimated_from="a100-40gb")
+    said = slice_speed_text(speeds(elsewhere), [elsewhere])
+    assert "This is estimated, not confirmed on hardware" in said
 
 
 def test_a_gpu_without_mig_says_so():
