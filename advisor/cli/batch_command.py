@@ -34,6 +34,9 @@ def batch(
     ] = None,
     gpu: GpuKey = DEFAULT_GPU,
     power_cap: PowerCap = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Every size that was looked at, and its energy.")
+    ] = False,
     files: Files,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +50,11 @@ def batch(
     slices = on.split(",") if on else []
     found = advisor.batches(names, on=slices, batches=_sizes(batches))
     warn(found.standing.doubts)
-    show_found(found, as_json, slice_batches_report, slice_batches_document)
+    every = details or batches is not None
+    show_found(
+        found, as_json, lambda each: slice_batches_report(each, details=every),
+        slice_batches_document,
+    )  # fmt: skip
 
 
 def _sizes(word: str | None) -> tuple[int, ...]:

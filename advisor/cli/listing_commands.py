@@ -82,6 +82,9 @@ def layouts(
     in_use: _InUse = None,
     profiles: _Names = None,
     driver: _Branch = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Draw all places that the same instances may have.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List and draw how MIG can cut up a GPU, from where each kind of instance may lie."""
@@ -111,4 +114,4 @@ def layouts(
     if as_json:
         show_json(layouts_document(card, chosen, sets))
     else:
-        show(layouts_report(card, chosen, sets, used))
+        show(layouts_report(card, chosen, sets, used, every=every))

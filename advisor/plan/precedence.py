@@ -25,6 +25,12 @@ CLOSE = 0.0025
 Choosing the simplest of plans so close gave away nothing there.
 """
 
+WORTH = 0.01
+"""Jobs that gain less by sharing, as a share, run one after another: a choice.
+
+It is less than what our ratios are off by, and sharing has to be set up.
+"""
+
 STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
 
@@ -104,6 +110,10 @@ def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
         if _within(COMPARED, kept, best, question):
             pool = kept
         found.append((rule, pool))
+    best = _cheapest(pool, question)
+    alone = [each for each in pool if each.forecast.sharing.mode == "serial"]
+    pool = _within(WORTH, alone, best, question) or pool
+    found.append(("gain", pool))
     best = _cheapest(pool, question)
     found.append(("cost", _within(CLOSE, pool, best, question)))
     return found

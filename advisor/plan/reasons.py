@@ -8,7 +8,7 @@ from typing import Literal
 from advisor.plan.bottlenecks import Binding, binding
 from advisor.plan.host_bound import HostBound, host_bound
 from advisor.plan.objectives import known_cost, tied
-from advisor.plan.precedence import CLOSE, COMPARED, STARVED
+from advisor.plan.precedence import CLOSE, COMPARED, STARVED, WORTH
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 
@@ -65,6 +65,8 @@ def first_by(rule: Precedence, level: Level) -> str:
             return f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
         case "confirmed":
             return f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind"
+        case "gain":
+            return f"as sharing gains less than {WORTH:.0%}"
         case "cost":
             return "by its median" if level == "p50" else "by the upper end of its range"
         case "simplicity":

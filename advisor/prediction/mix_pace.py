@@ -47,7 +47,7 @@ def step_intervals(
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
     found = [
-        each.times(_estimated(profile)) if profile.is_estimate else each
+        each.times(estimate_range(profile)) if profile.is_estimate else each
         for each, profile in zip(
             _intervals(profiles, sharing, gpu, model, play), profiles, strict=True
         )
@@ -59,8 +59,8 @@ def step_intervals(
     return found
 
 
-def _estimated(profile: Profile) -> Interval:
-    """What the step of a profile that nobody measured may be, over what it says."""
+def estimate_range(profile: Profile) -> Interval:
+    """What the step of a profile may be, over what it says; 1 throughout where it was measured."""
     end = Z95 * estimate_spread(profile)
     return interval_around(1.0, -end, end)
 

@@ -142,7 +142,8 @@ class MixPrediction:
         power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
         estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
             needs was measured on this one.
-        wide_because: Why steps have wider intervals than usual, in words; None if they have not.
+        wide_because: Why steps have wider intervals than usual, or narrower ones than under other
+            ways to share, in words; None if they have not.
         host_stretch: How much longer host work takes since jobs wait for cores; 1: not at all.
     """
 

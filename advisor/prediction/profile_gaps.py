@@ -46,13 +46,18 @@ _TELLING = {
     "mps-limits": _TOGETHER,
 }
 _OF_FEWER_SMS = ("utilisation", "kernel trace")
+_ALONE = (
+    "ranges are narrower than under MPS, for nobody else is on an instance, and memory utilisation "
+    "tells what fewer SMs and less bandwidth cost"
+)
 _WIDE = {"kernel trace", "memory utilisation"}
 
 
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
     """Why answers for `profiles` under `sharing` have wide intervals; None if nothing is lacking.
 
-    Names each part that a profile lacks and what it would tell, of the parts that bear on it.
+    Names each part that a profile lacks and what it would tell, of the parts that bear on it. Of
+    bare numbers on instances of their own it tells why they are narrower than elsewhere.
     """
     lacking: dict[tuple[str, ...], list[str]] = {}
     for each in {profile.name: profile for profile in profiles}.values():
@@ -62,7 +67,8 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         if missing:
             lacking.setdefault(missing, []).append(each.name)
     if not lacking:
-        return None
+        bare = sharing.mode == "mig" and any(each.trace is None for each in profiles)
+        return _ALONE if bare else None
     wide = "wide" if any(_WIDE.intersection(each) for each in lacking) else "somewhat wider"
     listed = "; ".join(
         f"{', '.join(sorted(names))} has no {_told(missing)}" for missing, names in lacking.items()

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Verdict, first_by, verdict
+from advisor.plan.reasons import Verdict, first_by, named, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.mix_prediction import Interval
@@ -21,7 +21,7 @@ from advisor.report.headline import (
     shown_cost,
 )
 from advisor.sharing import Mode, Sharing
-from advisor.sharing.traversal import groups
+from advisor.sharing.traversal import groups, partitions
 
 _WAYS: dict[Mode, str] = {
     "serial": "Don't share, one after another",
@@ -30,7 +30,7 @@ _WAYS: dict[Mode, str] = {
     "mps-limits": "MPS with limits",
     "mps-priority": "MPS with client priorities",
     "mig": "MIG, an instance for each",
-    "hybrid": "MIG, some on one instance",
+    "hybrid": "MIG, jobs together on an instance",
 }
 
 _PINNED = (
@@ -51,8 +51,11 @@ def answer(advised: Recommendation) -> str:
     return " ".join(paragraphs(advised))
 
 
-def paragraphs(advised: Recommendation) -> tuple[str, ...]:
-    """What to do and what it gives; how sure that is; what is as good; and what else to know."""
+def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
+    """What to do and what it gives; how sure that is; what is as good; and what else to know.
+
+    Without `hints`, not how a job could be made faster, unless that is what to do first.
+    """
     found = verdict(advised)
     others, host = _others(advised, found), []
     if found.host_bound:
@@ -68,7 +71,7 @@ def paragraphs(advised: Recommendation) -> tuple[str, ...]:
     if (cap_w := advised.best.prediction.power_cap_w) is not None:
         noted.append(cap_note(cap_w))
     first = [*host, _advice(advised)] if "fix-host-first" in found.answers else [_advice(advised)]
-    last = [] if "fix-host-first" in found.answers else host
+    last = host if hints and "fix-host-first" not in found.answers else []
     return (*first, _how_sure(advised), *others, *last, *noted)
 
 
@@ -102,6 +105,8 @@ def _way(sharing: Sharing, jobs: int) -> str:
     """How the jobs share, as the first words of a sentence."""
     if sharing.mode == "phases":
         return f"In {len(groups(sharing, jobs))} groups, one after another"
+    if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
+        return "MIG, compute slices of an instance for each"
     return _WAYS[sharing.mode]
 
 
@@ -111,12 +116,20 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
     better = units.times(_certain(gain(advised, plan).p50))
     if plan.sharing.mode == "serial":
-        return f"all done in {_until(plan)}"
+        return f"all done in {_until(plan)}{_due(advised, plan)}"
     said = by.headline(cost, shown(_certain(cost.p50)), better)
     saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
     if by.unit == "ratio" or saved <= 0:
         return said
     return f"{said}, saves {shown(_certain(saved))}"
+
+
+def _due(advised: Recommendation, plan: Plan) -> str:
+    """Whether deadlines are kept, where there are any."""
+    if all(job.deadline_s is None for job in advised.jobs):
+        return ""
+    late = [advised.jobs[number - 1].name for number in plan.late_jobs]
+    return f", too late for {named(late)}" if late else ", every deadline is kept"
 
 
 def _until(plan: Plan) -> str:
@@ -146,7 +159,10 @@ def _how_sure(advised: Recommendation) -> str:
     """The ranges of cost and gain, what stands behind them, and whether the host is known."""
     best = advised.best
     cost, better = known_cost(best, advised.ranked_by), gain(advised, best)
+    by = OBJECTIVES[advised.ranked_by]
     ranges = shown_cost(advised.ranked_by)(cost)
+    if by.unit == "ratio":
+        ranges = f"{by.measure} {ranges}"
     if better.p05 < better.p95:
         ranges += f", gain {units.times(better)}"
     stands = f"How sure: {ranges} in nine of ten runs; {basis(best.prediction)}."

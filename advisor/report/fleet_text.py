@@ -1,5 +1,6 @@
 """Plans for many jobs on equal GPUs, as a table and as JSON."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -193,10 +194,10 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
     """Each job once, with the numbers of its copies."""
     distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
     for job in distinct:
-        numbers = [str(number) for number, other in enumerate(jobs, start=1) if other == job]
+        numbers = [number for number, other in enumerate(jobs, start=1) if other == job]
         epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
         due = "" if job.deadline_s is None else f", due in {units.duration(job.deadline_s)}"
-        yield f"{','.join(numbers)}  {job.name}{epochs}{due}"
+        yield f"{units.numbers(numbers)}  {job.name}{epochs}{due}"
 
 
 def _cells(each: GpuPlan) -> tuple[str, ...]:
@@ -204,12 +205,25 @@ def _cells(each: GpuPlan) -> tuple[str, ...]:
     done = units.seconds(each.forecast.makespan_interval_s)
     cap_w = each.candidate.power_cap_w
     capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
-    return str(each.number), _words(each).replace(";", "\n") + capped, done, units.held(mix)
+    return (
+        str(each.number),
+        _folded(_words(each)).replace(";", "\n") + capped,
+        done,
+        units.held(mix),
+    )
 
 
 def _words(each: GpuPlan) -> str:
     """Its groups, of jobs numbered as they were asked for."""
     return ";".join(map(str, relabelled(each.candidate.sharing, each.candidate.jobs)))
+
+
+def _folded(words: str) -> str:
+    """Ways to share with limits that are equal said once, and numbers that follow as their ends."""
+    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", words)
+    return re.sub(
+        r"\[([\d,]+)\]", lambda found: f"[{units.numbers(map(int, found[1].split(',')))}]", once
+    )
 
 
 def fleet_notes(found: FleetPlan) -> Iterator[str]:

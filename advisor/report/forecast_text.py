@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from advisor.english import counted
 from advisor.plan.recommendation import Forecast
+from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mix_prediction import Interval, JobPrediction
 from advisor.report import units
 from advisor.report.headline import cap_note, estimated, host_note, led
@@ -34,6 +35,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
             forecast.standing,
             f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
         ),
+        *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
         f"until all are done  {lasts}",
         f"memory              {memory_held(forecast)}; "
         f"risk to run out {units.share(mix.oom_probability)}",
@@ -44,6 +46,14 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
     )
     said = [*lines, host_note(forecast.standing)]
     return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
+
+
+def _too_big(forecast: Forecast) -> str:
+    """What to know before any pace of jobs that run out of memory."""
+    return (
+        f"does not fit: {memory_held(forecast)}. What follows is as if there were enough: try "
+        f"fewer jobs, smaller batches, or `advisor recommend`, which leaves such plans out."
+    )
 
 
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:

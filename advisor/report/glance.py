@@ -1,7 +1,8 @@
 """A recommendation on one screen: the best plan in full, every other one in a line."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from io import StringIO
+from typing import TYPE_CHECKING, Protocol
 
 from advisor.english import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
@@ -11,7 +12,7 @@ from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
-from advisor.report.sharing_explained import explained
+from advisor.report.sharing_explained import NOTATION, explained
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,22 +20,31 @@ if TYPE_CHECKING:
     from advisor.terminal.terminal_tables import FittedTable
 
 
-# Of 25 lines of 80 columns what others than the best plan may have, if there is one job, and the
-# columns of their names.
-_LINES, _COLUMNS = 5, 25
+_LINES, _COLUMNS = 25, 80
+_MOST_OTHERS = 4
 
 
-def on_a_screen(advised: Recommendation) -> list[Plan]:
-    """The best plan, and as many others as a screen has lines for, 4 at most."""
-    left = _LINES - len({job.name for job in advised.jobs}) + 1
-    left -= 3 * bool(advised.standing.estimated)
-    shown = [advised.best]
-    for plan in advised.plans[1:5]:
-        left -= 1 + len(plan_name(advised, plan)) // _COLUMNS
-        if left < 0:
-            break
-        shown.append(plan)
-    return shown
+class _Report(Protocol):
+    """Writes about the plans that are shown; without hints where there is no room for them."""
+
+    def __call__(self, shown: Sequence[Plan], *, hints: bool = True) -> "RenderableType": ...
+
+
+def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
+    """The `report` on the best plan, and on as many others as a screen has lines for, 4 at most."""
+    for others in range(min(_MOST_OTHERS, len(advised.plans) - 1), 0, -1):
+        shown = list(advised.plans[: 1 + others])
+        shown += [] if advised.serial in shown else [advised.serial]
+        if _lines(report(shown)) <= _LINES:
+            return report(shown)  # again, since a table that was laid out keeps its widths
+    return report([advised.best], hints=_lines(report([advised.best])) <= _LINES)
+
+
+def _lines(report: "RenderableType") -> int:
+    from rich.console import Console
+
+    console = Console(width=_COLUMNS, file=StringIO(), markup=False, emoji=False, highlight=False)
+    return len(console.render_lines(report, pad=False))
 
 
 def at_a_glance(
@@ -52,7 +62,7 @@ def at_a_glance(
     yield Padding(f"{memory_held(best)}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
     if len(shown) > 1:
         yield _others_table(advised, shown[1:])
-    yield Text(_more(advised, len(shown)))
+    yield Text(_more(advised, shown))
 
 
 def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTable":
@@ -88,10 +98,13 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
     return table
 
 
-def _more(advised: Recommendation, shown: int) -> str:
-    """How to see what a glance leaves out."""
-    left = len(advised.plans) - shown
-    said = [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
+def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
+    """How to read the lines of others than the best, and how to see what a glance leaves out."""
+    left = len(advised.plans) - len(shown)
+    modes = dict.fromkeys(plan.sharing.mode for plan in shown[1:])
+    unread = [NOTATION[each] for each in modes if each in NOTATION]
+    said = [f"{'; '.join(unread)}."] if unread else []
+    said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
     if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):
         said.append("Estimated: not confirmed on hardware.")
     full = "In full, with what was left out" if advised.left_out else "In full"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
-from advisor.english import with_article
+from advisor.english import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
@@ -14,6 +14,9 @@ from advisor.report import units
 from advisor.sharing import Sharing
 from advisor.timeline.outcome import Simulation
 from advisor.workload.named_workloads import how_to_measure
+
+# More jobs than these are counted where a command beside them has their names.
+_NAMED = 3
 
 ORIGINS = """\
 **Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
@@ -62,8 +65,10 @@ def led(standing: Standing, sentence: str) -> str:
     how = (
         "kernel by kernel" if all(each.trace for each in elsewhere) else "not all kernel by kernel"
     )
+    # The command names them all once more.
+    what = ", ".join(names) if len(names) <= _NAMED else counted(len(names), "job")
     return (
-        f"Estimated from {', '.join(sources)}: {', '.join(names)}, {how}, with the host's part as "
+        f"Estimated from {', '.join(sources)}: {what}, {how}, with the host's part as "
         f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {how_to_measure(names)}. "
         f"{sentence}"
     )

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-_CHARACTERS = 64  # of a drawing; with its number and its SMs it fits 80 columns
+# Of a drawing; with its number, its SMs and its ways it fits 80 columns.
+_CHARACTERS = 56
+_MEDIA = "+me"
+_OTHERS = (
+    "Ways: places that the same instances may have, one of which may have the media engines. "
+    "All of them: --all."
+)
 _UNTRIED = "All this is computed; none of it was tried on a GPU with MIG on."
 
 
@@ -43,9 +49,18 @@ def layouts_document(
 
 
 def layouts_report(
-    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets, in_use: Sequence[Instance]
+    gpu: Gpu,
+    profiles: Sequence[MigProfile],
+    sets: PlacementSets,
+    in_use: Sequence[Instance],
+    *,
+    every: bool = False,
 ) -> "RenderableType":
-    """Profiles, what each can hold inside, and every full layout to scale."""
+    """Profiles, what each can hold inside, and full layouts to scale: of like ones the first.
+
+    Those are alike that have the same instances, wherever these lie and whichever has the media
+    engines; with `every`, all are drawn.
+    """
     from rich.console import Group
     from rich.text import Text
 
@@ -58,7 +73,12 @@ def layouts_report(
     cut_up = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
     if cut_up:
         parts += [_compute_table(gpu, cut_up), ""]
-    parts += [_layouts_table(gpu, sets, in_use), "", Text(_notes(gpu))]
+    full = {number: each for number, each in enumerate(reversed(sets.maximal), start=1)}
+    alike = {number: [number] for number in full} if every else _alike(full)
+    parts += [_layouts_table(gpu, full, alike, in_use), ""]
+    if len(alike) < len(full):
+        parts += [Text(_OTHERS), ""]
+    parts += [Text(_notes(gpu))]
     return Group(*parts)
 
 
@@ -97,16 +117,34 @@ def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
     return table
 
 
-def _layouts_table(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> "Table":
+def _alike(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
+    """The first number of those with the same instances, and all of their numbers."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for number, layout in full.items():
+        instances = sorted(each.profile.removesuffix(_MEDIA) for each in layout)
+        found.setdefault(tuple(instances), []).append(number)
+    for numbers in found.values():
+        numbers.sort(key=lambda number: any(_MEDIA in each.profile for each in full[number]))
+    return {numbers[0]: numbers for numbers in found.values()}
+
+
+def _layouts_table(
+    gpu: Gpu,
+    full: Mapping[int, Sequence[Instance]],
+    alike: Mapping[int, Sequence[int]],
+    in_use: Sequence[Instance],
+) -> "Table":
     width = _CHARACTERS // gpu.memory_slices
     ruler = "".join(f" {number}".ljust(width) for number in range(gpu.memory_slices))
-    table = plain_table("layout", ruler, "SMs")
+    table = plain_table("no.", ruler, "SMs", "ways")
     table.columns[1].no_wrap = True
-    for number, layout in enumerate(reversed(sets.maximal), start=1):
+    for number, numbers in alike.items():
+        layout = full[number]
         sms = [profile_of(gpu, each.profile).sms for each in layout]
         total = sum(each for each in sms if each is not None)
         drawing = drawn(gpu, layout, _used(layout, in_use))
-        table.add_row(f"{number}", drawing, _count(None if None in sms else total))
+        said = _count(None if None in sms else total)
+        table.add_row(f"{number}", drawing, said, f"{len(numbers)}")
     return table
 
 

@@ -48,13 +48,17 @@ def plans_report(
     from rich.console import Group
     from rich.text import Text
 
-    shown = list(advised.plans[:top]) if top or details else on_a_screen(advised)
-    if advised.serial not in shown and (top is not None or len(shown) > 1):
-        shown.append(advised.serial)
-    first, *others = paragraphs(advised)
-    parts: list[RenderableType] = [Text(first, style="bold"), *map(Text, others), Text()]
-    write = _in_full if details else at_a_glance
-    return Group(*parts, *write(advised, shown, letters_of(advised.jobs)))
+    letters, write = letters_of(advised.jobs), _in_full if details else at_a_glance
+
+    def report(shown: Sequence[Plan], *, hints: bool = True) -> "RenderableType":
+        first, *others = paragraphs(advised, hints=hints)
+        said = (Text(first, style="bold"), *map(Text, others), Text())
+        return Group(*said, *write(advised, shown, letters))
+
+    if not details and top is None:
+        return on_a_screen(advised, report)
+    shown = list(advised.plans[:top])
+    return report(shown if advised.serial in shown else [*shown, advised.serial])
 
 
 def _in_full(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from advisor.english import counted
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups, partitions
 
@@ -11,6 +12,16 @@ _EXPLAINED: dict[Mode, str] = {
     "naive": "the driver gives the GPU to each in turn",
     "mps": "kernels of all run side by side",
 }
+_SLICE = "compute slice"
+
+NOTATION: dict[Mode, str] = {
+    "mps-limits": "mps=: per cent of the SMs that each may use",
+    "mps-priority": "priority: 0 goes before 1",
+    "mig": "mig=: an instance each, @ where it starts",
+    "hybrid": "[]: jobs by number on an instance, 3c: three of its compute slices",
+    "phases": ";: one group after the other, [] its jobs by number",
+}
+"""How to read a way to share, for those that stand in a line of their own without an example."""
 
 
 def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
@@ -31,7 +42,8 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
         return ", then ".join(_named(each, jobs) for each in together)
     if sharing.instances:
         return "; ".join(
-            f"{_named(part.jobs, jobs)} on {f'{part.slices}c of ' if part.slices else ''}"
+            f"{_named(part.jobs, jobs)} on "
+            f"{f'{counted(part.slices, _SLICE)} of ' if part.slices else ''}"
             f"{part.instance.profile if part.instance else ''}"
             for part in partitions(sharing, len(jobs))
         )

@@ -13,13 +13,36 @@ from advisor.report.listing_text import answer_above_table, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
+_MORE = "Every size that was looked at, with memory's range and energy: --details."
 _NANO = 1e9
 _PARTS = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
 
 
-def slice_batches_report(found: SlicesForJob) -> "RenderableType":
-    """The largest batch of each slice, then what an example takes at each size."""
+def slice_batches_report(found: SlicesForJob, *, details: bool = False) -> "RenderableType":
+    """A line a slice, with the largest batch that it holds; in detail every size looked at."""
+    table = _every_size(found) if details else _largest_sizes(found)
+    notes = [*_notes(found), *([] if details else [_MORE])]
+    return answer_above_table(led(found.standing, _answer(found)), table, notes)
+
+
+def _largest_sizes(found: SlicesForJob) -> "Table":
+    table = plain_table("slice", "batch", "memory", "client: an example", "provider: an example")
+    for held in found.slices:
+        row = next((each for each in reversed(held.rows) if each.client and each.provider), None)
+        if row is None or row.client is None or row.provider is None:
+            table.add_row(_where(held), "none fits", "", "", "")
+            continue
+        table.add_row(
+            _where(held), f"{_size(row)}{' or more' if held.open_ended else ''}",
+            f"{units.number(row.memory_mib.p50 / 1024)} GiB",
+            _small(row.client.example_s, "s"), _small(row.provider.example_s, "s"),
+        )  # fmt: skip
+    return table
+
+
+def _every_size(found: SlicesForJob) -> "Table":
     table = plain_table(
         "slice", "batch", "memory", "client: an example", "its energy",
         "provider: an example", "its energy",
@@ -27,7 +50,7 @@ def slice_batches_report(found: SlicesForJob) -> "RenderableType":
     for held in found.slices:
         for row in held.rows:
             table.add_row(_where(held), _size(row), units.gib(row.memory_mib), *_cells(row))
-    return answer_above_table(led(found.standing, _answer(found)), table, _notes(found))
+    return table
 
 
 def slice_batches_document(found: SlicesForJob) -> dict[str, Any]:
@@ -75,11 +98,11 @@ def _example_document(each: OfAnExample | None) -> dict[str, Any] | None:
 
 
 def _where(held: SliceBatches) -> str:
-    return "whole GPU" if held.name == WHOLE else f"{held.name}, {held.instances} of them"
+    return "whole GPU" if held.name == WHOLE else f"{held.instances} x {held.name}"
 
 
 def _size(row: BatchOnSlice) -> str:
-    return f"{row.batch}{', estimated' if row.estimated_from else ''}"
+    return f"{row.batch}{'*' if row.estimated_from else ''}"
 
 
 def _cells(row: BatchOnSlice) -> Iterator[str]:
@@ -99,7 +122,9 @@ def _small(value: Interval, unit: str) -> str:
 
 
 def _answer(found: SlicesForJob) -> str:
-    return " ".join(f"{_largest(each, found)}." for each in found.slices)
+    """What the smallest and the biggest of the slices hold."""
+    ends = found.slices[:1] if len(found.slices) == 1 else (found.slices[0], found.slices[-1])
+    return " ".join(f"{_largest(each, found)}." for each in ends)
 
 
 def _largest(held: SliceBatches, found: SlicesForJob) -> str:
@@ -113,7 +138,7 @@ def _largest(held: SliceBatches, found: SlicesForJob) -> str:
 
 def _notes(found: SlicesForJob) -> Iterator[str]:
     sizes = ", ".join(map(str, found.measured))
-    yield f"Measured at batch {sizes}; other sizes are estimated from these."
+    yield f"Measured at batch {sizes}; * other sizes are estimated from these."
     if len(found.measured) < 2:
         yield (
             "A second batch size, measured too, would tell what an example adds, and the largest "

@@ -5,19 +5,26 @@ from pathlib import Path
 from typing import Any
 
 from advisor.prediction.gpu_transfer import estimate_spread
+from advisor.prediction.mix_pace import estimate_range
 from advisor.report.documents import SCHEMA
-from advisor.report.units import number, share
+from advisor.report.units import duration, seconds, share
 from advisor.terminal import clean
 from advisor.workload.profile import Profile
 
 
 def translations_text(found: Sequence[tuple[Profile, Profile]], paths: Sequence[Path]) -> str:
     """What ``advisor translate`` prints: a line for each profile, before and after."""
-    return "\n".join(
-        f"{clean(str(path))}: estimated from {before.gpu}, "
-        f"a step {number(1000 * before.step_s)} ms there, {number(1000 * after.step_s)} ms on "
-        f"{after.gpu}; GPU busy {share(before.busy_share)}, then {share(after.busy_share)}"
-        for (before, after), path in zip(found, paths, strict=True)
+    lines = (_line(*each, path) for each, path in zip(found, paths, strict=True))
+    return "\n".join([*lines, "In parentheses: nine of ten steps should fall between these."])
+
+
+def _line(before: Profile, after: Profile, path: Path) -> str:
+    step = estimate_range(after).scaled(after.step_s)
+    how = "" if after.trace else "; not kernel by kernel, as it has no trace"
+    return (
+        f"{clean(str(path))}: estimated from {before.gpu}, a step {duration(before.step_s)} there, "
+        f"{seconds(step)} on {after.gpu}; GPU busy {share(before.busy_share)}, then "
+        f"{share(after.busy_share)}{how}"
     )
 
 

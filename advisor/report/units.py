@@ -1,6 +1,6 @@
 """Writes predicted numbers with a unit and an interval; None is not measured."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 
@@ -73,6 +73,19 @@ def share(value: float | None) -> str:
 def collapsed(equal: Sequence[str]) -> str:
     """Several equal names as one, e.g. ``"resnet50 x3"`` for three."""
     return equal[0] if len(equal) == 1 else f"{equal[0]} x{len(equal)}"
+
+
+def numbers(ordered: Iterable[int]) -> str:
+    """Increasing numbers, three or more in a row by their ends, e.g. ``"1-8,11,12"``."""
+    runs: list[list[int]] = []
+    for each in ordered:
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return ",".join(
+        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
+    )
 
 
 def _with_interval(value: Interval, unit: str, size: float, between: str = " ") -> str:

@@ -22,8 +22,18 @@ def test_the_largest_batch_of_a_slice_is_said_first(advisor):
     assert said.code == 0
     assert said.out.startswith(f"7g.141gb holds {DLRM} up to batch ")
     assert "whole GPU" in said.out
-    assert "Measured at batch 32, 128; other sizes are estimated from these." in said.out
+    assert "Measured at batch 32, 128; * other sizes are estimated from these." in said.out
     assert "not confirmed on hardware" in said.out
+
+
+def test_each_slice_is_one_line_unless_details_or_sizes_are_asked_for(advisor):
+    lines = advisor("batch", DLRM, "--on", "7g.141gb,whole").out.splitlines()
+    assert sum(line.startswith(("1 x 7g.141gb", "whole GPU")) for line in lines) == 2
+    assert "Every size that was looked at, with memory's range and energy: --details." in lines
+    for more in (["--details"], ["--batches", "32,48,128"]):
+        said = advisor("batch", DLRM, "--on", "7g.141gb,whole", *more).out
+        assert said.count("1 x 7g.141gb") == 3
+        assert "its energy" in said
 
 
 def test_the_document_has_nanoseconds_and_nanojoules_of_client_and_provider(advisor):

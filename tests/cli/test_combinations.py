@@ -95,7 +95,8 @@ def test_a_new_option_is_thought_of_here():
         "second", "workload", "folder", "in_use", "driver", "port", "export", "predictions",
         "context", "names", "to", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
         "mlflow", "kind", "apply", "rank", "patience", "deadline", "grace", "replace_instances",
-        "resume", "everything", "named", "cores",
+        "resume", "everything", "named", "cores", "every",
+        "gpu_utilization",
     }  # fmt: skip
     known = heeded | WORDS.keys()
     taken = [name for name, each in COMMANDS.items() if each.context_settings != AS_GIVEN]

@@ -71,8 +71,8 @@ def test_what_is_in_use_is_starred_in_the_drawing(advisor):
     said = advisor("layouts", *A100, "--with", "3g.20gb@4", "--with", "2g.10gb")
     assert "with 3g.20gb@4, 2g.10gb in use (*)" in said.out
     drawings = [line for line in said.out.splitlines() if "|" in line]
-    assert len(drawings) == 3
-    assert "|*2g            |2g             |*3g                            |" in drawings[0]
+    assert len(drawings) == 2
+    assert "|*2g          |2g           |*3g                        |" in drawings[0]
     assert all(line.count("*") == 2 for line in drawings)
 
 
@@ -92,13 +92,16 @@ def test_compute_instances_that_share_an_instance_are_listed(advisor):
 
 
 @pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
-def test_every_gpu_is_drawn_in_80_plain_columns(advisor, key):
-    lines = advisor("layouts", "--gpu", key).out.splitlines()
+def test_every_gpu_is_drawn_in_80_plain_columns_and_like_layouts_once(advisor, key, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = advisor("layouts", "--gpu", key, "--all").out.splitlines()
     assert max(map(len, lines)) <= 80
     assert not any("\x1b" in line for line in lines)
-    assert sum("|" in line for line in lines) == len(
-        json.loads(advisor("layouts", "--gpu", key, "--json").out)["maximal"]
-    )
+    full = len(json.loads(advisor("layouts", "--gpu", key, "--json").out)["maximal"])
+    assert sum("|" in line for line in lines) == full
+    alike = [line for line in advisor("layouts", "--gpu", key).out.splitlines() if "|" in line]
+    assert len(alike) <= 70
+    assert sum(int(line.split()[-1]) for line in alike) == full
 
 
 def test_a_driver_at_hand_is_asked_unless_another_is_named(advisor, monkeypatch):

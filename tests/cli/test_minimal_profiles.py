@@ -1,6 +1,7 @@
 """Every command takes a job of which only numbers are known."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -93,6 +94,34 @@ def test_what_is_not_known_of_it_is_not_called_unmeasured_or_estimated_by_kernel
     assert advisor("translate", path, "--to", "a30-24gb", "--out", out).code == 0
     there = advisor("predict", out / "my-job.json", RESNET, "--gpu", "a30-24gb").out
     assert "my-job, resnet50-imagenet64-bs128, not all kernel by kernel" in " ".join(there.split())
+
+
+def test_why_mig_has_narrower_ranges_than_mps_is_said(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, gpu="a100-40gb")))
+    words = ("predict", path, path, "--gpu", "a100-40gb", "--json", "--sharing")
+    mig, mps = (json.loads(advisor(*words, way).out) for way in ("mig=3g.20gb,3g.20gb", "mps"))
+    mig_step, mps_step = (each["jobs"][0]["step_s"] for each in (mig, mps))
+    assert mig_step["p95"] / mig_step["p05"] < mps_step["p95"] / mps_step["p05"]
+    assert mig["wide_because"].startswith("ranges are narrower than under MPS, for nobody else is")
+    assert mps["wide_because"].startswith("ranges are wide, for my-job has no kernel trace")
+
+
+def test_a_translation_of_bare_numbers_has_a_range(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(KNOWN))
+    said = advisor("translate", path, "--to", "l40s-48gb", "--out", tmp_path / "out").out
+    assert re.search(r"a step 0\.12 s there, [\d.]+ m?s \([\d.]+-[\d.]+\) on l40s-48gb", said)
+    assert "not kernel by kernel, as it has no trace" in said
+
+
+def test_a_mix_that_cannot_fit_is_said_not_to_before_any_pace(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, memory_mib=90_000)))
+    lines = advisor("predict", path, path, "--sharing", "mps").out.splitlines()
+    assert lines[1].startswith("does not fit: 17")
+    assert "as if there were enough" in " ".join(map(str.strip, lines[1:4]))
+    assert "does not fit" not in advisor("predict", path, path, "--sharing", "serial").out
 
 
 def test_a_job_that_holds_more_than_the_gpu_has_fits_nowhere(advisor, tmp_path):

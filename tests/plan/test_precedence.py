@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, tied
-from advisor.plan.precedence import CLOSE, COMPARED, Priced, by_rule, simplicity, starved
+from advisor.plan.precedence import (
+    CLOSE,
+    COMPARED,
+    WORTH,
+    Priced,
+    by_rule,
+    simplicity,
+    starved,
+)
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Question
 from advisor.prediction.mix_prediction import Interval
@@ -29,6 +37,7 @@ FROM_SIMPLE = (
 )  # fmt: skip
 SHARINGS = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(text)) for text in FROM_SIMPLE]
 LEVELS = ("p50", "p95")
+MOST = (1 + COMPARED) * (1 + WORTH) * (1 + CLOSE)
 
 
 def asked(level="p50", objective="makespan"):
@@ -72,7 +81,10 @@ def excused(first, other, level):
     dearer = level_cost(first, level) / level_cost(other, level) - 1
     if dearer <= (1 + CLOSE) * (1 + 1e-12) - 1:
         return "close"
-    if dearer > (1 + COMPARED) * (1 + CLOSE) * (1 + 1e-12) - 1:
+    alone = first.forecast.sharing.mode == "serial"
+    if alone and dearer <= (1 + WORTH) * (1 + CLOSE) * (1 + 1e-12) - 1:
+        return "gain"
+    if dearer > MOST * (1 + 1e-12) - 1:
         return None
     if spares(first, level) and not spares(other, level):
         return "fairness"
@@ -91,7 +103,7 @@ def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(
 def test_whoever_comes_first_costs_about_what_the_cheapest_costs(drawn, level):
     first, *_ = by_rule(drawn, asked(level))
     best = min(level_cost(each, level) for each in drawn)
-    assert level_cost(first, level) <= (1 + CLOSE) * (1 + COMPARED) * best * (1 + 1e-12)
+    assert level_cost(first, level) <= MOST * best * (1 + 1e-12)
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
@@ -122,6 +134,9 @@ def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level)
             case "simplicity":
                 assert simplicity(each.forecast) < simplicity(after.forecast)
                 assert level_cost(each, level) <= (1 + CLOSE) * level_cost(after, level)
+            case "gain":
+                assert each.forecast.sharing.mode == "serial"
+                assert level_cost(each, level) <= (1 + WORTH) * level_cost(after, level)
             case "confirmed":
                 assert confirmed(each) > confirmed(after)
             case "fairness":
@@ -142,8 +157,17 @@ def test_of_plans_that_cost_the_same_the_simplest_comes_first():
     same = [plan(sharing, Interval(0.9, 1.0, 1.1)) for sharing in reversed(FROM_SIMPLE)]
     assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(8)]
     assert {each.precedes_by for each in by_rule(same, asked())} <= {
-        "simplicity", "confirmed", None,
+        "gain", "simplicity", "confirmed", None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("gain", "first"), [(1.002, "serial"), (1.009, "serial"), (1.02, "mps")])
+def test_sharing_that_gains_less_than_a_hundredth_is_not_advised(gain, first):
+    alone, shared = plan("serial", Interval(1.0, 1.0, 1.0).scaled(gain)), Interval(0.9, 1.0, 1.1)
+    best, following = by_rule([plan("mps", shared), alone], asked())
+    assert best.forecast.sharing.mode == first
+    assert best.precedes_by == ("gain" if first == "serial" else "cost")
+    assert following.precedes_by is None
 
 
 def test_simplicity_is_not_worth_what_lies_within_wide_intervals():

@@ -104,7 +104,10 @@ def test_a_plan_as_good_that_treats_a_job_better_is_named():
         ("mps/priority=0,1,1", "A before the others"),
         ("serial[1];naive[2,3]", "A, then 2 x B"),
         ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
-        ("mig=7g.141gb@0/ci=3c[1]+4c[2,3]", "A on 3c of 7g.141gb; 2 x B on 4c of 7g.141gb"),
+        (
+            "mig=7g.141gb@0/ci=3c[1]+4c[2,3]",
+            "A on 3 compute slices of 7g.141gb; 2 x B on 4 compute slices of 7g.141gb",
+        ),
         ("naive", "the driver gives the GPU to each in turn"),
     ],
 )

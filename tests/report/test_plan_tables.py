@@ -8,6 +8,7 @@ from rich.console import Console
 from advisor.errors import InvalidInput
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.ranking import ranked
+from advisor.plan.recommendation import Standing
 from advisor.report.forecast_text import forecast_report
 from advisor.report.plan_tables import plan_commands, plans_report
 from advisor.sharing import Mps, parse_sharing
@@ -95,6 +96,29 @@ def test_a_screen_of_25_lines_holds_the_answer_and_the_best_plan(kinds):
     assert max(map(len, text.splitlines())) <= 80
     assert all(f"{letter}  resnet" in text for letter in "ABCDEFGH"[:kinds])
     assert bool(re.search(r"^\d+ +serial +", text, re.M)) is (kinds < 6)
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+@pytest.mark.parametrize("due_s", [None, 9e4])
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "deadlines"])
+def test_a_screen_holds_them_whatever_is_to_be_said_before(estimated, due_s, objective):
+    small, large = replace(SMALL, deadline_s=due_s), replace(LARGE, protect=30.0)
+    found = ranked([small, small, large], H200, StandIn(), objective)
+    if estimated:
+        jobs = [replace(each.profile, estimated_from="h100-sxm-80gb") for each in (small, large)]
+        found = replace(found, standing=Standing(estimated=tuple(jobs)))
+    lines = printed(plans_report(found)).splitlines()
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 80
+    assert max(map(len, printed(plans_report(found), 40).splitlines())) <= 40
+    piped = printed(plans_report(found), 10_000)
+    assert "resnet26-cifar10-bs128, 150 epochs" in piped
+
+
+def test_a_way_to_share_in_a_line_of_its_own_is_explained_below():
+    text = printed(plans_report(advised(SMALL, LARGE)), 400)
+    assert ("mps=: per cent of the SMs that each may use" in text) == (" mps=" in text)
+    assert ("mig=: an instance each" in text) == (" mig=" in text)
 
 
 def test_details_show_every_plan_where_no_number_is_said():

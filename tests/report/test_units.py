@@ -38,3 +38,11 @@ def test_energy_and_memory_choose_units_that_read_well():
 def test_equal_things_are_counted():
     assert units.collapsed(["a"]) == "a"
     assert units.collapsed(["a", "a", "a"]) == "a x3"
+
+
+@pytest.mark.parametrize(
+    ("ordered", "said"),
+    [([], ""), ([3], "3"), ([3, 4], "3,4"), ([1, 2, 3, 7, 9, 10], "1-3,7,9,10")],
+)
+def test_numbers_in_a_row_are_said_by_their_ends(ordered, said):
+    assert units.numbers(ordered) == said

@@ -37,7 +37,7 @@ class Throughput(_PaceObjective):
 
     name = "throughput"
     choice = "most work per hour"
-    measure = "time for what serial does in one unit of it"
+    measure = "time against serial"
     explained = (
         "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
         "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
