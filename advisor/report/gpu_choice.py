@@ -24,10 +24,9 @@ class GpuChoice:
 
     @property
     def label(self) -> str:
-        """A few words, for a list to choose from."""
-        here = ["in this machine"] if self.at_hand else []
-        stands = f"{self.measured} jobs measured" if self.measured else self._estimated
-        return f"{self.key}: {', '.join([*here, stands])}"
+        """A word or two, for a narrow list to choose from."""
+        stands = "measured" if self.measured else "estimated"
+        return f"{self.key}: {'in this machine' if self.at_hand else stands}"
 
     @property
     def standing(self) -> str:

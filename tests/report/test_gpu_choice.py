@@ -28,8 +28,9 @@ def test_the_gpu_of_this_machine_comes_first_then_those_that_were_measured(profi
     assert next(iter(choices)) == "l4-24gb"
     assert {*list(choices)[1:3]} == {"h200-141gb", "h100-sxm-80gb"}
     assert choices.keys() == known_gpus().keys()
-    assert choices["l4-24gb"].label.startswith("l4-24gb: in this machine, estimated from h")
-    assert choices["h200-141gb"].label == "h200-141gb: 3 jobs measured"
+    assert choices["l4-24gb"].label == "l4-24gb: in this machine"
+    assert choices["l4-24gb"].standing.startswith("This GPU is in this machine. Nothing was meas")
+    assert choices["h200-141gb"].label == "h200-141gb: measured"
     assert gpu_choices(None)["l4-24gb"].standing.startswith("Nothing was measured on it")
 
 
@@ -44,4 +45,5 @@ def test_where_only_one_gpu_was_measured_nothing_is_estimated_for_it(profiled):
     profiled(h200_141gb=1)
     choices = gpu_choices(None)
     assert choices["h200-141gb"].standing == "Jobs measured on it alone: 1."
-    assert choices["a30-24gb"].label == "a30-24gb: estimated from h200-141gb"
+    assert choices["a30-24gb"].label == "a30-24gb: estimated"
+    assert choices["a30-24gb"].standing.endswith("all answers are estimated from h200-141gb.")
