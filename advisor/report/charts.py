@@ -78,7 +78,11 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
             "datum.kind == 'free'", alt.value(FREE_COLOUR), alt.value(ESTIMATE_COLOUR)
         ),
     )
-    names = base.mark_text().encode(x="middle:Q", text="label:N")
+    names = base.mark_text().encode(
+        x="middle:Q",
+        text="label:N",
+        color=alt.condition("datum.kind == 'free'", alt.value(FRAME_COLOUR), alt.value("black")),
+    )
     return alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
 
 
