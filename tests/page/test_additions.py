@@ -10,6 +10,7 @@ from advisor.workload.job import Job
 from tests import shelf
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.waiting import PATIENCE_S
 
 JOBS = tuple(Job(each) for each in list(shelf.PROFILES.values())[:3])
 RESNET, SMALL, BERT = (f"{number} · {job.name}" for number, job in enumerate(JOBS, 1))
@@ -32,7 +33,7 @@ def script():
 @pytest.fixture
 def view(shelved):  # noqa: ARG001
     """The view alone, about three jobs of which those that run may be slowed a lot."""
-    found = AppTest.from_function(script, default_timeout=60)
+    found = AppTest.from_function(script, default_timeout=PATIENCE_S)
     found.session_state["jobs"] = JOBS
     found.session_state["hurt"] = 400.0
     return found

@@ -12,6 +12,7 @@ from advisor.report.page_jobs import WantedJob
 from advisor.workload.job import Job
 from tests import shelf
 from tests.page.seen import charts
+from tests.waiting import PATIENCE_S
 
 JOBS = tuple(Job(each) for each in list(shelf.PROFILES.values())[:3])
 
@@ -34,7 +35,7 @@ def script():
 @pytest.fixture
 def view(shelved):  # noqa: ARG001
     """The view alone, about three jobs."""
-    found = AppTest.from_function(script, default_timeout=60)
+    found = AppTest.from_function(script, default_timeout=PATIENCE_S)
     found.session_state["jobs"], found.session_state["objective"] = JOBS, "makespan"
     return found
 

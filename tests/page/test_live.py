@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 from tests import shelf
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.waiting import PATIENCE_S
 
 
 def script():
@@ -19,7 +20,7 @@ def script():
 
 @pytest.fixture
 def view():
-    return AppTest.from_function(script, default_timeout=60)
+    return AppTest.from_function(script, default_timeout=PATIENCE_S)
 
 
 def facts(view):

@@ -4,13 +4,12 @@ import os
 import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import sleep
 
 import pytest
 
 from advisor.workload.store import read_profile
 from tests.measure.shared.real_command import Started
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"
 QUICK = ("--device", "cpu", "--folder", str(SCRIPTS))
@@ -27,16 +26,12 @@ def command():
 @pytest.mark.exhaustive
 def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
     process = command.start(*QUICK, "--out", str(tmp_path), "--", "python", "scaled.py")
-    while not any("scaled.py" in _words(pid)[1:2] for pid in command.processes()):
-        sleep(0.1)
+    until(lambda: any("scaled.py" in _words(pid)[1:2] for pid in command.processes()))
     for pid in command.processes():
         if "advisor.measure.process" in _words(pid):
             os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
-    for _ in range(100):
-        if not command.processes():
-            break
-        sleep(0.1)
+    until(lambda: not command.processes())
 
 
 @pytest.mark.exhaustive
