@@ -2,16 +2,22 @@
 
     python benchmarks/fresh_process.py                 # `advisor recommend` of three jobs
     python benchmarks/fresh_process.py predict JOB ... # any other command
+    python benchmarks/fresh_process.py --before FOLDER # beside another checkout, as JSON
 
 Prints the least of some runs, because others use the machine too: seconds, seconds of the
 processor (which other processes change little), both as ratios to `python -c "import numpy"`, and
-the files of advisor/ in which a function runs. Nothing here is a test.
+the files of advisor/ in which a function runs. With another checkout, runs of both and of that
+import alternate, and medians count: `benchmarks/fresh-process/` holds one such answer, for
+measuring once how alike a job is to those fitted to. Nothing here is a test.
 """
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
+from statistics import median
 from time import perf_counter
 
 RECOMMEND = (
@@ -40,19 +46,40 @@ main()
 """
 
 
+def cost_s(*words: str, of: Path | None = None) -> tuple[float, float]:
+    """Seconds of a fresh process, and seconds that it keeps a processor busy; `of` a checkout."""
+    environment = KEEPING_BYTECODE | ({} if of is None else {"PYTHONPATH": str(of)})
+    before, began = getrusage(RUSAGE_CHILDREN), perf_counter()
+    subprocess.run(
+        [sys.executable, *words], check=True, capture_output=True, env=environment, cwd=of
+    )
+    length_s, after = perf_counter() - began, getrusage(RUSAGE_CHILDREN)
+    return length_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def least_s(*words: str) -> tuple[float, float]:
-    """Seconds of a fresh process, and seconds that it keeps a processor busy; the least of each."""
-    costs = []
-    for _ in range(REPEATS):
-        before, began = getrusage(RUSAGE_CHILDREN), perf_counter()
-        subprocess.run(
-            [sys.executable, *words], check=True, capture_output=True, env=KEEPING_BYTECODE
-        )
-        length_s, after = perf_counter() - began, getrusage(RUSAGE_CHILDREN)
-        busy_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        costs.append((length_s, busy_s))
-    lengths_s, busy_s = zip(*costs, strict=True)
+    """The least of each cost over some runs."""
+    lengths_s, busy_s = zip(*(cost_s(*words) for _ in range(REPEATS)), strict=True)
     return min(lengths_s), min(busy_s)
+
+
+def beside(before: Path) -> dict[str, object]:
+    """What ranking three jobs costs in the checkout `before` and in this one."""
+    asked, here = ("-m", "advisor", *RECOMMEND), Path(__file__).resolve().parents[1]
+    ways = {
+        "before": lambda: cost_s(*asked, of=before),
+        "after": lambda: cost_s(*asked, of=here),
+        "import numpy": lambda: cost_s("-c", "import numpy"),
+    }
+    for way in ways.values():  # compiles what is not yet compiled
+        way()
+    rounds = [{name: way()[1] for name, way in ways.items()} for _ in range(REPEATS)]
+    processor_s = {name: round(median(each[name] for each in rounds), 3) for name in ways}
+    return {
+        "command": " ".join(("advisor", *RECOMMEND)),
+        "processor_s": processor_s,
+        "after_over_before": round(processor_s["after"] / processor_s["before"], 3),
+    }
 
 
 def files_passed(*words: str) -> int:
@@ -65,6 +92,9 @@ def files_passed(*words: str) -> int:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--before"]:
+        print(json.dumps(beside(Path(sys.argv[2]).resolve()), indent=1))
+        return
     words = sys.argv[1:] or RECOMMEND
     files = files_passed(*words)  # also compiles what is not yet compiled
     start = least_s("-c", "import numpy")
