@@ -102,7 +102,8 @@ def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     """How to read the lines of others than the best, and how to see what a glance leaves out."""
     left = len(advised.plans) - len(shown)
     modes = dict.fromkeys(plan.sharing.mode for plan in shown[1:])
-    unread = [NOTATION[each] for each in modes if each in NOTATION]
+    best = advised.best.sharing.mode  # which stands above with an example
+    unread = [NOTATION[each] for each in modes if each in NOTATION and each != best]
     said = [f"{'; '.join(unread)}."] if unread else []
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
     if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):

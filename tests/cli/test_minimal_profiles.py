@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor import Advisor
+from advisor.measure.solo import from_numbers
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from tests.cli.conftest import GPU
 
@@ -94,6 +95,22 @@ def test_what_is_not_known_of_it_is_not_called_unmeasured_or_estimated_by_kernel
     assert advisor("translate", path, "--to", "a30-24gb", "--out", out).code == 0
     there = advisor("predict", out / "my-job.json", RESNET, "--gpu", "a30-24gb").out
     assert "my-job, resnet50-imagenet64-bs128, not all kernel by kernel" in " ".join(there.split())
+
+
+@pytest.mark.parametrize("text", ["5300MB", "5.3 GiB", "83%", ""])
+def test_a_number_with_a_unit_is_refused_with_how_to_write_it(capsys, text):
+    words = ("--name", "mine", "--gpu", GPU, "--batch-size", "4", "--step-s", "0.1")
+    with pytest.raises(SystemExit, match="2"):
+        from_numbers.run([*words, "--memory-mib", text])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "is no number: write it alone, in the unit that the option names" in said
+
+
+def test_what_would_give_the_length_of_an_epoch_is_named(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, examples_per_epoch=None)))
+    said = " ".join(advisor("recommend", path, path).out.split())
+    assert "Ranked by throughput: makespan needs every job's length: examples_per_epoch." in said
 
 
 def test_why_mig_has_narrower_ranges_than_mps_is_said(advisor, tmp_path):

@@ -62,7 +62,7 @@ def test_a_fallback_is_said():
     endless = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
     unknown = Job(replace(GPU_BOUND.profile, workload=endless))
     sentence = answer(advised([unknown, HOST_BOUND]))
-    assert "Ranked by throughput: makespan needs to know how long an epoch" in sentence
+    assert "Ranked by throughput: makespan needs every job's length" in sentence
     assert "the throughput of one after another" in sentence
 
 

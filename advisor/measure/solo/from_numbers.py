@@ -54,6 +54,15 @@ def refuse_fuller(path: Path) -> None:
         )
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no number: write it alone, in the unit that the option names"
+        ) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile --from-numbers",
@@ -69,11 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--name", required=True, help="what the job is called")
     add("--gpu", required=True, metavar="KEY", help="a GPU that `advisor gpus` lists")
     add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
-    add("--step-s", required=True, type=float, metavar="S", help="seconds of a training step")
-    add("--memory-mib", required=True, type=float, metavar="MIB", help="what its process holds")
-    add("--power-w", type=float, metavar="W", help="mean power of the whole GPU")
-    add("--gpu-utilization", type=float, metavar="SHARE", help="nvidia-smi's, 0 to 1")
-    add("--memory-utilization", type=float, metavar="SHARE", help="nvidia-smi's, 0 to 1")
+    add("--step-s", required=True, type=_number, metavar="S", help="seconds of a training step")
+    add("--memory-mib", required=True, type=_number, metavar="MIB", help="what its process holds")
+    add("--power-w", type=_number, metavar="W", help="mean power of the whole GPU")
+    add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
+    add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
     add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
     return parser

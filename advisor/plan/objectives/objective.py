@@ -23,7 +23,7 @@ Arrays = tuple[Floats, Floats]
 Sums = tuple[float, float]
 EndsOf = Callable[[], Floats]
 
-LENGTHS_MISSING = "needs to know how long an epoch of every job is"
+LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
 
