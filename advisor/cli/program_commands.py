@@ -73,7 +73,7 @@ def app(
     """Open the page at localhost, until Ctrl-C."""
     from advisor.workload.files import beside_package
 
-    streamlit = [sys.executable, "-m", "streamlit", "run", str(beside_package("app.py"))]
+    server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
     options = {
         "server.address": "127.0.0.1",
         "server.port": port,
@@ -86,4 +86,4 @@ def app(
     }
     words = [f"--{name}={value}" for name, value in options.items()]
     sys.stdout.flush()
-    os.execv(sys.executable, [*streamlit, *words])  # what ends this process then ends the page
+    os.execv(sys.executable, [*server, *words])  # what ends this process then ends the page

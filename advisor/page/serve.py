@@ -1,0 +1,28 @@
+"""`advisor app`: serves the page, and works out its first answer while a browser is opened."""
+
+from contextlib import suppress
+from runpy import run_module
+from threading import Thread
+
+from advisor.errors import AdvisorError
+from advisor.hardware import DEFAULT_GPU
+from advisor.measure.process.provenance import gpu_at_hand
+from advisor.page.answers import advisor_of
+
+
+def main() -> None:
+    """As the command `streamlit` with the words behind this module's name."""
+    Thread(target=_ready_first_answer, daemon=True).start()
+    run_module("streamlit", run_name="__main__", alter_sys=True)
+
+
+def _ready_first_answer() -> None:
+    """Predict what a page asks that nobody has typed into: its answer is remembered."""
+    # The page says what is wrong, where it shows; and a server that ends takes no more work.
+    with suppress(AdvisorError, RuntimeError):
+        advisor = advisor_of(gpu_at_hand() or DEFAULT_GPU, None)
+        advisor.recommend(advisor.chosen_jobs())
+
+
+if __name__ == "__main__":
+    main()
