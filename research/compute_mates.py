@@ -23,7 +23,7 @@ from advisor.prediction.mig_instances import beside_traffic
 from advisor.prediction.mix_pace import around_alone
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model, load_model
-from advisor.prediction.transfer import on_partition, step_on
+from advisor.prediction.partition_transfer import on_partition, step_on
 from research.committed_data import measured
 from research.slice_cases import HOPPER, PROFILES
 from research.slice_score import rounded

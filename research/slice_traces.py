@@ -26,7 +26,7 @@ from advisor.prediction.memory import Z95
 from advisor.prediction.mix_pace import around_alone
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.model_file import Model, load_model
-from advisor.prediction.transfer import on_partition, step_on
+from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles
 from research.slice_cases import A100, HOPPER, PROFILES, rows

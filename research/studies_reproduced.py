@@ -15,7 +15,7 @@ from advisor.validate.reproduce import reproduced
 from advisor.validate.reproduction_text import reproduction_document
 from advisor.validate.score_tables import markdown
 from advisor.validate.study_claims import study_claims
-from advisor.validate.study_questions import GPU, Question, StudyQuestions
+from advisor.validate.study_questions import GPU, StudyQuestion, StudyQuestions
 from advisor.validate.told_hosts import told_hosts
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
@@ -51,7 +51,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
     found = []
     for way, copies, sharing in _WAYS:
         asked = {
-            word: Question("slowdown", f"{copies} {word}", sharing, 1, None) for word in _SMALL
+            word: StudyQuestion("slowdown", f"{copies} {word}", sharing, 1, None) for word in _SMALL
         }
         found.append({
             "way": way,

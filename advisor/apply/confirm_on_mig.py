@@ -15,7 +15,7 @@ from advisor.hardware.live_gpu import live_gpu
 from advisor.launch.journal import Journal, journal
 from advisor.measure.campaign.confirm_cases import NAME, InstanceCase, instance_cases
 from advisor.measure.campaign.confirm_command import parsed, place_records, say_what_next
-from advisor.measure.campaign.ledger import Ledger, Progress
+from advisor.measure.campaign.ledger import CampaignProgress, Ledger
 from advisor.measure.campaign.steadiness import Steadiness
 from advisor.measure.process.claimed_device import Device, devices_in
 from advisor.measure.process.cores import allowed_cores
@@ -83,7 +83,7 @@ def run(argv: Sequence[str]) -> int:
     say(f"{len(todo)} cases on MIG instances to do: about {minutes:.0f} min")
     if asked.dry_run or not todo:
         return 0
-    progress = Progress(len(todo), 1, asked.deadline, steadiness)
+    progress = CampaignProgress(len(todo), 1, asked.deadline, steadiness)
     with (
         bench_on(
             device, allowed_cores(asked.cores), Timing(), command_line("advisor.confirm", argv)
@@ -97,7 +97,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _measure(
-    todo: Sequence[InstanceCase], bench: Bench, log: Journal, books: tuple[Ledger, Progress]
+    todo: Sequence[InstanceCase], bench: Bench, log: Journal, books: tuple[Ledger, CampaignProgress]
 ) -> None:
     """Measure one case after the other, until all are done or the deadline is near."""
     (ledger, progress), device = books, bench.settings.session.device

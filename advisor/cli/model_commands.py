@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.options import AsJson, MeasuredOptions, apart, given_in, grouped
+from advisor.cli.measured_options import MeasuredOptions
+from advisor.cli.options import AsJson, apart, given_in, grouped
 from advisor.cli.output import progress, show_found, show_text
 from advisor.english import counted, with_article
 from advisor.errors import InvalidInput

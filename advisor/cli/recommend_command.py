@@ -8,7 +8,8 @@ import typer
 
 from advisor.cli.options import AsJson, Files, Named, cap_w, given_in, grouped
 from advisor.cli.output import leave_out, show, show_json, show_text, warn
-from advisor.cli.recommend_options import Asked, Gpus, Joining, Ranking, Shown
+from advisor.cli.recommend_checks import Asked
+from advisor.cli.recommend_options import Gpus, Joining, Ranking, Shown
 from advisor.cli.tracking_options import Mlflow, mlflow_log
 
 if TYPE_CHECKING:

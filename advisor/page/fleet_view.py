@@ -18,7 +18,7 @@ from advisor.plan import MOST_GPUS
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import lanes_chart
 from advisor.report.fleet_drawing import (
-    PlacedJob,
+    JobOnGpu,
     gains_of,
     job_rows_of,
     jobs_of_plan,
@@ -119,7 +119,7 @@ def _until_s(found: OverTime) -> float:
     return found.simulation.makespan_s.p50
 
 
-def _who_when(placed: Sequence[PlacedJob]) -> None:
+def _who_when(placed: Sequence[JobOnGpu]) -> None:
     st.altair_chart(lanes_chart(lanes_of(placed), names_of(placed)), width="stretch")
     st.caption("The thin line is where nine of ten ends should fall.")
     st.dataframe(pd.DataFrame(job_rows_of(placed)), hide_index=True, width="stretch")

@@ -8,17 +8,19 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError
+from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import known_gpus
+from advisor.measure.process.provenance import gpu_at_hand
 from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, advisor_of
 from advisor.page.conditions import conditions_asked
-from advisor.page.gpu_choice import chosen_gpu
 from advisor.page.handed_in import HandedIn, files_handed_in
 from advisor.page.job_table import job_table
 from advisor.page.refusal import refuse
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.prediction.estimated_profile import names_of_jobs
+from advisor.report.gpu_choice import gpu_choices
 from advisor.report.page_jobs import WantedJob, asked_jobs
 from advisor.workload.job import Job
 from advisor.workload.store import profiled_gpus
@@ -49,7 +51,7 @@ def posed(by_jobs: DeltaGenerator) -> Posed | None:
     if not any(key in known for key in profiled_gpus()):
         st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return None
-    gpu, objective = chosen_gpu(linked().gpu), _objective()
+    gpu, objective = _chosen_gpu(linked().gpu), _objective()
     by_objective = st.container()
     files = files_handed_in(gpu)
     offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(known[gpu])]))
@@ -78,6 +80,20 @@ def _jobs(
     except AdvisorError as error:
         refuse(error)
     return wanted, None
+
+
+def _chosen_gpu(linked: str | None) -> str:
+    """The key of one; at first the `linked` one, else that of this machine, else the usual one."""
+    at_hand = gpu_at_hand()
+    choices = gpu_choices(at_hand)
+    keys = list(choices)
+    likely = next(each for each in (linked, at_hand, DEFAULT_GPU, *keys) if each in choices)
+    key = st.selectbox(
+        "GPU", keys, index=keys.index(likely), key="gpu",
+        format_func=lambda key: choices[key].label,
+    )  # fmt: skip
+    st.caption(choices[key].standing)
+    return key
 
 
 def _objective() -> ObjectiveName:

@@ -8,7 +8,7 @@ import streamlit as st
 from advisor.page.plan_views import draw_gpu
 from advisor.plan.comparison import compare
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.report.comparison_rows import Part, side_by_side
+from advisor.report.comparison_rows import ComparisonSection, side_by_side
 from advisor.report.gpu_drawing import drawing
 from advisor.report.headline import plan_kind, plan_name
 
@@ -32,6 +32,6 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
         _part(part, names)
 
 
-def _part(part: Part, names: Sequence[str]) -> None:
+def _part(part: ComparisonSection, names: Sequence[str]) -> None:
     st.markdown(f"**{part.title}**: {part.said}")
     st.table(pd.DataFrame(part.rows, columns=["", *names, "change"]), hide_index=True)

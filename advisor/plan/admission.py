@@ -1,6 +1,6 @@
 """What may be added to jobs that already run on a GPU, without hurting them.
 
-What runs cannot be re-partitioned; `advisor.plan.admission` says how others may join.
+What runs cannot be re-partitioned; `ways_to_join` says how others may join.
 """
 
 from collections import Counter
@@ -27,15 +27,7 @@ from advisor.plan.rules import (
 )
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import (
-    Arrangement,
-    Hybrid,
-    Instance,
-    Mps,
-    Naive,
-    Part,
-    Place,
-)
+from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Part, Place
 from advisor.sharing.traversal import instance_sets, restricted
 from advisor.workload.job import Job
 
@@ -99,7 +91,7 @@ def additions(
         NothingFits: What is said to run does not fit, or none of `offered` may be added.
     """
     refuse_protected(offered)
-    table = _Table(running, gpu, predictor, limits)
+    table = _Joined(running, gpu, predictor, limits)
     found, left_out = _grown(table, offered)
     if not found:
         raise NothingFits(
@@ -139,7 +131,7 @@ class AdmissionLimits:
             )
 
 
-def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
+def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
     """All sets that may be added, each from those with one job less."""
     there = Counter(offered.index(job) for job in offered)
     found: list[Addition] = []
@@ -163,7 +155,7 @@ def _grown(table: "_Table", offered: Sequence[Job]) -> tuple[list[Addition], lis
     return found, left_out
 
 
-class _Table:
+class _Joined:
     """Answers for what runs, with other jobs added."""
 
     def __init__(

@@ -24,7 +24,8 @@ from advisor.plan.search.job_sets import Kinds, kinds
 from advisor.prediction.mix_prediction import LEVELS, Interval, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Serial
-from advisor.sharing.traversal import in_turn, relabelled
+from advisor.sharing.in_turn import in_turn
+from advisor.sharing.traversal import relabelled
 from advisor.workload.job import Job
 
 

@@ -11,8 +11,8 @@ from advisor.plan.bottlenecks import Binding
 from advisor.plan.host_bound import Remedy, RemedyKind
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_loader import with_loader, with_workers
+from advisor.prediction.host_transfer import on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction
-from advisor.prediction.transfer import on_host
 from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile

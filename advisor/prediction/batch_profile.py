@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction.batch_law import AtBatch, check_near, memory_at, step_at
 from advisor.prediction.batch_trace import trace_at_batch
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.transfer import host_slowdown, on_host
+from advisor.prediction.host_transfer import host_slowdown, on_host
 from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.other_batches import OtherBatches, batch_name

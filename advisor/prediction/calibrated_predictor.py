@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.prediction.gpu_constants import calibrated_constants
+from advisor.prediction.host_transfer import host_slowdown, on_host
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_answers import SurrogatePredictor
-from advisor.prediction.transfer import host_slowdown, on_host
 from advisor.sharing import Arrangement
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.profile import Profile

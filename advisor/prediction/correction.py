@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.prediction.cholesky import CholeskyFactor, cholesky
+from advisor.prediction.host_transfer import log_beyond_host
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
-from advisor.prediction.transfer import log_beyond_host
 from advisor.workload.measured import pace_spread
 from advisor.workload.plausible import MOST_LOG, check, check_scaled
 from advisor.workload.profile import Profile

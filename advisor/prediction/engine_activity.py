@@ -12,9 +12,9 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction import power
 from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.partition_transfer import on_partition
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power
-from advisor.prediction.transfer import on_partition
 from advisor.sharing import Hybrid, SharedPartition
 from advisor.workload.profile import Profile
 

@@ -14,7 +14,7 @@ from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.gpu_transfer import on_gpu
-from advisor.prediction.transfer import host_slowdown_at, on_host
+from advisor.prediction.host_transfer import host_slowdown_at, on_host
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.other_batches import batch_name

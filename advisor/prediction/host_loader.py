@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.prediction.transfer import on_host
+from advisor.prediction.host_transfer import on_host
 from advisor.workload.profile import Profile
 
 

@@ -17,8 +17,8 @@ from advisor.hardware.gpu_partition import Partition, partition_of, place_comput
 from advisor.hardware.mig_layouts import place
 from advisor.prediction.kernel_pace import moving_s
 from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.physics import Physics
-from advisor.prediction.transfer import on_partition, step_on
 from advisor.prediction.utilisation_model import contended
 from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Sharing
 from advisor.sharing.traversal import instance_sets, of_one_group, relocated

@@ -11,6 +11,7 @@ from advisor.hardware.gpu_partition import Partition, whole_gpu
 from advisor.prediction.memory import leaves_free, need, upper_end_mib
 from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.model_file import Model
+from advisor.prediction.partition_transfer import on_partition
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.residual import brief_steps
 from advisor.prediction.surrogate import MixBatch, SurrogateModel
@@ -21,7 +22,6 @@ from advisor.prediction.surrogate_features import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.prediction.transfer import on_partition
 from advisor.sharing import Mode, Mps, Naive
 from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile

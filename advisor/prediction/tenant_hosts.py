@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from advisor.prediction.transfer import host_slowdown, on_host
+from advisor.prediction.host_transfer import host_slowdown, on_host
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 

@@ -17,7 +17,7 @@ Cells = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ComparisonSection:
     """What changes for all jobs, or for one or several copies of one.
 
     Attributes:
@@ -30,14 +30,14 @@ class Part:
     rows: tuple[Cells, ...]
 
 
-def side_by_side(found: Comparison) -> list[Part]:
+def side_by_side(found: Comparison) -> list[ComparisonSection]:
     """All jobs together, then each; copies of which the same is said, once."""
     fares = zip(*(treatments(each.prediction) for each in found.plans), strict=True)
     parts = [
-        Part(job.job, f"{job_reason(found, job)}.", tuple(_of_job(job, *both)))
+        ComparisonSection(job.job, f"{job_reason(found, job)}.", tuple(_of_job(job, *both)))
         for job, both in zip(found.jobs, fares, strict=True)
     ]
-    whole = Part("All jobs", comparison_text(found), tuple(_whole(found)))
+    whole = ComparisonSection("All jobs", comparison_text(found), tuple(_whole(found)))
     return [whole, *dict.fromkeys(parts)]
 
 

@@ -12,7 +12,7 @@ from advisor.timeline.outcome import SimulatedJob, Simulation
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedJob:
+class JobOnGpu:
     """A job on one of several GPUs.
 
     Attributes:
@@ -31,42 +31,42 @@ class PlacedJob:
         due_s = self.lived.job.deadline_s
         return due_s is not None and self.lived.end_s.p50 > due_s
 
-    def overlaps(self, other: "PlacedJob") -> bool:
+    def overlaps(self, other: "JobOnGpu") -> bool:
         """Whether both run at once on one GPU."""
         own, its = self.lived, other.lived
         at_once = own.start_s < its.end_s.p50 and its.start_s < own.end_s.p50
         return self.gpu == other.gpu and at_once
 
 
-def jobs_of_queue(simulation: Simulation) -> tuple[PlacedJob, ...]:
+def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
     """The jobs of GPUs that a queue feeds."""
     return _in_order(
-        PlacedJob(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
+        JobOnGpu(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
     )
 
 
-def jobs_of_plan(found: FleetPlan, simulated: Sequence[Simulation]) -> tuple[PlacedJob, ...]:
+def jobs_of_plan(found: FleetPlan, simulated: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
     """The jobs of a plan, of which `simulated` are the GPUs `FleetPlan.on` one by one."""
     return _in_order(
-        PlacedJob(number, on.number, each)
+        JobOnGpu(number, on.number, each)
         for on, simulation in zip(found.on, simulated, strict=True)
         for number, each in zip(on.candidate.jobs, simulation.jobs, strict=True)
     )
 
 
-def _in_order(jobs: Iterator[PlacedJob]) -> tuple[PlacedJob, ...]:
+def _in_order(jobs: Iterator[JobOnGpu]) -> tuple[JobOnGpu, ...]:
     """By GPU, and on each as they start; copies next to each other."""
     return tuple(
         sorted(jobs, key=lambda each: (each.gpu, each.lived.start_s, _name(each), each.number))
     )
 
 
-def names_of(jobs: Sequence[PlacedJob]) -> list[str]:
+def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
     """The names of the jobs, in the order asked for."""
     return [_name(each) for each in sorted(jobs, key=lambda each: each.number)]
 
 
-def lanes_of(jobs: Sequence[PlacedJob]) -> Timeline:
+def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
     """A row for each job, GPU after GPU; copies that run alike on one GPU share a row."""
     rows = []
     for (gpu, name, *_), alike in groupby(jobs, _fate):
@@ -77,21 +77,21 @@ def lanes_of(jobs: Sequence[PlacedJob]) -> Timeline:
     return in_rows(rows, around([max(each.at(level) for each in ends_s) for level in LEVELS]))
 
 
-def _fate(placed: PlacedJob) -> tuple[int, str, float, float, str]:
+def _fate(placed: JobOnGpu) -> tuple[int, str, float, float, str]:
     own = placed.lived
     return placed.gpu, _name(placed), own.arrival_s, own.start_s, units.seconds(own.end_s)
 
 
-def _name(placed: PlacedJob) -> str:
+def _name(placed: JobOnGpu) -> str:
     return placed.lived.job.name
 
 
-def job_rows_of(jobs: Sequence[PlacedJob]) -> list[dict[str, str]]:
+def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
     """A row for each job, in order; a column's name is its key."""
     return [_job_row(each, [other for other in jobs if other.overlaps(each)]) for each in jobs]
 
 
-def _job_row(placed: PlacedJob, at_once: Sequence[PlacedJob]) -> dict[str, str]:
+def _job_row(placed: JobOnGpu, at_once: Sequence[JobOnGpu]) -> dict[str, str]:
     own, others = placed.lived, [each.number for each in at_once if each is not placed]
     due = own.job.deadline_s
     return {

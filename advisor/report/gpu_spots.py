@@ -14,7 +14,7 @@ from advisor.sharing.traversal import instance_sets, memories, restricted, runni
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class InstanceSpot:
     """A MIG instance: where its memory begins, and where its SMs begin in the order of memory."""
 
     profile: MigProfile
@@ -38,7 +38,7 @@ class Spot:
     first_sm: float
     end_sm: float
     hint: str
-    cut: Cut | None = None
+    cut: InstanceSpot | None = None
 
 
 def spots_of(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
@@ -108,16 +108,16 @@ def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> 
     return [found[number] for number in sorted(found)]
 
 
-def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[Cut]:
+def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[InstanceSpot]:
     """The instance of each place; its SMs by its share of the memory where they are not known."""
     slice_mib = gpu.memory_mib / gpu.memory_slices
     placed = place(gpu, hybrid.instances)
     starts = [each.start or 0 for each in placed]
-    found: dict[int, Cut] = {}
+    found: dict[int, InstanceSpot] = {}
     left = 0.0
     for index in sorted(range(len(starts)), key=starts.__getitem__):
         profile = profile_of(gpu, placed[index].profile)
         sms = profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
-        found[index] = Cut(profile, starts[index] * slice_mib, left, sms)
+        found[index] = InstanceSpot(profile, starts[index] * slice_mib, left, sms)
         left += sms
     return [found[index] for index in sorted(found)]

@@ -10,7 +10,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
 from advisor.report.headline import estimated, host_note, led
-from advisor.report.simulation_drawing import lanes
+from advisor.report.simulation_lanes import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation
 
 if TYPE_CHECKING:

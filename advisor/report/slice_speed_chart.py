@@ -1,4 +1,4 @@
-"""The chart of speed against the size of a MIG instance."""
+"""Speed against the size of a MIG instance: the chart, and the words under it."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,8 @@ import altair as alt
 from advisor.plan.slice_batches import WHOLE
 from advisor.plan.slice_speeds import SliceSpeed
 from advisor.report.chart_parts import FRAME_COLOUR, Layered, beside_names_px, by_job, chart
+from advisor.report.headline import NOT_CONFIRMED
+from advisor.workload.profile import Profile
 
 _PLOT_PX = 300
 _APART = 0.7
@@ -45,3 +47,19 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
 
 def _shown(where: str) -> str:
     return "whole GPU" if where == WHOLE else where
+
+
+def slice_speed_text(found: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
+    """What the chart of `profiles` shows, what it stands on, and which jobs fit where not."""
+    what = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
+    said = [
+        "Speed alone on an instance of each size, over that on the whole GPU; the grey ticks are "
+        "what the instance has of the compute slices, and the thin lines where nine of ten "
+        f"measurements should fall. {what} {NOT_CONFIRMED}."
+    ]
+    lacks: dict[str, list[str]] = {}
+    for each in found:
+        if each.speed is None:
+            lacks.setdefault(each.job, []).append(each.where)
+    said += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
+    return " ".join(said)

@@ -19,7 +19,7 @@ from advisor.measure.execution.stages import (
     execution_plan,
     read_execution_plan,
 )
-from advisor.measure.execution.watching import Place, Watch, resume, start
+from advisor.measure.execution.watching import RunPlace, Watch, resume, start
 from advisor.measure.process.claimed_device import Device, device_at_hand
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.shared.strict_record import record
@@ -56,7 +56,7 @@ class Ask:
     show: Callable[[RunView], None]
     log: Callable[[Run], None] | None = None
 
-    def place(self, plan: ExecutionPlan) -> Place:
+    def place(self, plan: ExecutionPlan) -> RunPlace:
         """Where `plan` is to run.
 
         Raises:
@@ -71,7 +71,7 @@ class Ask:
                 plan, gpu(plan.gpu), str(device.uuid), _COMMAND,
                 replacing=self.replacing, say=self.say,
             )  # fmt: skip
-        return Place(
+        return RunPlace(
             device=device, command=_COMMAND, ground=ground, cores=self.cores,
             grace_s=self.grace_s, patience_s=self.patience_s,
         )  # fmt: skip
@@ -140,7 +140,7 @@ def _plan(document: str, ask: Ask) -> ExecutionPlan:
     return execution_plan(record(PlanDocument, loads(document)), ask.steps)
 
 
-def _kept(sight: Sight, place: Place, ask: Ask) -> int:
+def _kept(sight: Sight, place: RunPlace, ask: Ask) -> int:
     for run in recorded_runs(sight, origin_of(place)):
         append_run(store_file(place.device.key), run)
         if ask.log is not None:

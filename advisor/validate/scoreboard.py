@@ -94,7 +94,7 @@ def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _ScoredPart:
     """Some of the scored runs, and which of their jobs count."""
 
     runs: Sequence[RunComparison]
@@ -106,10 +106,10 @@ class _Part:
     jobs: Jobs = ALL
 
 
-def _by_degree(evaluation: Evaluation) -> Iterator[_Part]:
+def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
     for mode in SCORED_MODES:
         if runs := runs_of_mode(evaluation.runs, mode):
-            everything = _Part(runs=runs, mode=mode)
+            everything = _ScoredPart(runs=runs, mode=mode)
             yield everything
             for degree in sorted({len(run.jobs) for run in runs}):
                 of_degree = [run for run in runs if len(run.jobs) == degree]
@@ -122,7 +122,7 @@ def _by_degree(evaluation: Evaluation) -> Iterator[_Part]:
                     yield replace(part, runs=mixed, jobs="mixed")
 
 
-def _pooled(evaluation: Evaluation) -> Iterator[_Part]:
+def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
     views: dict[View, Sequence[RunComparison]] = {
         "raw": evaluation.runs, "core-adjusted": evaluation.adjusted
     }  # fmt: skip
@@ -131,7 +131,7 @@ def _pooled(evaluation: Evaluation) -> Iterator[_Part]:
         for host in (ALL, *dict.fromkeys(at.values())):
             there = [run for run in runs if host in (ALL, at[run.run.id])]
             for mode in SCORED_MODES:
-                part = _Part(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
+                part = _ScoredPart(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
                 for bound in BOUNDS:
                     wanted = replace(part, bound=bound)
                     if (view, host, bound) != _HEADLINE and _jobs(evaluation, wanted):
@@ -142,11 +142,11 @@ def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
     return bound == ALL or is_gpu_bound(evaluation.profiles[job.job]) == (bound == "gpu")
 
 
-def _jobs(evaluation: Evaluation, part: _Part) -> list[JobComparison]:
+def _jobs(evaluation: Evaluation, part: _ScoredPart) -> list[JobComparison]:
     return [job for run in part.runs for job in run.jobs if _counts(evaluation, part.bound, job)]
 
 
-def _row(evaluation: Evaluation, part: _Part) -> ScoreRow:
+def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
     jobs, whole = _jobs(evaluation, part), part.bound == ALL
     errors = np.abs([job.error for job in jobs])
     names = jobs[0].baselines_s

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 from advisor.api import Advisor
 from advisor.errors import NothingFits
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.estimated_profile import names_of_jobs
-from advisor.prediction.transfer import on_host
+from advisor.prediction.host_transfer import on_host
 from advisor.sharing import parse_sharing
 from advisor.validate.study_claims import Claim, Claims
 from advisor.workload.job import Job
@@ -24,7 +24,7 @@ _STUDYS_SLICES = "slices"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class StudyQuestion:
     """One number that is asked for.
 
     Attributes:
@@ -75,10 +75,10 @@ class StudyQuestions:
         found = {name: self._profiled(name) for name in sorted(names)}
         return {name: instead for name, instead in found.items() if name != instead}
 
-    def _ratio(self, one: Question, other: Question | None) -> float:
+    def _ratio(self, one: StudyQuestion, other: StudyQuestion | None) -> float:
         return self.value(one) / (1 if other is None else self.value(other))
 
-    def value(self, question: Question) -> float:
+    def value(self, question: StudyQuestion) -> float:
         """The number that `question` asks for; nan where it is not known."""
         if question.metric.endswith("_gained"):
             plain = replace(question, metric=question.metric.removesuffix("_gained"))
@@ -87,14 +87,14 @@ class StudyQuestions:
             return self._placed(question)
         return METRICS[question.metric](self, question)
 
-    def _placed(self, question: Question) -> float:
+    def _placed(self, question: StudyQuestion) -> float:
         try:
             self.forecast(question)
         except NothingFits:
             return 0.0
         return 1.0
 
-    def forecast(self, question: Question) -> Forecast:
+    def forecast(self, question: StudyQuestion) -> Forecast:
         """What happens to its mix.
 
         Raises:
@@ -106,14 +106,13 @@ class StudyQuestions:
             self._known[key] = forecast(self._asked(question), sharing)
         return self._known[key]
 
-    def alone(self, question: Question) -> list[Forecast]:
+    def alone(self, question: StudyQuestion) -> list[Forecast]:
         """The same for each of its jobs alone."""
-        words = _listed(question.mix)
-        return [
-            self.forecast(replace(question, mix=f"1 {word}", sharing="serial")) for word in words
-        ]
+        alone = (replace(question, mix=f"1 {word}", sharing="serial")
+                 for word in _listed(question.mix))  # fmt: skip
+        return [self.forecast(each) for each in alone]
 
-    def _asked(self, question: Question) -> Mixes:
+    def _asked(self, question: StudyQuestion) -> Mixes:
         key = tuple(_listed(question.mix)), question.cap_w
         if key not in self._mixes:
             jobs = [Job(on_host(self.profile(word), self._slowdown(word))) for word in key[0]]
@@ -158,22 +157,20 @@ def _listed(mix: str) -> list[str]:
     return [word] * int(count) if space else jobs.split("+")
 
 
-def _pairs(claim: Claim) -> Iterator[tuple[Question, Question | None]]:
+def _pairs(claim: Claim) -> Iterator[tuple[StudyQuestion, StudyQuestion | None]]:
     """The numbers that `claim` is about, each with what it is set in relation to."""
-    for cap_w in claim.caps_w:
-        for mix in claim.mixes:
-            if claim.order:
-                asked = [
-                    Question(claim.metric, mix, each, claim.job, cap_w) for each in claim.order
-                ]
-                yield from pairwise(asked)
-                continue
-            for sharing in claim.sharings:
-                one = Question(claim.metric, mix, sharing, claim.job, cap_w)
-                yield from ((one, other) for other in _others(claim, one))
+    for cap_w, mix in product(claim.caps_w, claim.mixes):
+        asked = [
+            StudyQuestion(claim.metric, mix, sharing, claim.job, cap_w)
+            for sharing in claim.order or claim.sharings
+        ]
+        if claim.order:
+            yield from pairwise(asked)
+        else:
+            yield from ((one, other) for one in asked for other in _others(claim, one))
 
 
-def _others(claim: Claim, one: Question) -> list[Question | None]:
+def _others(claim: Claim, one: StudyQuestion) -> list[StudyQuestion | None]:
     if not (claim.against or claim.against_mix or claim.against_cap_w):
         return [None]
     mix = one.mix if claim.against_mix is None else _meant(claim.against_mix, one.mix)
@@ -189,42 +186,42 @@ def _meant(words: str, mix: str) -> str:
     return mix if words == "same" else words.replace(" same", f" {_listed(mix)[0]}")
 
 
-def _words(one: Question, other: Question | None) -> str:
+def _words(one: StudyQuestion, other: StudyQuestion | None) -> str:
     said = _spelt(one)
     return said if other is None else f"{said} / {_spelt(other)}"
 
 
-def _spelt(question: Question) -> str:
+def _spelt(question: StudyQuestion) -> str:
     cap = "" if question.cap_w is None else f" at {question.cap_w:g} W"
     return f"{question.mix} {question.sharing}{cap}"
 
 
-def _examples_per_s(asked: StudyQuestions, question: Question) -> float:
+def _examples_per_s(asked: StudyQuestions, question: StudyQuestion) -> float:
     found = asked.forecast(question).prediction
     batches = [job.batch for job in asked._asked(question).jobs]
     return sum(b / job.step_s.p50 for b, job in zip(batches, found.jobs, strict=True))
 
 
-def _examples_per_j(asked: StudyQuestions, question: Question) -> float:
+def _examples_per_j(asked: StudyQuestions, question: StudyQuestion) -> float:
     power_w = asked.forecast(question).prediction.power_w
     return _examples_per_s(asked, question) / (float("nan") if power_w is None else power_w.p50)
 
 
-def _memory_gb(asked: StudyQuestions, question: Question) -> float:
+def _memory_gb(asked: StudyQuestions, question: StudyQuestion) -> float:
     return asked.forecast(question).prediction.memory_total_mib * _GB
 
 
-def _memory_over_solos(asked: StudyQuestions, question: Question) -> float:
+def _memory_over_solos(asked: StudyQuestions, question: StudyQuestion) -> float:
     alone = [each.prediction.memory_total_mib * _GB for each in asked.alone(question)]
     return _memory_gb(asked, question) / sum(alone)
 
 
-def _smact_beyond_solos(asked: StudyQuestions, question: Question) -> float:
+def _smact_beyond_solos(asked: StudyQuestions, question: StudyQuestion) -> float:
     alone = [_or_nan(each.prediction.smact) for each in asked.alone(question)]
     return _or_nan(asked.forecast(question).prediction.smact) - sum(alone)
 
 
-def _epoch_h(asked: StudyQuestions, question: Question) -> float:
+def _epoch_h(asked: StudyQuestions, question: StudyQuestion) -> float:
     epoch_s = asked.forecast(question).prediction.jobs[question.job - 1].epoch_s
     return float("nan") if epoch_s is None else epoch_s.p50 / 3600
 
@@ -233,7 +230,7 @@ def _or_nan(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-METRICS: dict[str, Callable[[StudyQuestions, Question], float]] = {
+METRICS: dict[str, Callable[[StudyQuestions, StudyQuestion], float]] = {
     "step": lambda a, q: a.forecast(q).prediction.jobs[q.job - 1].step_s.p50,
     "slowdown": lambda a, q: a.forecast(q).prediction.jobs[q.job - 1].slowdown,
     "throughput": lambda a, q: a.forecast(q).prediction.weighted_speedup,

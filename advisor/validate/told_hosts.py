@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from advisor.prediction.transfer import host_slowdown_at
+from advisor.prediction.host_transfer import host_slowdown_at
 from advisor.validate.study_claims import Claim
 from advisor.validate.study_questions import StudyQuestions
 

@@ -17,7 +17,7 @@ from advisor.launch.journal import journal_files
 from advisor.launch.launch_plan import NOT_RUN
 from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.execution.stages import execution_plan
-from advisor.measure.execution.watching import Place, Watch, start
+from advisor.measure.execution.watching import RunPlace, Watch, start
 from advisor.measure.process.claimed_device import device_at_hand
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
@@ -49,8 +49,8 @@ def run(sharing, folder, codes, heard):
     device = device_at_hand("0", on_mig=True)
     ground = MigGround(plan, A100, device.uuid, "advisor run", replacing=True, say=heard.append)
     watch = Watch(say=heard.append, show=lambda _view: None, look_s=0.01)
-    return start(plan, text_of(planned), Place(device=device, command="advisor run", ground=ground),
-                 watch)  # fmt: skip
+    place = RunPlace(device=device, command="advisor run", ground=ground)
+    return start(plan, text_of(planned), place, watch)
 
 
 def test_each_job_sees_its_own_instance_and_the_layout_is_as_before(machine, tmp_path):

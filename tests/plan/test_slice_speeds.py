@@ -8,8 +8,7 @@ from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.plan.slice_batches import WHOLE
 from advisor.plan.slice_speeds import slice_speeds
-from advisor.report.slice_speed_chart import slice_speed_chart
-from advisor.report.slice_speed_text import slice_speed_text
+from advisor.report.slice_speed_chart import slice_speed_chart, slice_speed_text
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 from tests.report.test_plan_charts import drawn

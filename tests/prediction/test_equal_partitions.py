@@ -12,8 +12,8 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.prediction.memory import pools
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
+from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.transfer import on_partition, step_on
 from advisor.sharing import parse_sharing
 from advisor.workload.files import MODEL_FILE
 from advisor.workload.minimal_profile import MinimalProfile

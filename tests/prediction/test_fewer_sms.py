@@ -16,7 +16,7 @@ from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction import fewer_sms
 from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
 from advisor.prediction.part_curve import CURVE
-from advisor.prediction.transfer import on_partition
+from advisor.prediction.partition_transfer import on_partition
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import load_profiles
 from tests.prediction.test_transfer import PHYSICS

@@ -14,7 +14,7 @@ from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
 from advisor.prediction.kernel_pace import told_exponent
 from advisor.prediction.mix_prediction import interval_around
-from advisor.prediction.transfer import step_on
+from advisor.prediction.partition_transfer import step_on
 from advisor.workload.files import profile_files
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.store import read_profile

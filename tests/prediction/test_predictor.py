@@ -6,8 +6,8 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.calibrated_predictor import calibrated_predictor
+from advisor.prediction.host_transfer import on_host
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.transfer import on_host
 from advisor.sharing import Mps, Naive, Serial
 from tests import shelf, synthetic
 from tests.fitted import fit

@@ -9,11 +9,12 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction.fit.observation import shared_runs
+from advisor.prediction.host_transfer import host_slowdown_at, on_host
 from advisor.prediction.kernel_pace import exponent_alone, slowdowns
+from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import TimeSlicing
 from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
-from advisor.prediction.transfer import host_slowdown_at, on_host, on_partition, step_on
 from advisor.sharing import Mps
 from tests import synthetic
 

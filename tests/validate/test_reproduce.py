@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.cli import main
-from advisor.prediction.transfer import on_host
+from advisor.prediction.host_transfer import on_host
 from advisor.validate.reproduce import reproduced
 from advisor.validate.reproduction_text import (
     bounds_words,

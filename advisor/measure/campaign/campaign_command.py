@@ -14,7 +14,7 @@ from advisor.measure.campaign.campaign_words import parsed_words
 from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.draw import drawn_plans
 from advisor.measure.campaign.drawn_list import counts, write_list
-from advisor.measure.campaign.ledger import Ledger, Progress
+from advisor.measure.campaign.ledger import CampaignProgress, Ledger
 from advisor.measure.campaign.runner import (
     LocalRunner,
     Runner,
@@ -197,7 +197,7 @@ def _measure(
     busy = [task for task in todo if task not in idle_controls]
     names = [runner.name for runner in runners]
     board = Board(busy, idle_controls, ledger.homes, names)
-    progress = Progress(len(todo), len(runners), deadline_s, steadiness)
+    progress = CampaignProgress(len(todo), len(runners), deadline_s, steadiness)
     Crew(board, ledger, progress).work(runners)
     say(progress.summary())
     if board.left:

@@ -8,7 +8,7 @@ from time import monotonic
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
-from advisor.measure.campaign.ledger import Ledger, Progress, task_name
+from advisor.measure.campaign.ledger import CampaignProgress, Ledger, task_name
 from advisor.measure.campaign.runner import Record, Runner, Task
 from advisor.measure.process.supervisor import say
 from advisor.workload.run import Run
@@ -20,7 +20,7 @@ _AGAIN = 2
 class Crew:
     """All runners of a campaign, started."""
 
-    def __init__(self, board: Board, ledger: Ledger, progress: Progress) -> None:
+    def __init__(self, board: Board, ledger: Ledger, progress: CampaignProgress) -> None:
         self._board = board
         self._ledger = ledger
         self._progress = progress

@@ -80,7 +80,7 @@ def task_name(task: Task) -> str:
     return f"profile of {task.name}" if isinstance(task, Workload) else task.id
 
 
-class Progress:
+class CampaignProgress:
     """Counts what is done and failed; every method may be called from any thread.
 
     Args:

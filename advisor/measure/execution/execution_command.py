@@ -18,7 +18,7 @@ from advisor.measure.execution.run_view import RunView
 from advisor.measure.execution.run_words import view_lines
 from advisor.measure.execution.sight import Sight
 from advisor.measure.execution.stages import read_execution_plan
-from advisor.measure.execution.watching import Place, Watch, resume, start
+from advisor.measure.execution.watching import RunPlace, Watch, resume, start
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.provenance import Origin, command_line
@@ -61,7 +61,7 @@ def _run(asked: argparse.Namespace) -> int:
         go = partial(start, plan, asked.plan.read_text(), most_steps=asked.steps)
     if asked.out is not None:
         writable(asked.out)
-    place = Place(
+    place = RunPlace(
         device=device, command=asked.command, cores=asked.cores, grace_s=asked.grace,
         patience_s=asked.patience,
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _run(asked: argparse.Namespace) -> int:
     return told(sight)
 
 
-def origin_of(place: Place) -> Origin:
+def origin_of(place: RunPlace) -> Origin:
     """Where what was measured comes from."""
     return Origin(place.device, place.command, len(allowed_cores()))
 

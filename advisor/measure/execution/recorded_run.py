@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from advisor.measure.execution.pace import SETTLE_S, Pace
 from advisor.measure.execution.sight import Sight
 from advisor.measure.execution.stages import ExecutedJob, ExecutedStage
+from advisor.measure.execution.watched_pace import SETTLE_S, WatchedPace
 from advisor.measure.process.provenance import Origin
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import restricted, together
@@ -34,7 +34,7 @@ def recorded_runs(sight: Sight, origin: Origin) -> Iterator[Run]:
 
 
 def _windows(
-    stage: ExecutedStage, paces: Mapping[int, Pace]
+    stage: ExecutedStage, paces: Mapping[int, WatchedPace]
 ) -> dict[int, tuple[Window, ...]] | None:
     """Of each job, by its number; None where one has none."""
     spans = [paces[number].span_s for number in stage.jobs]

@@ -41,10 +41,6 @@ class RunFolder:
         return self.path / "plan.json"
 
     @property
-    def samples(self) -> Path:
-        return self.path / "samples.jsonl"
-
-    @property
     def hook(self) -> Path:
         """Where the hook lies that counts the steps of scripts."""
         return self.path / "hook"

@@ -16,11 +16,11 @@ from advisor.errors import AdvisorError
 from advisor.measure.execution.ground import Site, cores_of_stage, environment_of
 from advisor.measure.execution.job_process import JobCommand, JobProcess, JobSetting, command_of
 from advisor.measure.execution.mps_daemons import MpsDaemons
-from advisor.measure.execution.pace import Pace
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import born, send
 from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage, ExecutionPlan
+from advisor.measure.execution.watched_pace import WatchedPace
 from advisor.measure.process.in_place import progress_in
 
 
@@ -43,7 +43,7 @@ class RunningPlan:
     ) -> None:
         self.plan, self.folder, self.site = plan, folder, site
         self.state = folder.state()
-        self.paces = {job.number: Pace() for job in plan.jobs}
+        self.paces = {job.number: WatchedPace() for job in plan.jobs}
         self._say = say
         self.processes = {job.number: JobProcess(job, folder) for job in plan.jobs}
         self._daemons: MpsDaemons | None = None

@@ -6,11 +6,11 @@ from statistics import fmean
 from time import monotonic
 
 from advisor.errors import AdvisorError
-from advisor.measure.execution.pace import JUDGED_S, SETTLE_S, outside
 from advisor.measure.execution.run_state import JobState
 from advisor.measure.execution.run_view import JobView, RunView
 from advisor.measure.execution.running_plan import RunningPlan
 from advisor.measure.execution.stages import ExecutedStage
+from advisor.measure.execution.watched_pace import JUDGED_S, SETTLE_S, outside
 from advisor.workload.plan_document import StepRange
 
 Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]

@@ -48,7 +48,7 @@ class Watch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RunPlace:
     """Where a run happens, as it was asked for.
 
     Attributes:
@@ -67,7 +67,11 @@ class Place:
 
 
 def start(
-    plan: ExecutionPlan, plan_text: str, place: Place, watch: Watch, most_steps: int | None = None
+    plan: ExecutionPlan,
+    plan_text: str,
+    place: RunPlace,
+    watch: Watch,
+    most_steps: int | None = None,
 ) -> Sight:
     """Run `plan` in a folder of its own, and watch it until all of it has ended.
 
@@ -106,7 +110,7 @@ def start(
         return _watched(RunningPlan(plan, folder, _site(place, claim), watch.say), watch, asked)
 
 
-def resume(plan: ExecutionPlan, folder: RunFolder, place: Place, watch: Watch) -> Sight:
+def resume(plan: ExecutionPlan, folder: RunFolder, place: RunPlace, watch: Watch) -> Sight:
     """Go on watching the run in `folder`, whose watcher ended; otherwise as `start`.
 
     Raises:
@@ -123,7 +127,7 @@ def resume(plan: ExecutionPlan, folder: RunFolder, place: Place, watch: Watch) -
         return _watched(RunningPlan(plan, folder, _site(place, claim), watch.say), watch, asked)
 
 
-def _site(place: Place, claim: GpuClaim) -> Site:
+def _site(place: RunPlace, claim: GpuClaim) -> Site:
     return Site(
         device=place.device,
         ground=place.ground or WholeDevice(place.device),

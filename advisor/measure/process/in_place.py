@@ -67,7 +67,7 @@ class ProgressWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReportedProgress:
     """What a job said last.
 
     Attributes:
@@ -87,7 +87,7 @@ class Progress:
     sms: int | None = None
 
 
-def progress_in(path: Path) -> Progress | None:
+def progress_in(path: Path) -> ReportedProgress | None:
     """What the job that writes `path` said last; None: nothing that can be true."""
     found = record_in(path)
     steps, at_s = found.get("steps"), _number(found.get("at"))
@@ -99,7 +99,9 @@ def progress_in(path: Path) -> Progress | None:
     if allocated is None or reserved is None or allocated > reserved:
         allocated = reserved = None
     known_sms = sms if type(sms) is int and 0 < sms < 10_000 else None
-    return Progress(steps, at_s, allocated, reserved, _versions(found.get("versions")), known_sms)
+    return ReportedProgress(
+        steps, at_s, allocated, reserved, _versions(found.get("versions")), known_sms
+    )
 
 
 def _versions(found: Any) -> tuple[tuple[str, str | None], ...]:

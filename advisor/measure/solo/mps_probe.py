@@ -9,7 +9,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace
+from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, measured_pace
 from advisor.sharing import Mps
 from advisor.workload.profile import LimitedRun, MpsProbe
 from advisor.workload.spec import Workload
@@ -55,7 +55,7 @@ class _Probed:
     patience_s: float
 
 
-def _limited(probed: _Probed, limit_pct: float | None) -> tuple[LimitedRun, Pace]:
+def _limited(probed: _Probed, limit_pct: float | None) -> tuple[LimitedRun, SoloPace]:
     session = probed.session
     sharing = Mps() if limit_pct is None else Mps((limit_pct,))
     warm_steps = _WARM_STEPS if probed.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW

@@ -28,7 +28,7 @@ _LONGEST_SETTLING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SoloPace:
     """The result of the windows.
 
     Attributes:
@@ -100,7 +100,7 @@ def _stretch_step_s(tenant: TenantHandle, seconds: float) -> float:
     return step_s
 
 
-def measured_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def measured_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
     """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`."""
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
@@ -109,7 +109,7 @@ def measured_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: fl
     answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
     wall_s = answer["completed_at"][-1] - plan.start_at
     after = asked(tenant, "check_host")["check_s"]
-    return Pace(
+    return SoloPace(
         windows=windows_of(plan, answer["completed_at"]),
         host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
         activity=activity,

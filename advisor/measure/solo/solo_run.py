@@ -17,7 +17,7 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.script_words import described, told
-from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, measured_pace, settled_step_s
+from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, measured_pace, settled_step_s
 from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_told
 from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
@@ -82,7 +82,7 @@ class _Alone:
 
     workload: Workload
     cores: tuple[int, ...]
-    pace: Pace
+    pace: SoloPace
     inside: _Inside
     versions: Mapping[str, str | None]
 
@@ -160,7 +160,7 @@ def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch)
     return _Alone(workload, cores, pace, _of_counters(pace), {})
 
 
-def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> Pace:
+def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
     """The pace, measured again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s)
     for rounds in range(_MORE_ROUNDS):
@@ -179,7 +179,7 @@ def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: flo
     return pace
 
 
-def _mean_check_s(pace: Pace, more: Pace, rounds: int) -> float | None:
+def _mean_check_s(pace: SoloPace, more: SoloPace, rounds: int) -> float | None:
     """Mean host check over `pace`, of so many rounds, and one round more."""
     if pace.host_check_s is None or more.host_check_s is None:
         return None
@@ -197,7 +197,7 @@ def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
 
 
 def _inside_of(
-    tenant: TenantHandle, pace: Pace, settings: SoloRunSettings, watch: Stopwatch
+    tenant: TenantHandle, pace: SoloPace, settings: SoloRunSettings, watch: Stopwatch
 ) -> _Inside:
     """As `_inside`; of what cannot be asked, the utilisation that the driver showed."""
     if settings.session.device.kind != "cuda":
@@ -207,7 +207,7 @@ def _inside_of(
     return _of_counters(pace)
 
 
-def _of_counters(pace: Pace) -> _Inside:
+def _of_counters(pace: SoloPace) -> _Inside:
     counters = pace.activity.counters
     return _Inside(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
 
@@ -237,7 +237,7 @@ def _with_loader(main_s: float, issued: dict[str, Any]) -> _Inside:
     return _Inside(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
 
 
-def _report(pace: Pace, inside: _Inside) -> None:
+def _report(pace: SoloPace, inside: _Inside) -> None:
     step_s = pace.mean_step_s
     host, on_gpu = (
         "" if each is None else f", {name} {each * 1e3:.2f} ms"

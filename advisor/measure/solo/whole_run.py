@@ -8,7 +8,7 @@ from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.tenants import memory_record, tenants_on
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.solo_pace import Pace, Stopwatch, asked, known
+from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, known
 from advisor.sharing import Naive
 from advisor.workload.measured import Window
 from advisor.workload.plausible import DAY_S
@@ -19,7 +19,7 @@ _LOOK_S = 0.2
 
 def pace_to_end(
     workload: Workload, session: MpsSession, cores: tuple[int, ...], watch: Stopwatch
-) -> Pace:
+) -> SoloPace:
     """The pace of `workload`, a program that is run to its end.
 
     Raises:
@@ -35,7 +35,7 @@ def pace_to_end(
         activity, clocks_mhz = meter.end(), meter.clocks_mhz()
     watch.lap("windows_s")
     wall_s = answer["completed_at"][-1] - answer["began_at"]
-    return Pace(
+    return SoloPace(
         windows=(Window(wall_s, 1.0),),
         host_cpu_share=answer["cpu_s"] / (wall_s * len(cores)),
         activity=activity,

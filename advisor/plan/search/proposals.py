@@ -16,7 +16,8 @@ from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.plan.search.phase_search import phased
 from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Naive, Serial
-from advisor.sharing.traversal import in_turn, instance_sets, simplest
+from advisor.sharing.in_turn import in_turn
+from advisor.sharing.traversal import instance_sets, simplest
 from advisor.workload.job import Job
 
 

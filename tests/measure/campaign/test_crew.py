@@ -3,7 +3,7 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.crew import Crew
-from advisor.measure.campaign.ledger import Ledger, Progress
+from advisor.measure.campaign.ledger import CampaignProgress, Ledger
 from advisor.measure.campaign.steadiness import Steadiness
 from advisor.workload.measured import Memory, Window
 from advisor.workload.run import Run, Tenant
@@ -65,7 +65,7 @@ def work(tmp_path):
         steadiness = Steadiness([])
         board = Board(many(count), [], {}, [each.name for each in runners])
         ledger = Ledger(out, "c", out / "profiles", steadiness)
-        Crew(board, ledger, Progress(count, len(runners), None, steadiness)).work(runners)
+        Crew(board, ledger, CampaignProgress(count, len(runners), None, steadiness)).work(runners)
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
 
     return do

@@ -3,7 +3,7 @@ from itertools import chain, repeat
 import pytest
 
 from advisor.measure.solo import solo_run
-from advisor.measure.solo.solo_pace import Pace
+from advisor.measure.solo.solo_pace import SoloPace
 from advisor.workload.measured import Memory, Window
 
 CALM = (Window(0.5, 50.0), Window(0.5, 51.0))
@@ -12,7 +12,7 @@ RESTLESS = (Window(0.5, 50.0), Window(0.5, 25.0))
 
 def pace(windows):
     memory = Memory(allocated_mib=1.0, reserved_mib=2.0)
-    return Pace(windows, 1.0, None, (None, None), memory, host_check_s=0.001, meter_s=0.25)
+    return SoloPace(windows, 1.0, None, (None, None), memory, host_check_s=0.001, meter_s=0.25)
 
 
 @pytest.mark.parametrize(

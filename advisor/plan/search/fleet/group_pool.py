@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations_with_replacement
 
 from advisor.plan.recommendation import Question
-from advisor.plan.search.fleet.estimates import WAYS, EstimatedGroups, PredictedGroups
+from advisor.plan.search.fleet.group_costs import WAYS, EstimatedGroups, PredictedGroups
 from advisor.plan.search.fleet.placement import FleetGroup, Problem
 from advisor.plan.search.job_sets import Kinds, Members
 from advisor.plan.search.job_sets import kinds as all_kinds

@@ -14,7 +14,7 @@ from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
-from advisor.plan.search.fleet.estimates import WAYS
+from advisor.plan.search.fleet.group_costs import WAYS
 from advisor.plan.search.fleet.placement import Problem, dealt, levelled, makespan_s
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.recommendation import Question
-from advisor.plan.search.fleet.estimates import WAYS, PredictedGroups
+from advisor.plan.search.fleet.group_costs import WAYS, PredictedGroups
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.plan.search.fleet.placement import Problem
 from advisor.plan.search.job_sets import kinds

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from advisor.measure.process.in_place import Progress
+from advisor.measure.process.in_place import ReportedProgress
 from advisor.workload.measured import Window
 from advisor.workload.plan_document import StepRange
 
@@ -23,7 +23,7 @@ _SILENT_S, _SILENT_STEPS = 60.0, 20
 
 
 @dataclass(slots=True)
-class Pace:
+class WatchedPace:
     """What one job counted, as far as it was watched.
 
     Attributes:
@@ -31,12 +31,12 @@ class Pace:
         seen_at_s: When its count last grew, on the watcher's monotonic clock.
     """
 
-    last: Progress | None = None
+    last: ReportedProgress | None = None
     seen_at_s: float | None = None
     _at_s: list[float] = field(default_factory=list)
     _steps: list[int] = field(default_factory=list)
 
-    def add(self, found: Progress | None, now_s: float) -> None:
+    def add(self, found: ReportedProgress | None, now_s: float) -> None:
         """Take down what the job says now; a count that goes back is another process's."""
         if found is None:
             return

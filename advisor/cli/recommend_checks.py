@@ -1,0 +1,132 @@
+"""All that a command line of ``advisor recommend`` says, and which of it goes together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from advisor.cli.options import AUTO, Given, Named, apart, needs
+from advisor.cli.recommend_options import Gpus, Joining, Ranking, Shown
+from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.plan.rules import Conditions
+    from advisor.workload.job import Job
+
+_COPIES = ":auto"
+_RUNS = {"running": "--running", "now": "--now"}
+_NOT_OF_COPIES = (
+    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
+    "commands", "top", "details", "protect",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All that the command line says; `given` is what it says itself, without defaults.
+
+    Each check raises `InvalidInput` where an option would be ignored.
+    """
+
+    advisor: "Advisor"
+    named: Named
+    ranking: Ranking
+    shown: Shown
+    several: Gpus
+    joining: Joining
+    conditions: "Conditions"
+    given: Given
+
+    @property
+    def device(self) -> str | None:
+        """The GPU that commands are for; None: the command line does not say."""
+        return self.joining.device if "device" in self.given else None
+
+    @property
+    def copied(self) -> str | None:
+        """The job of which as many copies are asked for as pay; None: there is none."""
+        names = self.named.jobs or ()
+        return next((name.removesuffix(_COPIES) for name in names if name.endswith(_COPIES)), None)
+
+    def check(self) -> None:
+        """What can be answered at all; one GPU is as good as none said."""
+        rank, top = self.shown.commands, self.shown.top
+        if rank is not None and "top" in self.given and rank > top:
+            raise InvalidInput(
+                f"--commands {rank} and --top {top} do not go together: of so few plans none has "
+                f"that rank."
+            )
+        given = {
+            name: each for name, each in self.given.items()
+            if name != "gpus" or self.several.gpus > 1
+        }  # fmt: skip
+        if self.copied is not None:
+            given["auto"] = self.copied + _COPIES
+        apart(given, "commands", ("as_json",), "shell lines of one plan are printed alone.")
+        apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
+        needs(given, "running_sharing", _RUNS)
+        needs(given, "hurt", {**_RUNS, "protect": "--protect"})
+        whole = "--details is of the ways to share one GPU from the start."
+        apart(given, "details", ("commands", "gpus", *_RUNS), whole)
+        why = "--now reads from the driver how the GPU is shared."
+        apart(given, "now", ("running_sharing",), why)
+        for runs in _RUNS:
+            apart(given, runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.")
+            apart(given, runs, ("protect",), "what runs is protected already, by --hurt.")
+        if "now" not in given:
+            apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
+        apart(given, "protect", ("gpus",), "who shares with whom is not yet said there.")
+        apart(given, "device", ("gpus",), "several GPUs are numbered from 0.")
+        needs(given, "device", {"now": "--now", "commands": "--commands", "as_json": "--json"})
+
+    def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
+        """`jobs`, of which those that are named are protected.
+
+        Raises:
+            InvalidInput: None of them has a name that is given, or the share is wrong.
+        """
+        from advisor.plan.rules import MOST_HURT
+
+        names = self.ranking.protect or []
+        for name in names:
+            if name not in {job.name for job in jobs}:
+                raise InvalidInput(f"--protect {name}: none of the JOBs is called so. Name one.")
+        hurt = MOST_HURT if self.joining.hurt is None else self.joining.hurt
+        return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
+
+    def check_copies(self) -> None:
+        """What can be answered of a number of copies."""
+        copied = f"{self.copied}{_COPIES}"
+        if len(self.named.jobs or ()) > 1:
+            raise InvalidInput(f"{copied}: how many copies pay is asked of one JOB, without others")
+        self._check_work(copied)
+
+    def check_additions(self) -> None:
+        """What can be answered of jobs that join others, which do run."""
+        self._check_work("--now" if self.joining.now else "--running")
+        for runs in _RUNS:
+            why = "commands are of plans whose jobs start together."
+            apart(self.given, runs, ("commands",), why)
+            why = "what joins a GPU is judged by how much it slows what runs there."
+            apart(self.given, runs, ("pessimistic",), f"{why} Allow less with --hurt.")
+
+    def check_searched_whole(self, exact_jobs: int) -> None:
+        """What can be answered of jobs whose plans are searched to the end."""
+        if "time_limit" in self.given:
+            raise InvalidInput(
+                f"--time-limit is for more than {exact_jobs} jobs, or several --gpus: fewer jobs "
+                f"on one GPU are searched to the end. Leave it out."
+            )
+
+    def _check_work(self, what: str) -> None:
+        """See that `what` is asked for as it is chosen: by throughput, under one power cap."""
+        if self.ranking.power_cap == AUTO:
+            raise InvalidInput(
+                f"--power-cap {AUTO} and {what} do not go together: plans choose caps for jobs "
+                f"that start together. Give watts."
+            )
+        if "objective" in self.given and self.ranking.objective != "throughput":
+            raise InvalidInput(
+                f"--objective {self.ranking.objective} and {what} do not go together: copies, and "
+                f"jobs that join others, are chosen by the throughput. Leave --objective out."
+            )

@@ -1,0 +1,109 @@
+"""A profile on a host of another speed.
+
+A step's host path is the host's and not the workload's: on another machine, or in another minute
+on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
+host work (`advisor.measure.process.cores`) tells by how much.
+"""
+
+from dataclasses import replace
+from math import inf, log
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import known_gpus
+from advisor.prediction.cache import once_a_profile
+from advisor.prediction.kernel_pace import told_exponent
+from advisor.prediction.stretched_profile import at_pace
+from advisor.workload.host_side import HostSide
+from advisor.workload.plausible import check_number
+from advisor.workload.profile import Profile
+
+# A check of a twentieth of a second is a noisy measure of the seconds after it, and is not all that
+# a step does: over 114 solo runs of host-bound workloads on seven hosts, log steps followed log
+# checks with this slope, which leaves 9 % of a step where the profile alone leaves 24 %.
+_TRUST = 0.73
+
+
+def host_slowdown(there_s: float, here_s: float) -> float:
+    """How much longer host work takes where the host check takes `here_s` instead of `there_s`."""
+    return float((here_s / there_s) ** _TRUST)
+
+
+def host_slowdown_at(profile: Profile, gract: float) -> float:
+    """How many times as slow a host is on which the job alone keeps the engine active so much.
+
+    What the GPU does in a step stays, so it is the host that makes a longer one. 1.0 where the GPU
+    sets the pace and is not active for less of the time.
+
+    Args:
+        profile: With a host path.
+        gract: As nvidia-smi or DCGM show it for the job alone on the whole GPU, (0, 1].
+
+    Raises:
+        InvalidInput: `gract` is no such share, or the profile does not say how active the GPU is.
+    """
+    check_number("GPU utilisation", gract, 1.0, 0.01)
+    if profile.counters is None or profile.host_s is None:
+        raise InvalidInput(
+            f"{profile.name}: what the host and what the GPU does of a step is not known, so a "
+            f"utilisation tells nothing of the host. Leave it out."
+        )
+    longer = profile.counters.gract / gract
+    if profile.host_s >= (profile.gpu_s or 0.0):
+        return longer
+    return longer * profile.step_s / profile.host_s if longer > 1 else 1.0
+
+
+@once_a_profile
+def on_host(profile: Profile, slowdown: float) -> Profile:
+    """`profile` on a host that takes `slowdown` times as long for the same work.
+
+    The host path stretches, and with it the step where the host sets its pace. What the GPU does
+    in a step stays, so its shares of time shrink as steps grow.
+    """
+    if profile.host_s is None or slowdown == 1:
+        return profile
+    trace = profile.trace and replace(
+        profile.trace, launch_us=tuple(us * slowdown for us in profile.trace.launch_us)
+    )
+    return replace(
+        at_pace(profile, _step_s(profile, slowdown) / profile.step_s),
+        host_s=profile.host_s * slowdown,
+        host=profile.host and _slower(profile.host, slowdown),
+        trace=trace,
+        host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
+        sm_exponent=_kept_exponent(profile),
+    )
+
+
+def _kept_exponent(profile: Profile) -> float | None:
+    """How its kernels slow with fewer SMs, which no host changes."""
+    card = known_gpus().get(profile.gpu)
+    return profile.sm_exponent if card is None else told_exponent(profile, card)
+
+
+def _slower(host: HostSide, slowdown: float) -> HostSide:
+    """`host` on a slower one; files stay as large."""
+    times = {
+        name: value and value * slowdown
+        for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")
+        if (value := getattr(host, name)) is not None
+    }
+    return replace(host, **times)
+
+
+def log_beyond_host(profile: Profile, step_s: float) -> float:
+    """Log of a step of `step_s` in a mix over the host's path alone, at least 0.
+
+    At 0 the host sets the pace, and a slower host shows in full; mates hide a part of it.
+    """
+    host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
+    path_s = profile.step_s if host_s >= gpu_s else min(host_s, profile.step_s)
+    return max(0.0, log(step_s / path_s)) if path_s else inf
+
+
+def _step_s(profile: Profile, slowdown: float) -> float:
+    """The slower side sets the pace; a host that was the slower one may become the faster."""
+    host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
+    if host_s >= gpu_s:
+        return max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
+    return max(profile.step_s, host_s * slowdown)

@@ -1,0 +1,52 @@
+"""A profile whose steps take longer and do the same work; what moves profiles stands on it."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from advisor.workload.measured import Counters, Window
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile
+
+_RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
+_SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
+
+
+def at_pace(profile: Profile, stretch: float) -> Profile:
+    """`profile` with steps that are longer by `stretch` and do the same work."""
+    return replace(
+        profile,
+        windows=_stretched(profile.windows, stretch),
+        counters=profile.counters and thinned(profile.counters, stretch, {}),
+        power_w=_power_w(profile, stretch),
+        mps=profile.mps and _probe(profile.mps, stretch),
+    )
+
+
+def _stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
+
+
+def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
+    """`counters` over longer steps; those in `grown` are of so many times as much in a step."""
+    most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
+    known = {name: getattr(counters, name) for name in most}
+    thinned = {
+        name: min(most[name], value * grown.get(name, 1.0) / stretch)
+        for name, value in known.items() if value is not None
+    }  # fmt: skip
+    return replace(counters, **thinned)
+
+
+def _power_w(profile: Profile, stretch: float) -> float | None:
+    if profile.power_w is None or profile.idle_power_w is None:
+        return profile.power_w
+    return profile.idle_power_w + (profile.power_w - profile.idle_power_w) / stretch
+
+
+def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
+    """All of it at one stretch, so that what a limit costs stays what it was."""
+    limited = tuple(longer(run, stretch) for run in probe.limited)
+    return replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
+
+
+def longer(run: LimitedRun, stretch: float) -> LimitedRun:
+    return replace(run, windows=_stretched(run.windows, stretch))
