@@ -95,14 +95,20 @@ def _queue(asked: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy: P
     price = right.number_input(
         "EUR for a GPU's hour", 0.0, None, None, key="price", placeholder="costs are left out"
     )
-    if gpus is None:
-        return
-    fleet = Fleet(asked.gpu, gpus, policy, price)
+    if gpus is not None:
+        _queue_answer(asked, jobs, Fleet(asked.gpu, gpus, policy, price), (sharing, at_once))
+
+
+def _queue_answer(
+    asked: PageQuestion, jobs: Sequence[Job], fleet: Fleet, shared: tuple[str, int | None]
+) -> None:
+    """What comes of `jobs` where each GPU is `shared` like that, by so many at once at most."""
+    sharing, at_once = shared
     found = queued(asked, fleet, sharing, at_once, jobs)
     simulation = found.simulation
     st.markdown(f"**{simulation_heading(found)}**")
     one_gpu_s = None
-    if gpus > 1:
+    if fleet.gpus > 1:
         one_gpu_s = _until_s(queued(asked, replace(fleet, gpus=1), sharing, at_once, jobs))
     one_job_each_s = _until_s(queued(asked, fleet, _ALONE, None, jobs))
     cards(gains_of(simulation.makespan_s, one_gpu_s, one_job_each_s))

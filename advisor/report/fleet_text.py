@@ -107,8 +107,7 @@ def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
         for each in found.on
         for job, answer in zip(each.candidate.jobs, each.forecast.prediction.jobs, strict=True)
     }
-    makespan_s, search = found.makespan_s, found.search
-    plans = _launch_plans(found)
+    makespan_s, plans = found.makespan_s, _launch_plans(found)
     return {
         "rank": 1,
         "ties_best": True,
@@ -132,11 +131,16 @@ def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
             | forecast_document(each.forecast)
             for each, plan in zip(found.on, plans, strict=True)
         ],
-        "search": {
-            "groups": search.groups, "predicted": search.predicted, "seconds": search.seconds,
-            "cost": search.cost, "bound": search.bound, "gap": search.gap,
-            "complete": search.complete, "in_time": search.in_time,
-        },
+        "search": _search(found),
+    }
+
+
+def _search(found: FleetPlan) -> dict[str, Any]:
+    search = found.search
+    return {
+        "groups": search.groups, "predicted": search.predicted, "seconds": search.seconds,
+        "cost": search.cost, "bound": search.bound, "gap": search.gap,
+        "complete": search.complete, "in_time": search.in_time,
     }  # fmt: skip
 
 

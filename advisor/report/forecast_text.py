@@ -22,13 +22,6 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
     from rich.text import Text
 
     mix = forecast.prediction
-    faster = forecast.speedup_vs_serial
-    lasts = (
-        "not known: the length of an epoch is not"
-        if forecast.makespan_interval_s is None or faster is None
-        else f"{units.seconds(forecast.makespan_interval_s)}; "
-        f"{units.number(faster)}x as fast as one after another"
-    )
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     lines = (
         led(
@@ -36,7 +29,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
             f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
         ),
         *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
-        f"until all are done  {lasts}",
+        f"until all are done  {_lasts(forecast)}",
         f"memory              {memory_held(forecast)}; "
         f"risk to run out {units.share(mix.oom_probability)}",
         f"power, energy       {units.watts(mix.power_w)}; {units.joules(forecast.energy_j)}",
@@ -46,6 +39,14 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
     )
     said = [*lines, host_note(forecast.standing)]
     return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
+
+
+def _lasts(forecast: Forecast) -> str:
+    """The time until all are done, and how that compares with one after another."""
+    makespan_s, faster = forecast.makespan_interval_s, forecast.speedup_vs_serial
+    if makespan_s is None or faster is None:
+        return "not known: the length of an epoch is not"
+    return f"{units.seconds(makespan_s)}; {units.number(faster)}x as fast as one after another"
 
 
 def _too_big(forecast: Forecast) -> str:

@@ -65,13 +65,10 @@ def tradeoff_chart(
     energy, joule_j = units.energy_unit(min(each.energy_j.p50 for each in points))
     rows = [
         _plan_row(advised, each.number)
-        | {
-            "time": each.makespan_s.p50 / second_s, "energy": each.energy_j.p50 / joule_j,
-            "rank": str(each.plan.rank), "front": each.on_front, "shown": each.plan is shown,
-            "hint": f"{units.seconds(each.makespan_s)}, {units.joules(each.energy_j)}",
-        }
+        | _point_row(each, second_s, joule_j)
+        | {"shown": each.plan is shown}
         for each in points
-    ]  # fmt: skip
+    ]
 
     def plane(drawn: list[dict[str, Any]]) -> alt.Chart:
         scale, ticks = alt.Scale(zero=False, padding=20), alt.Axis(tickCount=7)
@@ -97,6 +94,17 @@ def tradeoff_chart(
         dots,
         plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
     ).properties(height=_PLANE_PX)
+
+
+def _point_row(point: TradeoffPoint, second_s: float, joule_j: float) -> dict[str, Any]:
+    """What is drawn of one plan, in units of so many seconds and joules."""
+    return {
+        "time": point.makespan_s.p50 / second_s,
+        "energy": point.energy_j.p50 / joule_j,
+        "rank": str(point.plan.rank),
+        "front": point.on_front,
+        "hint": f"{units.seconds(point.makespan_s)}, {units.joules(point.energy_j)}",
+    }
 
 
 def slowdown_chart(fares: Sequence[Treatment]) -> Layered:

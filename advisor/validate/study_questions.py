@@ -71,7 +71,7 @@ class StudyQuestions:
     def substitutes(self, claim: Claim) -> dict[str, str]:
         """The workloads of `claim` without a profile, each with what stands for it."""
         asked = [mix for pair in _pairs(claim) for each in pair if each for mix in [each.mix]]
-        names = {name for mix in asked for name in self._names(mix)}
+        names = {self.claims.workloads[word] for mix in asked for word in _listed(mix)}
         found = {name: self._profiled(name) for name in sorted(names)}
         return {name: instead for name, instead in found.items() if name != instead}
 
@@ -125,9 +125,6 @@ class StudyQuestions:
     def profile(self, word: str) -> Profile:
         """That of the job called `word`, on the host of the profile."""
         return self.advisor.find_profile(self._profiled(self.claims.workloads[word]))
-
-    def _names(self, mix: str) -> list[str]:
-        return [self.claims.workloads[word] for word in _listed(mix)]
 
     def _profiled(self, name: str) -> str:
         return name if name in self._named else self.claims.nearest[name]

@@ -19,7 +19,7 @@ from advisor.measure.execution.run_words import view_lines
 from advisor.measure.execution.sight import Sight
 from advisor.measure.execution.stages import read_execution_plan
 from advisor.measure.execution.watching import RunPlace, Watch, resume, start
-from advisor.measure.process.claimed_device import device_at_hand
+from advisor.measure.process.claimed_device import Device, device_at_hand
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.supervisor import INTERRUPTED, say
@@ -43,22 +43,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    if asked.resume is not None:
-        folder = run_named(asked.resume or None)
-        state = folder.state()
-        plan = read_execution_plan(folder.plan, state.most_steps)
-        device = device_at_hand(state.device)
-        go = partial(resume, plan, folder)
-    elif asked.plan is None:
-        raise InvalidInput("a plan is missing: a file of `advisor export --format json`")
-    else:
-        plan = read_execution_plan(asked.plan, asked.steps)
-        device = device_at_hand(asked.device)
-        refuse_unfit(plan, device)
-        if not asked.apply:
-            print("\n".join(rehearsal(plan, device, allowed_cores(asked.cores))))
-            return 0
-        go = partial(start, plan, asked.plan.read_text(), most_steps=asked.steps)
+    chosen = _chosen(asked)
+    if chosen is None:
+        return 0
+    device, go = chosen
     if asked.out is not None:
         writable(asked.out)
     place = RunPlace(
@@ -73,6 +61,24 @@ def _run(asked: argparse.Namespace) -> int:
         for run in recorded_runs(sight, origin_of(place)):
             append_run(asked.out, run)
     return told(sight)
+
+
+def _chosen(asked: argparse.Namespace) -> tuple[Device, Callable[..., Sight]] | None:
+    """The GPU, and what starts or resumes the run; None where it is only rehearsed."""
+    if asked.resume is not None:
+        folder = run_named(asked.resume or None)
+        state = folder.state()
+        plan = read_execution_plan(folder.plan, state.most_steps)
+        return device_at_hand(state.device), partial(resume, plan, folder)
+    if asked.plan is None:
+        raise InvalidInput("a plan is missing: a file of `advisor export --format json`")
+    plan = read_execution_plan(asked.plan, asked.steps)
+    device = device_at_hand(asked.device)
+    refuse_unfit(plan, device)
+    if not asked.apply:
+        print("\n".join(rehearsal(plan, device, allowed_cores(asked.cores))))
+        return None
+    return device, partial(start, plan, asked.plan.read_text(), most_steps=asked.steps)
 
 
 def origin_of(place: RunPlace) -> Origin:

@@ -108,18 +108,11 @@ class JobProcess:
             "folder": str(command.folder), "cores": list(setting.cores),
             "mps": setting.under_mps, "grace_s": setting.grace_s, "log_bytes": _LOG_BYTES,
         }  # fmt: skip
-        given = dict(setting.environment) | dict(command.environment)
-        if command.hooked:
-            given |= hooked(self.folder.hook, {"count": True}, given.get("PYTHONPATH"))
-        own = {
-            MARK: self.folder.path.name,
-            JOB_MARK: str(number),
-            PROGRESS: str(self.folder.progress(number)),
-        }
+        environment = self._environment(command, setting)
         try:
             keeper = subprocess.Popen(
                 [sys.executable, "-I", "-S", kept_process.__file__, dumps(spec), *command.words],
-                env=given | own,
+                env=environment,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=[] if setting.lock is None else [setting.lock],
             )  # fmt: skip
@@ -130,6 +123,16 @@ class JobProcess:
             number=number, phase="running", keeper=keeper.pid, born=born(keeper.pid),
             began_s=monotonic(),
         )  # fmt: skip
+
+    def _environment(self, command: JobCommand, setting: JobSetting) -> dict[str, str]:
+        given = dict(setting.environment) | dict(command.environment)
+        if command.hooked:
+            given |= hooked(self.folder.hook, {"count": True}, given.get("PYTHONPATH"))
+        return given | {
+            MARK: self.folder.path.name,
+            JOB_MARK: str(self.job.number),
+            PROGRESS: str(self.folder.progress(self.job.number)),
+        }
 
     def found_again(self, state: JobState) -> JobState:
         """The state of a job that was about to be started when its starter ended."""

@@ -74,16 +74,13 @@ class Sight:
     def _job_view(
         self, state: JobState, predicted: Mapping[int, StepRange], held: Mapping[int, float]
     ) -> JobView:
-        now_s = monotonic()
+        now_s, since_s = monotonic(), self.running.mates_since_s
         job, pace = self.running.plan.job(state.number), self.running.paces[state.number]
         running = state.phase == "running"
         said = predicted.get(state.number) if running else None
-        step_s = (
-            pace.step_s(max(now_s - _LATELY_S, self.running.mates_since_s)) if running else None
-        )
-        judged = None
-        if running and now_s - self.running.mates_since_s > SETTLE_S + JUDGED_S:
-            judged = pace.step_s(self.running.mates_since_s + SETTLE_S)
+        step_s = pace.step_s(max(now_s - _LATELY_S, since_s)) if running else None
+        settled = running and now_s - since_s > SETTLE_S + JUDGED_S
+        judged = pace.step_s(since_s + SETTLE_S) if settled else None
         view = JobView(
             number=state.number,
             name=job.name,
