@@ -54,8 +54,7 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         return None
     architecture, cores_per_sm, threads = _CAPABILITIES[tuple(capability)]
     memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
-    limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
-    default_mw = offered(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    least_w, most_w = _power_limits_w(nvml, handle)
     rows = mig_rows(nvml, handle)
     said = f"driver {nvml.nvmlSystemGetDriverVersion()} of the GPU at hand"
     found = Gpu(
@@ -68,8 +67,8 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         reserved_mib=reserved_of(nvml, handle),
         bandwidth_gb_s=_bandwidth_gb_s(nvml, handle),
         l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
-        power_limit_w=None if default_mw is None else default_mw / 1000,
-        power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
+        power_limit_w=most_w,
+        power_limit_min_w=least_w,
         threads_per_sm=threads,
         max_mps_clients=_MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
@@ -78,6 +77,14 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     )
     keep_gpu(found)
     return found
+
+
+def _power_limits_w(nvml: Any, handle: Any) -> tuple[float | None, float | None]:
+    """The least that it can be set to, and what it is set to by itself."""
+    limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
+    default_mw = offered(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    least_w = None if limits_mw is None else limits_mw[0] / 1000
+    return least_w, None if default_mw is None else default_mw / 1000
 
 
 def key_of(product: str, memory_mib: float) -> str:
