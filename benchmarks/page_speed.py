@@ -4,7 +4,9 @@
 
 Starts `advisor app` some times, opens the page in the chromium or Chrome on PATH, and puts under
 LABEL into the file: the medians in seconds, every time, what the machine is, and how busy it was
-meanwhile. An answer stands when the large line is the new one; the page when all of it is drawn.
+meanwhile. Something is painted when the browser says so (its first contentful paint, here the
+page's frame); an answer stands when the large line is the new one; the page when all of it is
+drawn. The first visit is one as soon as the server answers, and one some seconds later.
 Each change is one that was not asked before. What numba compiles is compiled before the first
 time that counts. Nothing here is a test.
 """
@@ -14,16 +16,19 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from tests.browser.seen import answer, fill_cell, stands
 from tests.browser.served import page_server, started_browser
 
 _REPEATS = 3
+_LATER_S = 5.0
+_PAINTED_MS = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 _CHANGED = """before => {
     const line = document.querySelector('[data-testid=stMain] h3');
     return line && line.innerText !== before;
@@ -43,12 +48,29 @@ def _timed(page: Any, before: str, act: Callable[[], object]) -> Times:
     return {"answer_s": [answered_s], "page_s": [perf_counter() - began]}
 
 
-def _one_server(browser: Any) -> Iterator[tuple[str, Times]]:
-    """What is timed, and the times, of a server that answers for the first time."""
+def _opened(page: Any, act: Callable[[], object]) -> Times:
+    """As `_timed`, of a whole page; and seconds until something of it is painted."""
+    times = _timed(page, "", act)
+    return {"painted_s": [page.evaluate(_PAINTED_MS) / 1e3], **times}
+
+
+@contextmanager
+def _new_page(browser: Any) -> Iterator[tuple[Any, str]]:
+    """A page that shows nothing yet, and the address of a server that has just started."""
     with TemporaryDirectory() as folder, page_server(Path(folder)) as address:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        yield "first paint", _timed(page, "", lambda: page.goto(address))
-        yield "warm reload", _timed(page, "", page.reload)
+        yield page, address
+        page.close()
+
+
+def _one_server(browser: Any) -> Iterator[tuple[str, Times]]:
+    """What is timed, and the times, of servers that answer for the first time."""
+    with _new_page(browser) as (page, address):
+        sleep(_LATER_S)
+        yield "first visit, later", _opened(page, lambda: page.goto(address))
+    with _new_page(browser) as (page, address):
+        yield "first visit, at once", _opened(page, lambda: page.goto(address))
+        yield "warm reload", _opened(page, page.reload)
         for copies in "234":
             fill_cell(page, 1, 1, copies)
             yield "a count", _timed(page, answer(page), lambda: page.keyboard.press("Enter"))
@@ -60,7 +82,6 @@ def _one_server(browser: Any) -> Iterator[tuple[str, Times]]:
         for watts in ("650", "600", "550"):
             page.get_by_role("spinbutton", name="Power cap, W").fill(watts)
             yield "a power cap", _timed(page, answer(page), lambda: page.keyboard.press("Enter"))
-        page.close()
 
 
 def _machine() -> dict[str, object]:
