@@ -107,11 +107,11 @@ def test_a_new_option_is_thought_of_here():
 
 
 def test_commands_are_for_the_gpu_that_is_named(advisor):
-    lines = advisor("recommend", f"{BERT}:2", "--commands", 1, "--device", 3).out.splitlines()
+    words = ("recommend", f"{BERT}:2", "--no-root")
+    lines = advisor(*words, "--commands", 1, "--device", 3).out.splitlines()
     assert "  export CUDA_DEVICE_ORDER=PCI_BUS_ID" in lines
     assert any("CUDA_VISIBLE_DEVICES=3 " in line for line in lines)
-    words = ("recommend", f"{BERT}:2", "--json", "--device", "GPU-0a1b")
-    document = json.loads(advisor(*words).out)
+    document = json.loads(advisor(*words, "--json", "--device", "GPU-0a1b").out)
     for plan in [*document["plans"], document["serial"]]:
         assert "GPU-0a1b" in " ".join(plan["commands"])
 

@@ -113,5 +113,5 @@ def test_without_epoch_lengths_plans_are_compared_by_throughput_and_it_is_said()
     endless = replace(LARGE.profile.workload, examples_per_epoch=None)
     found = compared("serial", "mps", [Job(replace(LARGE.profile, workload=endless)), SMALL])
     assert (found.objective, found.jobs[0].ends_s) == ("throughput", None)
-    assert "Compared by throughput: makespan needs to know how long" in comparison_text(found)
+    assert "Compared by throughput: makespan needs every job's length" in comparison_text(found)
     assert comparison_document(found)["jobs"][0]["ends_s"] is None

@@ -62,7 +62,7 @@ def test_jobs_whose_epochs_are_not_known_are_ranked_by_the_energy_of_an_example(
     for asked in ("energy", "energy-epoch"):
         advised = ranked(ENDLESS, H200, Metered(), asked)
         assert advised.ranked_by == "energy-example"
-        assert "how long an epoch" in advised.note
+        assert "every job's length" in advised.note
 
 
 def test_without_any_energy_the_ranking_says_what_it_goes_by_instead():

@@ -90,7 +90,7 @@ def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
     unknown = Job(replace(GPU_BOUND.profile, workload=workload))
     found = planned([unknown] * 3, gpus=2)
     assert found.ranked_by == "throughput"
-    assert "how long an epoch" in found.note
+    assert "every job's length" in found.note
     assert found.makespan_s is None
 
 

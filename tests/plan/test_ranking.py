@@ -176,7 +176,7 @@ def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():
     lost = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
     advised = advice([Job(replace(GPU_BOUND.profile, workload=lost)), HOST_BOUND])
     assert (advised.objective, advised.ranked_by) == ("makespan", "throughput")
-    assert "how long an epoch" in advised.note
+    assert "every job's length" in advised.note
     fair = [plan for plan in advised.plans if not starved(plan, "p50")]
     speeds = [plan.prediction.weighted_speedup for plan in fair]
     assert speeds == sorted(speeds, reverse=True)

@@ -63,7 +63,7 @@ def test_plans_whose_energy_or_length_is_not_known_are_named_with_what_is_missin
     dark = Job(replace(SMALL.profile, power_w=None, energy_j=None))
     workload = replace(SMALL.profile.workload, examples_per_epoch=None)
     endless = Job(replace(SMALL.profile, workload=workload))
-    for job, why in ((dark, "power of every job"), (endless, "how long an epoch")):
+    for job, why in ((dark, "power of every job"), (endless, "every job's length")):
         found = advised(job, LARGE)
         assert tradeoff(found.plans) == ()
         said = missing_text(found, ())

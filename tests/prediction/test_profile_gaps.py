@@ -61,7 +61,7 @@ def test_jobs_that_lack_the_same_are_named_together_and_once():
 def test_on_slices_of_an_a100_memory_utilisation_tells_what_a_trace_would():
     watched = replace(BARE, counters=Counters(source="nvml", gract=0.8, memory_utilization=0.3))
     slices = "mig=3g.20gb,4g.20gb"
-    assert said([WHOLE, watched], slices, "a100-40gb") is None
+    assert said([WHOLE, watched], slices, "a100-40gb").startswith("ranges are narrower than under")
     assert said([WHOLE, BARE], slices, "a100-40gb") == (
         f"ranges are wide, for {BARE.name} has no memory utilisation (what a slice costs it)"
     )
