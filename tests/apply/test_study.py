@@ -211,7 +211,9 @@ def test_whatever_ends_the_program_leaves_no_process(endless, spec, how):
         assert {each.state.name for each in spec.opened().trials} == {"FAIL"}
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive), signal.SIGKILL]
+)
 def test_no_mps_daemon_outlives_the_program(endless, tmp_path, monkeypatch, how):
     mps_stand_in.install(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -41,6 +41,7 @@ def profiled(advisor, tmp_path, monkeypatch):
     return advisor
 
 
+@pytest.mark.exhaustive  # a notebook goes the same way
 def test_the_whole_way_of_a_script_is_as_the_page_says(profiled, tmp_path):
     own = tmp_path / "nobody" / "advisor" / "profiles"
     measured = read_profile(own / "cpu" / "train.json")

@@ -35,7 +35,13 @@ def test_a_toy_learns_the_batches_it_sees_again_and_again(name):
     assert sum(seen[-4:]) < sum(seen[:4])
 
 
-@pytest.mark.parametrize("model", TIMM)
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(each, marks=[pytest.mark.exhaustive] if "_large_" in each else [])
+        for each in TIMM
+    ],
+)
 def test_every_image_model_of_the_zoo_trains_at_32_pixels(model):
     step = build(workload(f"{model}-cifar10-bs2"), "cpu")
     weight = next(iter(step.network.parameters()))

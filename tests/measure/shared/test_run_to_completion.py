@@ -64,6 +64,7 @@ def test_each_job_does_its_steps_and_the_others_go_on_until_the_last_has_ended(c
     shared.assert_nothing_is_left()
 
 
+@pytest.mark.exhaustive
 def test_serially_and_in_phases_jobs_come_one_after_another_and_pauses_count(command):
     phases = whole("phases", "naive[2,1];serial[3]", [40, 60, 50])
     shared = command(whole("serial", "serial", [40, 60, 50]), phases)
