@@ -7,7 +7,6 @@ from typing import Literal
 from advisor.sharing import Mode
 from advisor.validate.noise_and_coverage import Noise, RepeatSummary, steadiness
 from advisor.validate.scoreboard import Scores, scores_of
-from advisor.workload.spec import STRICT
 from research.ablation import Ablated
 from research.advice_score import Advice, advice_of
 from research.breakdown import ScoredGroup, by_busy_share, by_family, noise_by_mode
@@ -64,8 +63,6 @@ class Figures:
         points: By mode: every scored job.
         recommendation: What ``advisor recommend`` prints on 100 columns, line by line.
     """
-
-    __pydantic_config__ = STRICT
 
     schema: Literal[1] = 1
     data: DataFigures

@@ -18,7 +18,6 @@ from advisor.validate.folds import Folds, HeldOut, compared_by
 from advisor.validate.score_tables import HEADINGS, markdown, score_cells
 from advisor.validate.scoreboard import Scores, scores_of
 from advisor.validate.selection import cores_known, select
-from advisor.workload.spec import STRICT
 from research.committed_data import measured
 
 _SHOWN = (
@@ -35,8 +34,6 @@ class GpuLeftOut:
         learnt_on: The GPU whose runs the models were fitted to.
         scores: On the GPU left out.
     """
-
-    __pydantic_config__ = STRICT
 
     learnt_on: str
     scores: Scores

@@ -6,8 +6,6 @@ What a plan asks for is an `advisor.sharing.Instance`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from advisor.workload.spec import STRICT
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class ComputeInstance:
@@ -18,8 +16,6 @@ class ComputeInstance:
         size: Compute slices.
         profile_id: As the driver counts them; None: its first one of that size.
     """
-
-    __pydantic_config__ = STRICT
 
     start: int
     size: int
@@ -41,8 +37,6 @@ class GpuInstance:
         profile_id: As ``nvidia-smi mig -cgi`` takes it.
         compute: Its compute instances, by start.
     """
-
-    __pydantic_config__ = STRICT
 
     start: int
     size: int

@@ -26,7 +26,6 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.machine_changes import ChangedMig, Owner, this_process
 from advisor.workload.files import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
-from advisor.workload.spec import STRICT
 
 _REMEDY = "Compare `nvidia-smi mig -lgi` with what it tells of, and remove the file."
 
@@ -34,8 +33,6 @@ _REMEDY = "Compare `nvidia-smi mig -lgi` with what it tells of, and remove the f
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
     """`change` is None where it is undone."""
-
-    __pydantic_config__ = STRICT
 
     entry: int
     change: ChangedMig | None

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 from advisor.hardware.gpu_instances import GpuInstance
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +18,6 @@ class ChangedMig:
         before: All that were there, and are to be there again.
         ours: All that were, or may have been, made.
     """
-
-    __pydantic_config__ = STRICT
 
     before: tuple[GpuInstance, ...]
     ours: tuple[GpuInstance, ...]
@@ -37,8 +34,6 @@ class Owner:
         boot: Which start of the machine it was: no instance outlives that.
         since: When it began, ISO 8601, UTC.
     """
-
-    __pydantic_config__ = STRICT
 
     schema: Literal[1]
     gpu: str

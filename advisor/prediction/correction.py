@@ -18,7 +18,6 @@ from advisor.prediction.trace import Floats
 from advisor.workload.measured import pace_spread
 from advisor.workload.plausible import MOST_LOG, check, check_scaled
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
 
 # The steps of jobs that fill the GPU, alone, repeat so closely on another host and day.
 SOLO_SPREAD = 0.03
@@ -42,8 +41,6 @@ class Kernel:
         signal: Variance of replay's residual.
         noise: Variance from one run to the next.
     """
-
-    __pydantic_config__ = STRICT
 
     length: float
     signal: float
@@ -78,8 +75,6 @@ class Doubt:
         gpu_bound: Bounds of errors for jobs that keep the GPU busy alone.
         host_bound: Bounds of errors for the others.
     """
-
-    __pydantic_config__ = STRICT
 
     host_sigma: float
     gpu_bound: ResidualBounds
@@ -124,8 +119,6 @@ class Correction:
         doubt: On a host whose speed is not known.
         doubt_on_known_cores: If profiles are converted to the speed of the cores at hand.
     """
-
-    __pydantic_config__ = STRICT
 
     features: tuple[str, ...]
     mean: tuple[float, ...]

@@ -13,7 +13,6 @@ from advisor.prediction.power import Power
 from advisor.sharing import Mode
 from advisor.workload.machine_calibration import Calibration, Switching
 from advisor.workload.plausible import check
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +27,6 @@ class GpuConstants:
             does; empty if no outcome was measured.
         mps_server_mib: What an MPS server holds of the GPU's memory.
     """
-
-    __pydantic_config__ = STRICT
 
     physics: Physics
     context: Context

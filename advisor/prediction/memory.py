@@ -23,7 +23,6 @@ from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
 from advisor.sharing.traversal import memories, partitions, plain_mode
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
 
 Bools = NDArray[np.bool_]
 FloatOrArray = TypeVar("FloatOrArray", float, Floats)
@@ -51,8 +50,6 @@ class Context:
             keeps local memory for every thread that its SMs can hold. 4.4 under limits of an H200;
             4.2 on slices of an A100, by what two networks held on them (MIGPerf).
     """
-
-    __pydantic_config__ = STRICT
 
     usual_mib: float
     per_sm_mib: float

@@ -12,7 +12,6 @@ from advisor.prediction.memory import Bools, Need
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import check
-from advisor.workload.spec import STRICT
 
 Numbers = float | Floats
 
@@ -66,8 +65,6 @@ class Edge:
         sigma: Standard deviation of the processes' memory, as a share of it.
         victims: How many processes of a mix that runs out are refused, on average.
     """
-
-    __pydantic_config__ = STRICT
 
     share: float
     width: float

@@ -15,7 +15,6 @@ from advisor.sharing import Mode
 from advisor.workload.files import read_bytes, read_once, shown
 from advisor.workload.plausible import MOST_SPREADS
 from advisor.workload.records import parse_record
-from advisor.workload.spec import STRICT
 
 # With fewer runs of a mode, a GPU has not taught it.
 FEWEST_RUNS = 5
@@ -31,8 +30,6 @@ class Data:
         sha256: Digest of all of these runs.
     """
 
-    __pydantic_config__ = STRICT
-
     profiles: int
     runs: dict[Mode, int]
     sha256: str
@@ -47,8 +44,6 @@ class UnseenGpu:
         alike: The same for a GPU of the architecture of one of those that were seen.
         source: Where they are from, in words.
     """
-
-    __pydantic_config__ = STRICT
 
     widening: float
     alike: float
@@ -77,8 +72,6 @@ class Model:
         unseen: What answers for other GPUs than those in `data` allow for.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
     """
-
-    __pydantic_config__ = STRICT
 
     data: dict[str, Data]
     constants: dict[str, GpuConstants]

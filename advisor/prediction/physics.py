@@ -20,7 +20,6 @@ from advisor.prediction.trace import Floats, replay_trace
 from advisor.sharing import Mps, Naive, PartitionSharing
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +34,6 @@ class Physics:
         bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
             its limit, 0..1.
     """
-
-    __pydantic_config__ = STRICT
 
     packing: float
     slicing: TimeSlicing

@@ -27,7 +27,6 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check, check_number
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
 
 # Power and activity of jobs that share are near the sum of what each has alone.
 _MOST_FACTOR = 1000.0
@@ -49,8 +48,6 @@ class PowerLaw:
         low: 5 % quantile of log(measured / predicted power), for families not fitted on.
         high: 95 % quantile of the same.
     """
-
-    __pydantic_config__ = STRICT
 
     waiting: float = 0.0
     working: float = 1.0
@@ -86,8 +83,6 @@ class Power:
         laws: By mode, of `advisor.sharing.SHARED_MODES`.
         alone: Of a job alone.
     """
-
-    __pydantic_config__ = STRICT
 
     awake_w: float
     laws: dict[Mode, PowerLaw] = field(default_factory=dict)

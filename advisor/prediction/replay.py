@@ -21,7 +21,6 @@ import numpy as np
 from advisor.prediction.kernel_pace import sm_pace
 from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,6 @@ class TimeSlicing:
         switch_s: Seconds lost when the GPU is taken from a busy owner; taking it from an owner with
             nothing to run is free.
     """
-
-    __pydantic_config__ = STRICT
 
     slice_s: float
     patience_s: float

@@ -4,14 +4,11 @@ from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import MOST_SPREADS, check_number
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualBounds:
     """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
-
-    __pydantic_config__ = STRICT
 
     low: float
     high: float

@@ -19,7 +19,6 @@ from advisor.prediction.surrogate_features import FIXED, LIMIT_GRID, LIMITED, Su
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check_scaled
-from advisor.workload.spec import STRICT
 
 # Of the mates of a job, at their limits; see `mates_columns`.
 MATES = (
@@ -76,8 +75,6 @@ class Surrogate:
         weights: Of each point, shape (points,).
         middle: Log slowdown far from all points.
     """
-
-    __pydantic_config__ = STRICT
 
     columns: tuple[str, ...]
     scale: tuple[float, ...]
@@ -140,8 +137,6 @@ class SurrogateModel:
     Attributes:
         surrogates: By mode, of `advisor.sharing.SHARED_MODES`.
     """
-
-    __pydantic_config__ = STRICT
 
     surrogates: dict[Mode, Surrogate]
 

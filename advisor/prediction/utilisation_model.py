@@ -26,7 +26,6 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mps, Naive, Sharing
 from advisor.workload.measured import Counters
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT
 
 COLUMNS = (
     "log_capacity_slowdown",  # slowdown by the capacity model
@@ -60,8 +59,6 @@ class UtilisationModel:
         scale: Standard deviation of each column, shape (columns,).
         weights: What one standard deviation of each column adds to the log, shape (columns,).
     """
-
-    __pydantic_config__ = STRICT
 
     gpu_bound: ResidualBounds
     host_bound: ResidualBounds

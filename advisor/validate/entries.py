@@ -29,7 +29,6 @@ from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check_number
 from advisor.workload.profile import Profile
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
-from advisor.workload.spec import STRICT
 
 _REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
 
@@ -45,8 +44,6 @@ class PredictedStep:
     Raises:
         InvalidInput: Not above 0 and in order, or one bound without the other.
     """
-
-    __pydantic_config__ = STRICT
 
     p50: float
     p05: float | None = None
@@ -74,8 +71,6 @@ class Entry:
         run: The run's id.
         step_s: Of each tenant, in the run's order.
     """
-
-    __pydantic_config__ = STRICT
 
     run: str
     step_s: tuple[PredictedStep, ...]

@@ -15,7 +15,6 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import MOST_COUNT, check, check_number
-from advisor.workload.spec import STRICT
 
 OperatorPrecision = Literal["fp32", "tf32", "fp16", "bf16"]
 
@@ -43,8 +42,6 @@ class Operator:
     Raises:
         InvalidInput: There is no such operator, or its shape has other numbers.
     """
-
-    __pydantic_config__ = STRICT
 
     op: str
     shape: str
@@ -105,8 +102,6 @@ class Operator:
 class OperatorTime:
     """How long an operator takes on the GPU when its kernels are queued, so without launches."""
 
-    __pydantic_config__ = STRICT
-
     operator: Operator
     kernel_ms: float
 
@@ -125,8 +120,6 @@ class GpuSide:
             not measured.
         times: Operators that failed, for want of memory for example, are absent.
     """
-
-    __pydantic_config__ = STRICT
 
     l2_mib: float | None
     sm_clock_mhz: int | None

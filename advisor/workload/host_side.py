@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from advisor.workload.plausible import check
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +21,6 @@ class HostSide:
         read_mib: What the workers read from files and pipes for a step; None if the system would
             not say.
     """
-
-    __pydantic_config__ = STRICT
 
     main_s: float | None = None
     loader_s: float | None = None

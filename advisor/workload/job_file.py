@@ -20,7 +20,7 @@ from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, jo
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
 from advisor.workload.records import parse_record
-from advisor.workload.spec import STRICT, Script
+from advisor.workload.spec import Script
 
 _REMEDY = "Correct the file."
 
@@ -28,8 +28,6 @@ _REMEDY = "Correct the file."
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """One ``[[job]]`` of a job file."""
-
-    __pydantic_config__ = STRICT
 
     profile: str
     copies: int = 1
@@ -50,8 +48,6 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _JobFile:
-    __pydantic_config__ = STRICT
-
     job: tuple[_Entry, ...]
 
 

@@ -14,7 +14,6 @@ from advisor.workload.plausible import (
     check_number,
     most_of,
 )
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +38,6 @@ class KernelTrace:
     Raises:
         InvalidInput: The columns differ in length, or a number is impossible.
     """
-
-    __pydantic_config__ = STRICT
 
     classes: tuple[str, ...]
     class_of: tuple[int, ...]

@@ -8,14 +8,11 @@ from advisor.errors import InvalidInput
 from advisor.workload.gpu_side import GpuSide
 from advisor.workload.measured import Provenance
 from advisor.workload.plausible import DAY_S, MOST_CORES, MOST_SMS, check, check_number
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
     """Seconds of the host check (`advisor.measure.process.tenant_verbs`) on `cores` busy cores."""
-
-    __pydantic_config__ = STRICT
 
     cores: int
     check_s: float
@@ -30,8 +27,6 @@ class HostCheck:
 @dataclass(frozen=True, slots=True)
 class LimitedContext:
     """Size of the CUDA context of an MPS client that may use `sms` SMs."""
-
-    __pydantic_config__ = STRICT
 
     limit_pct: float
     sms: int
@@ -55,8 +50,6 @@ class Contexts:
         limited: Contexts of clients with limits; empty if MPS does not run here.
         mps_server_mib: Of the MPS server; None if MPS does not run here.
     """
-
-    __pydantic_config__ = STRICT
 
     driver_mib: float
     plain_mib: float | None
@@ -94,8 +87,6 @@ class Switching:
         switch_s: Seconds of a change from one to the other; None as `slice_s`.
     """
 
-    __pydantic_config__ = STRICT
-
     kernel_s: float
     overhead: float
     slice_s: float | None
@@ -125,8 +116,6 @@ class Calibration:
     Raises:
         InvalidInput: The numbers are impossible.
     """
-
-    __pydantic_config__ = STRICT
 
     gpu: str
     host: tuple[HostCheck, ...]

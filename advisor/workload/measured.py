@@ -8,14 +8,11 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, MOST_CORES, check, check_number
-from advisor.workload.spec import STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Steps done in a stretch of time; an unfinished step counts by the part that was done."""
-
-    __pydantic_config__ = STRICT
 
     seconds: float
     steps: float
@@ -59,8 +56,6 @@ class Memory:
             included; None if the driver would not say.
     """
 
-    __pydantic_config__ = STRICT
-
     allocated_mib: float | None
     reserved_mib: float | None
     device_mib: float | None = None
@@ -102,8 +97,6 @@ class Counters:
         pcie_tx_mib_s: Traffic out of the GPU; None if not measured.
     """
 
-    __pydantic_config__ = STRICT
-
     source: Literal["gpm", "nvml"]
     gract: float
     sm_active: float | None = None
@@ -136,8 +129,6 @@ class Provenance:
         recipes: Digest of the code that says how workloads are trained; None in older records. A
             profile and a run with equal digests did the same work.
     """
-
-    __pydantic_config__ = STRICT
 
     device: str
     driver: str | None

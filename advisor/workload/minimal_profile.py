@@ -13,7 +13,7 @@ from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.other_batches import batch_name
 from advisor.workload.plausible import LEAST_STEP_S, check, check_number
 from advisor.workload.profile import Profile
-from advisor.workload.spec import STRICT, Workload
+from advisor.workload.spec import Workload
 
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
 _MOST_STEP_S = 60.0
@@ -43,8 +43,6 @@ class MinimalProfile:
     Raises:
         InvalidInput: The numbers are impossible, or have another unit.
     """
-
-    __pydantic_config__ = STRICT
 
     schema: int
     workload: str

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import check
-from advisor.workload.spec import STRICT
 
 # As `advisor.workload.named_workloads` writes them, and as users' own profiles may be called.
 _NAMED = re.compile(r"(?P<head>.+)-bs(?P<batch>[1-9]\d{0,5})(?P<tail>(?:-.*)?)")
@@ -21,8 +20,6 @@ class OtherBatches:
         step_spread: Standard deviation of the log of the step.
         memory_spread: The same of its memory.
     """
-
-    __pydantic_config__ = STRICT
 
     batches: tuple[int, ...]
     step_spread: float

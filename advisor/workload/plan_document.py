@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.errors import InvalidInput
-from advisor.workload.spec import STRICT, Script, Workload
+from advisor.workload.spec import Script, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,6 @@ class StepRange:
     Raises:
         InvalidInput: The ends do not contain the median, or a step takes no time.
     """
-
-    __pydantic_config__ = STRICT
 
     p05: float
     p50: float
@@ -34,8 +32,6 @@ class DocumentedJob:
         script: What starts it, instead of what its workload names; None: that.
         step_s: Predicted together with all that run beside it; None: the file does not say.
     """
-
-    __pydantic_config__ = STRICT
 
     job: str
     examples_per_epoch: int | None
@@ -58,8 +54,6 @@ class DocumentedJob:
 class DocumentedPlan:
     """How the jobs share, in the notation of `advisor.sharing.parse_sharing`."""
 
-    __pydantic_config__ = STRICT
-
     rank: int
     sharing: str
     power_cap_w: float | None
@@ -70,8 +64,6 @@ class DocumentedPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
     """A whole file; `workloads` has each job's name."""
-
-    __pydantic_config__ = STRICT
 
     schema: Literal[1]
     gpu: str

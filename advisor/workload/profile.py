@@ -25,14 +25,12 @@ from advisor.workload.plausible import (
     check,
     check_number,
 )
-from advisor.workload.spec import STRICT, Workload
+from advisor.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedRun:
     """The workload alone under an MPS limit; `sms` as the CUDA context reported them."""
-
-    __pydantic_config__ = STRICT
 
     limit_pct: float
     sms: int | None
@@ -52,8 +50,6 @@ class LimitedRun:
 @dataclass(frozen=True, slots=True)
 class MpsProbe:
     """The workload alone as an MPS client: without a limit, then under each limit tried."""
-
-    __pydantic_config__ = STRICT
 
     unlimited: LimitedRun
     limited: tuple[LimitedRun, ...]
@@ -80,8 +76,6 @@ class PartSeconds:
     Raises:
         InvalidInput: A part took less than no time.
     """
-
-    __pydantic_config__ = STRICT
 
     start_s: float
     settle_s: float
@@ -132,8 +126,6 @@ class Profile:
     Raises:
         InvalidInput: The numbers are impossible.
     """
-
-    __pydantic_config__ = STRICT
 
     workload: Workload
     gpu: str

@@ -17,9 +17,15 @@ _Record = TypeVar("_Record")
 
 @cache
 def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    """Reads `kind` and the records inside it: no misspelt key, no NaN, no true or "3" for a number.
+
+    Pydantic takes no settings for a dataclass alone, and passes those of a union on to all inside.
+    """
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(
+        kind | None, config={"extra": "forbid", "allow_inf_nan": False, "strict": True}
+    )
 
 
 def parse_record(
@@ -42,12 +48,14 @@ def parse_record(
     from pydantic import ValidationError
 
     try:
-        record: _Record = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
+        record: _Record | None = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"])) or "the document"
         raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    if record is None:
+        raise InvalidInput(f"{where}: the document: Input should be an object. {remedy}")
     parse_json(text, where, remedy, of_a_type=True)  # pydantic takes the last of duplicate keys
     return record

@@ -8,7 +8,7 @@ from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import running_together
 from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
 from advisor.workload.plausible import DAY_S, MOST_COUNT, MOST_SMS, check, check_number
-from advisor.workload.spec import STRICT, Workload
+from advisor.workload.spec import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,6 @@ class Completion:
             the first, shape (groups - 1,).
         energy_j: Of the whole GPU while groups ran; None without an energy counter.
     """
-
-    __pydantic_config__ = STRICT
 
     steps: tuple[int, ...]
     began_s: tuple[float, ...]
@@ -79,8 +77,6 @@ class Tenant:
             of before and after the windows; None in runs older than that check.
     """
 
-    __pydantic_config__ = STRICT
-
     workload: Workload
     outcome: Outcome
     detail: str | None
@@ -126,8 +122,6 @@ class Run:
             card; None as `capacity_mib`.
         completion: When each tenant was done, with purpose ``"completion"``; None for others.
     """
-
-    __pydantic_config__ = STRICT
 
     id: str
     gpu: str

@@ -10,10 +10,6 @@ from advisor.errors import InvalidInput
 from advisor.workload.files import EVALUATION
 from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
-# For pydantic, which is absent where measuring runs: a misspelt key, a NaN, and true or "3" for a
-# number are refused.
-STRICT = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
-
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
 Source = Literal["timm", "plain", "script", "numbers"]
@@ -44,8 +40,6 @@ class Script:
     Raises:
         InvalidInput: It cannot be started like this.
     """
-
-    __pydantic_config__ = STRICT
 
     command: tuple[str, ...]
     folder: str
@@ -153,8 +147,6 @@ class Workload:
     Raises:
         InvalidInput: The numbers are impossible.
     """
-
-    __pydantic_config__ = STRICT
 
     name: str
     source: Source
