@@ -21,7 +21,7 @@ from advisor.sharing.traversal import running_together
 from advisor.workload.profile import Profile
 from advisor.workload.writing import write_whole
 from benchmarks.draw_panels import by_busy, one, ran, run_text
-from research.committed_data import measured
+from research.files import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = "h200-141gb"

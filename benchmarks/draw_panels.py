@@ -24,7 +24,7 @@ from random import Random
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import write_whole
-from research.committed_data import measured
+from research.files import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 PREFIX = "panel-"

@@ -23,7 +23,7 @@ from advisor.validate.evaluate import Evaluation, evaluate
 from advisor.validate.panels import Panel, PanelOption
 from advisor.validate.predicted_and_measured import sharing_of
 from advisor.validate.regret import choices
-from research.committed_data import measured
+from research.files import measured
 
 GPU = "h200-141gb"
 TOLERANCES = (0.0, CLOSE, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2)

@@ -23,11 +23,10 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig
-from advisor.validate.score_tables import percent
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Profile
 from advisor.workload.store import model_path
-from research.slice_cases import rows
+from research.files import csv_rows
 
 A100, _WHOLE = gpu("a100-40gb"), "7g.40gb"
 
@@ -52,10 +51,11 @@ class OnSlice:
 def bare_profiles(theirs: Path) -> dict[str, dict[int, Profile]]:
     """Each model at each batch size on the whole GPU, as nvidia-smi and a log would show it."""
     shown = {
-        (row["model"], row["batch_size"]): row for row in rows(theirs / "a100_solo_counters.csv")
+        (row["model"], row["batch_size"]): row
+        for row in csv_rows(theirs / "a100_solo_counters.csv")
     }
     found: dict[str, dict[int, Profile]] = defaultdict(dict)
-    for row in rows(theirs / "a100_mig_slice_steptime.csv"):
+    for row in csv_rows(theirs / "a100_mig_slice_steptime.csv"):
         if row["mig_profile"] != _WHOLE or row["ran"] != "1":
             continue
         seen, batch = shown[row["model"], row["batch_size"]], int(row["batch_size"])
@@ -73,7 +73,7 @@ def bare_profiles(theirs: Path) -> dict[str, dict[int, Profile]]:
 def on_slices(theirs: Path, predictor: Predicts) -> Iterator[OnSlice]:
     """Every step on a slice of a model at a batch size with two others or more near enough."""
     profiles = bare_profiles(theirs)
-    for row in rows(theirs / "a100_mig_slice_steptime.csv"):
+    for row in csv_rows(theirs / "a100_mig_slice_steptime.csv"):
         if row["mig_profile"] == _WHOLE or row["ran"] != "1":
             continue
         own, batch = profiles[row["model"]], int(row["batch_size"])
@@ -103,10 +103,7 @@ def summary(steps: Sequence[OnSlice]) -> Mapping[str, float]:
 def main() -> None:
     predictor = Predictor(A100, load_model(model_path(None)))
     found = list(on_slices(Path(sys.argv[1]), predictor))
-    told = summary(found)
-    print(json.dumps(told, indent=1))
-    for name, value in told.items():
-        print(f"{name}: {value if name == 'steps' else percent(value)}", file=sys.stderr)
+    print(json.dumps(summary(found), indent=1))
 
 
 if __name__ == "__main__":

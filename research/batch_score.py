@@ -11,7 +11,6 @@ and `benchmarks/batch-sizes`: their steps come from the two paths, and memory an
 too. Beside each stand two simple rules: as much as at the nearest size, and as much an example.
 """
 
-import csv
 import json
 import sys
 from collections import defaultdict
@@ -24,14 +23,11 @@ from statistics import mean, median
 from advisor.prediction.batch_law import FARTHEST, AtBatch, memory_at, step_at
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.memory import Z95
-from advisor.validate.score_tables import percent
-from advisor.workload.files import profile_files
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
-from advisor.workload.store import read_profile
+from research.files import BENCHMARKS, csv_rows, profiles_in
 
-_BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-PROFILES = (_BENCHMARKS / "translation" / "profiles", _BENCHMARKS / "batch-sizes" / "profiles")
+PROFILES = tuple(BENCHMARKS / each / "profiles" for each in ("translation", "batch-sizes"))
 
 Known = dict[int, float]
 Series = dict[str, Known]
@@ -72,14 +68,19 @@ class BatchScore:
     as_example: float
 
 
-def left_out(known: Known, *, memory: bool = False) -> Iterator[LeftOutSize]:
-    """Each size of `known` estimated from the others; those too far from all of them are passed."""
+def _each_without(known: Known) -> Iterator[tuple[int, Known]]:
+    """Each size of `known` with the others; those too far from all of them are passed over."""
     for batch in known:
         others = {size: value for size, value in known.items() if size != batch}
-        if len(others) < 2 or not min(others) / FARTHEST <= batch <= max(others) * FARTHEST:
-            continue
-        found = (memory_at if memory else step_at)(others, batch)
-        yield judged(found, others, batch, known[batch])
+        if len(others) >= 2 and min(others) / FARTHEST <= batch <= max(others) * FARTHEST:
+            yield batch, others
+
+
+def left_out(known: Known, *, memory: bool = False) -> Iterator[LeftOutSize]:
+    """Each size of `known` estimated from the others."""
+    law = memory_at if memory else step_at
+    for batch, others in _each_without(known):
+        yield judged(law(others, batch), others, batch, known[batch])
 
 
 def judged(found: AtBatch, others: Known, batch: int, measured: float) -> LeftOutSize:
@@ -110,29 +111,16 @@ def scored(source: str, number: str, sizes: Iterable[LeftOutSize]) -> Iterator[B
             )  # fmt: skip
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+MISO, MIGPERF = "a100_mig_slice_steptime.csv", "a100_mig_training.csv"
 
 
-def miso(theirs: Path) -> Series:
-    """Seconds of a step on each slice."""
+def on_slices(table: Path, column: str) -> Series:
+    """A column of one of these tables on each slice, of the rows that ran."""
     found: Series = defaultdict(dict)
-    for row in _rows(theirs / "a100_mig_slice_steptime.csv"):
-        if row["ran"] == "1":
-            name = f"{row['model']} on {row['mig_profile']}"
-            found[name][int(row["batch_size"])] = float(row["step_s_median"])
-    return found
-
-
-def migperf(theirs: Path, column: str) -> Series:
-    """A column of each slice, of the rows that ran."""
-    found: Series = defaultdict(dict)
-    for row in _rows(theirs / "a100_mig_training.csv"):
+    for row in csv_rows(table):
         if row[column]:
-            found[f"{row['model']} on {row['mig_profile']}"][int(row["batch_size"])] = float(
-                row[column]
-            )
+            name = f"{row['model']} on {row['mig_profile']}"
+            found[name][int(row["batch_size"])] = float(row[column])
     return found
 
 
@@ -142,7 +130,7 @@ def zeus(theirs: Path, gpu: str) -> tuple[Series, Series]:
     Where several optimizers were run, their median.
     """
     times, joules = defaultdict(list), defaultdict(list)
-    for row in _rows(theirs / "power_limit_training.csv"):
+    for row in csv_rows(theirs / "power_limit_training.csv"):
         if row["gpu"] == gpu and row["power_limit_w"] == row["max_power_limit_w"]:
             batch = int(row["batch_size"])
             key = (f"{row['network']} on {row['dataset']}", batch)
@@ -172,24 +160,20 @@ def of_profiles(profiles: Sequence[Profile], what: str = "step") -> Iterator[Lef
     """As `left_out`, for a number of whole profiles of one workload; steps by their two paths."""
     number = _OF_PROFILES[what]
     known = {each.workload.batch: value for each in profiles if (value := number(each))}
-    for batch, measured in known.items():
-        others = [each for each in profiles if each.workload.batch != batch]
-        rest = {size: value for size, value in known.items() if size != batch}
-        if len(rest) < 2 or not min(rest) / FARTHEST <= batch <= max(rest) * FARTHEST:
-            continue
-        found = at_batch(others, batch)
+    for batch, others in _each_without(known):
+        found = at_batch([each for each in profiles if each.workload.batch != batch], batch)
         middle, of_batch = number(found), found.other_batches
         if middle is not None and of_batch is not None:
             spread = of_batch.memory_spread if what == "memory" else of_batch.step_spread
-            yield judged(AtBatch(middle, spread), rest, batch, measured)
+            yield judged(AtBatch(middle, spread), others, batch, known[batch])
 
 
 def committed(folder: Path) -> list[list[Profile]]:
     """The profiles in `folder` of each workload with three batch sizes or more."""
     found: dict[str, list[Profile]] = defaultdict(list)
-    for path in profile_files(folder):
-        if said := batch_name(path.stem):
-            found[said.work].append(read_profile(path))
+    for name, profile in profiles_in(folder).items():
+        if said := batch_name(name):
+            found[said.work].append(profile)
     return [each for each in found.values() if len(each) >= 3]
 
 
@@ -200,8 +184,9 @@ def scores(theirs: Path, profiles: Sequence[Path] = PROFILES) -> list[BatchScore
         each = (one for known in series.values() for one in left_out(known, memory=memory))
         return list(scored(source, number, each))
 
-    found = of("MISO", "step", miso(theirs)) + of("MIGPerf", "step", migperf(theirs, "step_ms"))
-    found += of("MIGPerf", "memory", migperf(theirs, "fb_used_mib"), memory=True)
+    found = of("MISO", "step", on_slices(theirs / MISO, "step_s_median"))
+    found += of("MIGPerf", "step", on_slices(theirs / MIGPERF, "step_ms"))
+    found += of("MIGPerf", "memory", on_slices(theirs / MIGPERF, "fb_used_mib"), memory=True)
     for gpu in ("V100", "A40"):
         times, joules = zeus(theirs, gpu)
         found += of(f"Zeus, {gpu}", "step", times) + of(f"Zeus, {gpu}", "energy", joules)
@@ -215,13 +200,6 @@ def scores(theirs: Path, profiles: Sequence[Path] = PROFILES) -> list[BatchScore
 def main() -> None:
     found = scores(Path(sys.argv[1]))
     print(json.dumps([asdict(each) for each in found], indent=1))
-    for each in found:
-        print(
-            f"{each.source}: {each.number} {each.where} {each.sizes} sizes: {percent(each.mape)} "
-            f"off (median {percent(each.median)}), {percent(each.inside)} inside; as the nearest "
-            f"{percent(each.as_step)}, as its example {percent(each.as_example)}",
-            file=sys.stderr,
-        )
 
 
 if __name__ == "__main__":

@@ -3,19 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.mix_prediction import Interval, MixPrediction
-from advisor.prediction.model_file import Model
-from advisor.prediction.predictor import Predictor
-from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.run import Completion, Run
+from research.fewer_counters import UnseenFamilies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,19 +61,10 @@ class CompletionComparison:
 
 
 class Unseen:
-    """Predicts each job by a model that saw no run with its family.
+    """Predicts each job by a model that saw no run with its family; core speeds are known."""
 
-    Args:
-        gpu: Theirs.
-        models: By the family that each of them never saw.
-        play: Replays: different models ask for the same ones.
-    """
-
-    def __init__(self, gpu: Gpu, models: Mapping[str, Model], play: ReplayFunction) -> None:
-        self._predictors = {
-            name: Predictor(gpu, model.on_known_cores(), play=play)
-            for name, model in models.items()
-        }
+    def __init__(self, by: UnseenFamilies) -> None:
+        self._predictors = {name: by.predictor(name).on_known_cores() for name in by.models}
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """As `Predictor.predict`; what is said of the whole GPU is one model's of them."""

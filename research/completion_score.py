@@ -17,10 +17,10 @@ from advisor.validate.baselines import CHOOSERS, Offer
 from advisor.validate.regret import Regret, regret_of
 from advisor.workload.profile import Profile
 from research.completion import CompletionComparison, panels
+from research.files import BENCHMARKS
 
 RECOMMENDED, SIMULATED = "recommended", "simulated"
 MODES: tuple[Mode, ...] = ("serial", *SHARED_MODES, "phases")
-_BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def whole_jobs(
     runs: Sequence[CompletionComparison],
     unseen: Sequence[CompletionComparison],
     profiles: Mapping[str, Profile],
-    folder: Path = _BENCHMARKS,
+    folder: Path = BENCHMARKS,
 ) -> WholeJobs | None:
     """The figures of `runs`; None if no whole jobs were run.
 
@@ -216,7 +216,7 @@ def _choice(
     return next((run for run in panel if run.sharing == picked), None)
 
 
-def recommended_runs(folder: Path = _BENCHMARKS) -> frozenset[str]:
+def recommended_runs(folder: Path = BENCHMARKS) -> frozenset[str]:
     """Ids of the runs that ``benchmarks/recommend_panels.py`` wrote down for sets of whole jobs."""
     documents = [json.loads(f.read_text()) for f in folder.glob("completion-*/recommended.json")]
     return frozenset(each["run"] for document in documents for each in document["sets"])

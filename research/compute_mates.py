@@ -24,9 +24,8 @@ from advisor.prediction.mix_pace import around_alone
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.partition_transfer import on_partition, step_on
-from research.committed_data import measured
-from research.slice_cases import HOPPER, PROFILES
-from research.slice_score import rounded
+from research.files import PROFILES, measured, rounded
+from research.slice_cases import HOPPER
 
 _BUSY = 0.9
 
@@ -87,4 +86,4 @@ def scores() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"schema": 1, "scores": rounded(scores())}, indent=1))
+    print(json.dumps({"schema": 1, "scores": rounded(scores(), ".3f")}, indent=1))

@@ -90,6 +90,10 @@ class UnseenFamilies:
     models: Mapping[str, Model]
     play: ReplayFunction
 
+    def predictor(self, family: str) -> Predictor:
+        """What saw no run with that family."""
+        return Predictor(self.gpu, self.models[family], play=self.play)
+
 
 def predicted_from_less(
     profiles: Mapping[str, Profile], scored: Sequence[Run], by: UnseenFamilies
@@ -112,7 +116,7 @@ def _predicted(
 ) -> tuple[RunComparison, ...]:
     held: Held = {}
     for family in families_of(scored):
-        predictor = Predictor(by.gpu, by.models[family], play=by.play)
+        predictor = by.predictor(family)
         for run in scored:
             if family in families_of([run]):
                 jobs = compare(run, profiles_of(run, less, "raw"), predictor, by.gpu, {}).jobs

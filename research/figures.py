@@ -97,8 +97,7 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
         data=data_figures(found),
         scores=scores_of(evaluation),
         targets=targets(found),
-        families=by_family(evaluation),
-        busy=by_busy_share(evaluation),
+        families=by_family(evaluation), busy=by_busy_share(evaluation),
         noise=noise_by_mode(evaluation),
         steadiness=steadiness(evaluation.repeats),
         budgets=budgets_of(evaluation),
@@ -117,4 +116,4 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
         campaigns=sittings(found.runs),
         points=points(evaluation),
         recommendation=recommendation,
-    )
+    )  # fmt: skip

@@ -9,9 +9,10 @@ from typing import Any
 from advisor.workload.files import read_bytes
 from advisor.workload.records import parse_record
 from research.figures import Figures
+from research.files import rounded
 
-# More than any document shows, and far above what the order of a sum changes.
-_DIGITS = 6
+# More digits than any document shows, and far above what the order of a sum changes.
+_FORM = ".6g"
 
 # Of a share 0.3 points; of what has a unit, or is more than 1, as much of its value. Processors
 # differ by far less than this, and no reader tells it apart.
@@ -67,13 +68,8 @@ def moved(before: Figures, now: Figures) -> tuple[Moved, ...]:
 
 
 def _document(figures: Figures) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(json.dumps(asdict(figures), allow_nan=False),
-                                          parse_float=_rounded)  # fmt: skip
+    document: dict[str, Any] = rounded(asdict(figures), _FORM)
     return document
-
-
-def _rounded(number: str) -> float:
-    return float(f"{float(number):.{_DIGITS}g}")
 
 
 def _lines(part: Any) -> str:

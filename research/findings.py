@@ -16,9 +16,9 @@ from advisor.validate.selection import Selection, of_pace, select
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.ablation import Ablated, ablations
-from research.committed_data import measured
 from research.completion import CompletionComparison, Unseen, compared_completions, panels
 from research.fewer_counters import UnseenFamilies, predicted_from_less
+from research.files import measured
 from research.gpu_left_out import GpuLeftOut, gpus_left_out
 from research.memory_score import MemoryScore, evaluate_memory
 from research.power_score import PowerData, PowerRow, power_scores
@@ -64,41 +64,50 @@ class Findings:
 def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     """Reads and evaluates the profiles and runs in `folder`, over so many `processes`."""
     profiles, runs = measured(folder)
-    others = of_other_sets(runs)
-    advice = [run for run in of_pace(runs) if run.purpose == "validation" and run.shows_pace]
     playback = ReplayCache()
-    taught = MeasuredGpu(gpu, profiles, others)
-    model = fit([taught], playback)
-    model = with_surrogate(model, {gpu: list(profiles.values())}, processes=processes)
+    taught = MeasuredGpu(gpu, profiles, of_other_sets(runs))
+    everyone = {gpu: list(profiles.values())}
+    model = with_surrogate(fit([taught], playback), everyone, processes=processes)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
-    power = PowerData(
-        profiles=profiles, runs=of_pace(runs), scored=evaluation.runs,
-        repeats=evaluation.repeats, gpu=gpu, physics=model.of(gpu).physics,
-        playback=playback,
-    )  # fmt: skip
     selection = select(profiles, runs, gpu)
     predictor = Predictor(gpu, model, play=playback.play)
-    known = predictor.on_known_cores()
-    whole = compared_completions(runs, profiles, known)
+    whole = compared_completions(runs, profiles, predictor.on_known_cores())
+    families = UnseenFamilies(gpu, evaluation.models, playback.play)
     return Findings(
         profiles=profiles,
         runs=runs,
         selection=selection,
         evaluation=evaluation,
-        validation=tuple(
-            compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {}) for run in advice
-        ),
-        power=power_scores(power),
+        validation=_validation(runs, profiles, predictor),
+        power=power_scores(_power_data(evaluation, runs, predictor, playback)),
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(taught, [each.run for each in evaluation.adjusted], model, playback),
-        less=predicted_from_less(
-            profiles, selection.scored, UnseenFamilies(gpu, evaluation.models, playback.play)
-        ),
+        less=predicted_from_less(profiles, selection.scored, families),
         left_out=gpus_left_out(sorted(folder.parent.iterdir()), gpu.key, evaluation.models),
-        set_aside=set_aside(folder, whole, profiles, known),
+        set_aside=set_aside(folder, whole, profiles, predictor.on_known_cores()),
         completions=whole,
-        unseen_completions=_unseen(whole, profiles, Unseen(gpu, evaluation.models, playback.play)),
+        unseen_completions=_unseen(whole, profiles, Unseen(families)),
     )
+
+
+def _validation(
+    runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predictor
+) -> tuple[RunComparison, ...]:
+    return tuple(
+        compare(run, profiles_of(run, profiles, "raw"), predictor, predictor.gpu, {})
+        for run in of_pace(runs)
+        if run.purpose == "validation" and run.shows_pace
+    )
+
+
+def _power_data(
+    evaluation: Evaluation, runs: Sequence[Run], predictor: Predictor, playback: ReplayCache
+) -> PowerData:
+    return PowerData(
+        profiles=evaluation.profiles, runs=of_pace(runs), scored=evaluation.runs,
+        repeats=evaluation.repeats, gpu=predictor.gpu,
+        physics=predictor.model.of(predictor.gpu).physics, playback=playback,
+    )  # fmt: skip
 
 
 def of_other_sets(runs: Sequence[Run]) -> list[Run]:

@@ -15,10 +15,10 @@ from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.evaluate import Evaluation, evaluation_of
 from advisor.validate.folds import Folds, HeldOut, compared_by
-from advisor.validate.score_tables import HEADINGS, markdown, score_cells
+from advisor.validate.score_tables import markdown, score_cells
 from advisor.validate.scoreboard import Scores, scores_of
 from advisor.validate.selection import cores_known, select
-from research.committed_data import measured
+from research.files import measured
 
 _SHOWN = (
     "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
@@ -75,13 +75,11 @@ def section(found: Sequence[GpuLeftOut]) -> str:
 
 def tables(found: Sequence[GpuLeftOut]) -> str:
     """For each GPU left out what was predicted by whom, and how far it was off."""
-    columns = [HEADINGS.index(heading) for heading in _SHOWN]
     parts = []
     for each in found:
-        rows = score_cells(each.scores, each.scores.pooled())
         parts += [
             f"Models of {each.learnt_on} runs alone, without the family of the job, on "
             f"{each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:",
-            markdown(_SHOWN, [[row[at] for at in columns] for row in rows]),
+            markdown(_SHOWN, score_cells(each.scores, each.scores.pooled(), _SHOWN)),
         ]
     return "\n\n".join(parts)

@@ -25,11 +25,11 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.validate.score_tables import percent
-from advisor.workload.files import profile_files
 from advisor.workload.measured import median_step_s
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import model_path, read_profile, read_runs
+from advisor.workload.store import model_path, read_runs
+from research.files import profiles_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def of_runs(
 
 def steps_in(folder: Path, predictor: Predicts | None = None) -> list[LoaderStep]:
     """Everything that was measured into `folder`; the shipped model answers if nobody else does."""
-    profiles = {path.stem: read_profile(path) for path in profile_files(folder / "profiles")}
+    profiles = profiles_in(folder / "profiles")
     if predictor is None:
         (key,) = {each.gpu for each in profiles.values()}
         predictor = Predictor(gpu(key), load_model(model_path(None)))

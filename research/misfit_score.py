@@ -12,11 +12,9 @@ which plans are left out. As everywhere a family is predicted by what the others
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from statistics import mean
 
 from advisor.hardware.catalogue import Gpu, gpu, known_gpus
@@ -25,13 +23,10 @@ from advisor.prediction.fit.memory_fit import Trial, fit_context, fit_edges, tri
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.memory_edge import Edge, edge_for
 from advisor.sharing import Mode
-from advisor.validate.score_tables import percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from research.committed_data import measured
+from research.files import PROFILES, measured
 from research.memory_score import ScoredProcess, scored_processes
-
-PROFILES = Path(__file__).resolve().parents[1] / "profiles"
 
 # Of a slice, within which what a job needs is close to it.
 _CLOSE = 0.15
@@ -161,16 +156,6 @@ def main() -> None:
     folders = sorted(each for each in PROFILES.iterdir() if (each / "runs").is_dir())
     found = scores([(*measured(folder), gpu(folder.name)) for folder in folders])
     print(json.dumps([asdict(each) for each in found], indent=1))
-    for each in found:
-        recall, alarms, said = (
-            "-" if share is None else percent(share)
-            for share in (each.recall, each.false_alarms, each.unknown_said)
-        )
-        print(
-            f"{each.gpu}, {each.what}: of {each.misfits} misfits {recall} said, of {each.fits} "
-            f"that fit {alarms}, of {each.unknown} not known {said}",
-            file=sys.stderr,
-        )
 
 
 if __name__ == "__main__":

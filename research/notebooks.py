@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 import nbformat
 from nbclient import NotebookClient
 
-from research.terminal_output import ROOT, newcomers_environment
+from research.files import ROOT
+from research.terminal_output import newcomers_environment
 
 FOLDER = ROOT / "notebooks"
 LONGEST_CELL_S = 300

@@ -11,7 +11,6 @@ on either GPU, the host decides, so those are apart. Of ours the shortest of som
 host was uneven, and theirs are not known to be of one that was.
 """
 
-import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from advisor.hardware.attained_rates import rates_of
 from advisor.hardware.catalogue import Gpu, gpu_of_product
 from advisor.validate.score_tables import percent
 from advisor.workload.gpu_side import Operator
+from research.files import csv_rows
 
 HEADINGS = (
     "from, to", "operator", "size", "operators", "ratio", "by rates", "error by rates", "factor",
@@ -72,11 +72,9 @@ def latencies(paths: Iterable[Path]) -> dict[Gpu, dict[Operator, float]]:
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="") as lines:
-        if path.suffix == ".csv":
-            yield from csv.DictReader(lines)
-        else:
-            yield from (row for row in map(json.loads, lines) if "op" in row)
+    if path.suffix == ".csv":
+        return csv_rows(path)
+    return (row for row in map(json.loads, path.read_text().splitlines()) if "op" in row)
 
 
 def predicted_ms(operator: Operator, gpu: Gpu) -> float:

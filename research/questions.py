@@ -12,7 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from advisor.workload.writing import write_whole
-from research.terminal_output import ROOT, terminal_output
+from research.files import ROOT
+from research.terminal_output import terminal_output
 
 FILE = ROOT / "docs" / "questions.md"
 COLUMNS = 80

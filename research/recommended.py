@@ -16,8 +16,7 @@ from advisor.validate.evaluate import Evaluation
 from advisor.validate.panels import Panel
 from advisor.validate.regret import choices
 from advisor.validate.score_tables import percent
-
-_FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
+from research.files import BENCHMARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class Recommended:
     followed: tuple[Followed, ...]
 
 
-def recommended(evaluation: Evaluation, folder: Path = _FOLDER) -> tuple[Recommended, ...]:
+def recommended(evaluation: Evaluation, folder: Path = BENCHMARKS) -> tuple[Recommended, ...]:
     """Of each of the panels in `folder` that has recommendations for this GPU which were run."""
     files = sorted(folder.glob("panels*/recommended.json"))
     documents = [json.loads(file.read_text()) for file in files]

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 from advisor.workload.writing import write_whole
+from research.files import ROOT
 from research.report import filled
-from research.terminal_output import ROOT, terminal_output
+from research.terminal_output import terminal_output
 
 COMMANDS = Path("docs", "commands.md")
 FILES = Path("docs", "files.md")

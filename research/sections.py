@@ -5,78 +5,22 @@ from advisor.validate.score_row import ALL
 from advisor.validate.score_tables import (
     CHOICE_HEADINGS,
     HEADINGS,
-    MODE_WORDS,
     choice_rows,
     markdown,
     percent,
     remarks,
     score_cells,
 )
-from research import ablation, advice_score, breakdown, causes, fewer_counters, set_aside, targets
+from research import ablation, breakdown, causes, fewer_counters, targets
 from research.figures import Figures
 from research.plots import plots
 from research.profiling_time import profiling_time_text
-from research.recommended import summary
-
-# Of the columns that the report has, those that docs/accuracy.md shows.
-_SHOWN = (
-    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
-    "width of it", "noise floor", "replay alone", "fair share",
-)  # fmt: skip
-
-
-_SHORT = (
-    "sharing", "n", "MAPE", "GPU-bound jobs", "host-bound jobs", "in 90 % interval", "noise floor",
-    "fair share",
-)  # fmt: skip
-
-
-def accuracy_summary(found: Figures) -> str:
-    """What README says: a line for each way of sharing, and what choices gave away."""
-    scores = {(row.mode, row.bound): row for row in found.scores.pooled()}
-    rows = []
-    for (mode, bound), row in scores.items():
-        if bound == ALL:
-            gpu, host = scores.get((mode, "gpu")), scores.get((mode, "host"))
-            rows.append((
-                MODE_WORDS[mode], str(row.n), percent(row.mape),
-                *(percent(None if each is None else each.mape) for each in (gpu, host)),
-                percent(row.coverage90), percent(row.noise_floor),
-                percent(row.baselines.get("fair-share")),
-            ))  # fmt: skip
-    return _joined(markdown(_SHORT, rows), *_chosen_in_short(found.scores.chosen))
-
-
-def _chosen_in_short(judged: Choices) -> tuple[str, ...]:
-    if not judged.sets:
-        return ()
-    ours, mps, serial = (judged.rules[rule] for rule in (MODEL, "always-mps", "always-serial"))
-    return (
-        f"Of {ours.n} job sets that ran under several plans, the choice by these predictions was "
-        f"the best measured one for {ours.best}, and gave away {percent(ours.mean)} of the best "
-        f"measured throughput in the mean, {percent(ours.worst)} at worst; always MPS "
-        f"{percent(mps.mean)} and {percent(mps.worst)}, never sharing {percent(serial.mean)} and "
-        f"{percent(serial.worst)}.",
-    )
-
-
-def accuracy_text(found: Figures) -> str:
-    """All hosts pooled, each host, and what was measured again."""
-    scores = found.scores
-    columns = [HEADINGS.index(heading) for heading in _SHOWN]
-    rows = [[row[at] for at in columns] for row in score_cells(scores, scores.pooled())]
-    return _joined(
-        markdown(_SHOWN, rows),
-        "By host, MAPE of all jobs and in parentheses of GPU-bound ones:",
-        markdown(breakdown.HOST_HEADINGS, breakdown.host_rows(scores)),
-        *set_aside.said(found.set_aside),
-    )
 
 
 def asked(found: Figures) -> str:
     """Targets and what was reached."""
     rows = targets.target_rows(found.targets, found.scores.chosen.sets)
-    return _joined("## What was asked", markdown(targets.HEADINGS, rows))
+    return joined("## What was asked", markdown(targets.HEADINGS, rows))
 
 
 def families(found: Figures) -> str:
@@ -85,35 +29,43 @@ def families(found: Figures) -> str:
     paced = [row for row in scores.pooled() if row.bound != ALL]
     rows = score_cells(scores, [*scores.by_degree, *paced])
     hosts = [
-        (host, *row) for host in scores.hosts for row in score_cells(scores, scores.pooled(host))
+        [host, *row] for host in scores.hosts for row in score_cells(scores, scores.pooled(host))
     ]
-    return _joined(
+    return joined(
         "## Families never seen",
         markdown(HEADINGS, rows),
-        "All drawn runs are scored, from profiles as they were measured, on whatever host and day: "
-        "as users have them. Beside it stands the MAPE of the runs that recorded how fast each "
-        "core was, with profiles as on those cores; nobody knows that beforehand. GPU-bound jobs "
-        "keep the GPU busy for 90 % of a step alone or more. The width of an interval is a share "
-        "of the predicted step.",
+        _WHAT_IS_SCORED,
         *remarks(scores),
         "## By host",
         markdown(("host", *HEADINGS), hosts),
         "A host is a campaign; where one ran on several processors or days, these are told apart.",
         "## What was chosen with all data in view",
-        "Constants, the regression's kernel, the ends of intervals and their level are fitted "
-        "without the family that is scored. Not so: what the model looks at; that replay goes on "
-        "for four steps or 80,000 events, since a quarter of that made answers for 3 to 8 jobs "
-        "under MPS 0.8 points worse and twice as much no better; the values among which "
-        "constants and kernels are sought; and how far a check of a core is trusted. They were "
-        "chosen by looking at errors of all families, so expect a little more on other ones.",
+        _CHOSEN_WITH_ALL_DATA,
     )
+
+
+_WHAT_IS_SCORED = (
+    "All drawn runs are scored, from profiles as they were measured, on whatever host and day: as "
+    "users have them. Beside it stands the MAPE of the runs that recorded how fast each core was, "
+    "with profiles as on those cores; nobody knows that beforehand. GPU-bound jobs keep the GPU "
+    "busy for 90 % of a step alone or more. The width of an interval is a share of the predicted "
+    "step."
+)
+_CHOSEN_WITH_ALL_DATA = (
+    "Constants, the regression's kernel, the ends of intervals and their level are fitted without "
+    "the family that is scored. Not so: what the model looks at; that replay goes on for four "
+    "steps or 80,000 events, since a quarter of that made answers for 3 to 8 jobs under MPS 0.8 "
+    "points worse and twice as much no better; the values among which constants and kernels are "
+    "sought; and how far a check of a core is trusted. They were chosen by looking at errors of "
+    "all families, so expect a little more on other ones."
+)
 
 
 def without(found: Figures) -> str:
     """What each part of a profile and each term of the physics buys."""
     table = markdown(ablation.HEADINGS, ablation.ablation_rows(found.ablations))
     cost = found.profiling and profiling_time_text(found.profiling)
-    return _joined(
+    return joined(
         "## Without a part",
         table,
         "MAPE of the jobs on cores whose speed was recorded, with it known and families left out, "
@@ -130,7 +82,7 @@ def pictures(found: Figures) -> str:
         f"![{name.removesuffix('.svg').replace('-', ' ')}](plots/{name})"
         for name in plots(found.points, found.scores.by_degree)
     )
-    return _joined("## Pictures", *links)
+    return joined("## Pictures", *links)
 
 
 def intervals(found: Figures) -> str:
@@ -143,12 +95,12 @@ def intervals(found: Figures) -> str:
         f"For {holds.count('yes')} of {len(holds)} numbers of jobs the range contains 90 %. It is "
         "that of 2000 draws of families with replacement, since jobs of one family err alike."
     )
-    return _joined("## Do intervals hold?", markdown(breakdown.COVERAGE_HEADINGS, rows), verdict)
+    return joined("## Do intervals hold?", markdown(breakdown.COVERAGE_HEADINGS, rows), verdict)
 
 
 def fewer(found: Figures) -> str:
     """How good answers are without GPM counters, without probe, and without traces."""
-    return _joined(
+    return joined(
         "## With less than a whole profile",
         markdown(fewer_counters.HEADINGS, fewer_counters.fewer_rows(found.seen)),
         *fewer_counters.widening(found.seen),
@@ -164,7 +116,7 @@ def noise(found: Figures) -> str:
     if not rows:
         return ""
     steady = found.steadiness
-    return _joined(
+    return joined(
         "## Noise, and error beyond it",
         markdown(breakdown.NOISE_HEADINGS, rows),
         "Runs were repeated with fresh workers. The noise floor is the median absolute difference "
@@ -178,7 +130,7 @@ def noise(found: Figures) -> str:
 
 def by_family(found: Figures) -> str:
     """By family, and by how busy a job alone keeps the GPU."""
-    return _joined(
+    return joined(
         "## By family",
         markdown(breakdown.FAMILY_HEADINGS, breakdown.group_rows(found.families)),
         "## By how busy a job alone keeps the GPU",
@@ -189,7 +141,7 @@ def by_family(found: Figures) -> str:
 def worst(found: Figures) -> str:
     """The worst cases, and what the records say of them."""
     rows = causes.worst_rows(found.worst)
-    return _joined("## The ten worst cases", markdown(causes.HEADINGS, rows))
+    return joined("## The ten worst cases", markdown(causes.HEADINGS, rows))
 
 
 def choices(found: Figures) -> str:
@@ -203,10 +155,10 @@ def choices(found: Figures) -> str:
         if judged.sets:
             said += [f"Job sets {kind}: {judged.sets}."]
             said += [markdown(CHOICE_HEADINGS, choice_rows(judged))]
-            said += [_noise_of(judged), _by_degree(judged)]
+            said += [noise_text(judged), _by_degree(judged)]
     if not said:
         return ""
-    return _joined(
+    return joined(
         "## What choices give away",
         "Regret is the share of the best measured throughput that a choice gives away; choices "
         "are made from profiles as they were measured. Worst beyond the noise is less what two "
@@ -227,18 +179,7 @@ def _by_degree(judged: Choices) -> str:
     return markdown(("jobs at once", "job sets", "mean regret of this model", "worst"), rows)
 
 
-def advice_summary(found: Figures) -> str:
-    """How close the runs of advice came to their predictions, and what choices gave away."""
-    came_true, judged = advice_score.came_true(found.advice), found.scores.chosen
-    if not judged.sets:
-        return came_true
-    how_many = f"Job sets that ran in several ways: {judged.sets}."
-    table = markdown(CHOICE_HEADINGS, choice_rows(judged))
-    beforehand = summary(found.recommended)
-    return _joined(came_true, f"{how_many} {_noise_of(judged)}", table, *filter(None, [beforehand]))
-
-
-def _noise_of(judged: Choices) -> str:
+def noise_text(judged: Choices) -> str:
     if judged.noise is None:
         return "None was run twice, so the noise is not known."
     return (
@@ -248,5 +189,5 @@ def _noise_of(judged: Choices) -> str:
     )
 
 
-def _joined(*said: str) -> str:
+def joined(*said: str) -> str:
     return "\n\n".join(said)

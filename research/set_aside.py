@@ -14,10 +14,9 @@ from advisor.sharing import SHARED_MODES
 from advisor.validate.score_tables import MODE_WORDS, percent
 from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
-from advisor.workload.run import Run
-from advisor.workload.store import read_runs
 from research.completion import CompletionComparison, compared_completions
 from research.completion_score import RECOMMENDED, finished, recommended_runs, regrets
+from research.files import runs_in
 
 _FOLDER = "set-aside"
 _SLOW_HOST = "slow-host-completion"
@@ -68,13 +67,13 @@ def set_aside(
     there = folder / _FOLDER
     if not there.is_dir():
         return None
-    before = compared_completions(_runs(there, _SLOW_HOST), profiles, predictor)
+    before = compared_completions(runs_in(there, _SLOW_HOST), profiles, predictor)
     return SetAside(
         profiles=len(profile_files(there)),
-        runs=len(_runs(there, "third-before")),
-        panels=len(_runs(there, "panels")),
+        runs=len(runs_in(there, "third-before")),
+        panels=len(runs_in(there, "panels")),
         whole=len(before),
-        cut_short=len(_runs(there, "cut-short")),
+        cut_short=len(runs_in(there, "cut-short")),
         makespan=_makespans(before),
         makespan_again=_makespans(again),
         regret=_regret(before, profiles),
@@ -107,11 +106,6 @@ def said(found: SetAside | None) -> list[str]:
         f"cut short. By those whole jobs the simulator was further off: makespans by "
         f"{', '.join(pairs)}{lost}. All of it is in `profiles/*/set-aside`, with the reasons."
     ]
-
-
-def _runs(folder: Path, prefix: str) -> list[Run]:
-    files = sorted(folder.glob(f"{prefix}*.jsonl"))
-    return [run for file in files for run in read_runs(file)]
 
 
 def _makespans(runs: Sequence[CompletionComparison]) -> dict[str, float]:

@@ -4,7 +4,6 @@ An A100's are others': four models on MIG slices and under MPS limits (MISO's ar
 two on slices (MIGPerf). An H200's and an H100's are the committed profiles' MPS probes.
 """
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms, partition_of, whole_gpu
 from advisor.prediction.utilisation_model import power_share
 from advisor.workload.store import load_profiles
+from research.files import PROFILES, csv_rows
 
 A100 = gpu("a100-40gb")
-PROFILES = Path(__file__).resolve().parents[1] / "profiles"
 HOPPER = ("h200-141gb", "h100-sxm-80gb")
 SLICES, LIMITS, MIG_MODE = "slices of an A100", "limits of an A100", "slices in MIG mode"
 
@@ -48,27 +47,22 @@ class Case:
     shown: tuple[float, float, float]
 
 
-def rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="") as lines:
-        yield from csv.DictReader(lines)
-
-
 def _shares(part: Partition) -> tuple[float, float]:
     return part.sm_share, part.bandwidth_share
 
 
 def miso_cases(theirs: Path) -> Iterator[Case]:
     """Four models on slices of an A100 and under limits, beside the whole GPU with MIG off."""
-    limits = {_key(row): row for row in rows(theirs / "a100_mps_limit_vs_mig.csv")}
+    limits = {_key(row): row for row in csv_rows(theirs / "a100_mps_limit_vs_mig.csv")}
     shown = {
         _key(row): (
             float(row["util_mem_pct"]) / 100,
             float(row["power_w"]) / (A100.power_limit_w or 1),
             float(row["util_gpu_pct"]) / 100,
         )
-        for row in rows(theirs / "a100_solo_counters.csv")
+        for row in csv_rows(theirs / "a100_solo_counters.csv")
     }
-    steps = [row for row in rows(theirs / "a100_mig_slice_steptime.csv") if row["ran"] == "1"]
+    steps = [row for row in csv_rows(theirs / "a100_mig_slice_steptime.csv") if row["ran"] == "1"]
     whole = (1.0, 1.0)
     for row in steps:
         if (profile := row["mig_profile"]) != "7g.40gb":
@@ -90,7 +84,7 @@ def _key(row: Mapping[str, str]) -> str:
 
 def migperf_cases(theirs: Path) -> Iterator[Case]:
     """Two models on slices of an A100 beside its largest; DCGM's activity stands for nvidia-smi."""
-    ran = [row for row in rows(theirs / "a100_mig_training.csv") if row["status"] == "ok"]
+    ran = [row for row in csv_rows(theirs / "a100_mig_training.csv") if row["status"] == "ok"]
     largest = {_key(row): row for row in ran if row["mig_profile"] == "7g.40gb"}
     beside = _shares(partition_of(A100, "7g.40gb"))
     for row in ran:

@@ -29,10 +29,9 @@ from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.workload.profile import Profile
 from advisor.workload.store import load_profiles
-from research.slice_cases import A100, HOPPER, PROFILES, rows
-from research.slice_score import rounded
-from research.translation_score import OF_THEIR_HOST, VISION, profiles_in
-from research.translation_score import PROFILES as SOURCES
+from research.files import PROFILES, csv_rows, profiles_in, rounded
+from research.slice_cases import A100, HOPPER
+from research.translation_score import FOLDER, OF_THEIR_HOST, VISION
 
 _TRANSLATED = "slices of an A100, translated"
 
@@ -76,8 +75,8 @@ def _there(profile: Profile, part: Partition, model: Model) -> Interval:
 
 def on_slices(theirs: Path, model: Model) -> Iterator[TracedStep]:
     """The A100's slices, by profiles that were translated from an H100."""
-    known = profiles_in(SOURCES)
-    for row in rows(theirs / "a100_mig_training.csv"):
+    known = profiles_in(FOLDER)
+    for row in csv_rows(theirs / "a100_mig_training.csv"):
         profile = known.get(VISION[row["model"]].format(row["batch_size"]))
         hosted = row["batch_size"] == OF_THEIR_HOST and row["mig_profile"] == "7g.40gb"
         if profile is None or row["status"] != "ok" or hosted:
@@ -124,7 +123,7 @@ def scores(theirs: Path | None = None) -> list[dict[str, Any]]:
 
 def main(words: Sequence[str]) -> None:
     found = scores(Path(words[0]) if words else None)
-    print(json.dumps({"schema": 1, "scores": rounded(found)}, indent=1))
+    print(json.dumps({"schema": 1, "scores": rounded(found, ".3f")}, indent=1))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ writes ``benchmarks/studies/reproduced.json``, from which the block is rendered.
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from advisor.api import Advisor
@@ -19,8 +18,9 @@ from advisor.validate.study_questions import GPU, StudyQuestion, StudyQuestions
 from advisor.validate.told_hosts import told_hosts
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
+from research.files import BENCHMARKS, rounded
 
-FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "studies" / "reproduced.json"
+FILE = BENCHMARKS / "studies" / "reproduced.json"
 
 # The small trainings of the first study, by their words in the file of claims.
 _SMALL = {"s": "ResNet-26, batch 32", "S": "ResNet-26, batch 128", "ES": "EfficientNetV2-S"}
@@ -117,20 +117,7 @@ def write() -> None:
     document = {name: scores[name] for name in ("gpu", "slower_host", "scores")}
     document["small"] = small_trainings(advisor)
     FILE.parent.mkdir(exist_ok=True)
-    write_whole(FILE, json.dumps(_rounded(document), indent=1, allow_nan=False) + "\n")
-
-
-def _rounded(part: Any) -> Any:
-    """Numbers with as many digits as anybody reads."""
-    match part:
-        case {}:
-            return {name: _rounded(each) for name, each in part.items()}
-        case [*_]:
-            return [_rounded(each) for each in part]
-        case float():
-            return float(f"{part:.4g}")
-        case _:
-            return part
+    write_whole(FILE, json.dumps(rounded(document, ".4g"), indent=1, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":

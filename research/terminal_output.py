@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).resolve().parents[1]
+from research.files import ROOT
+
 _HIDDEN = {"ADVISOR_PROFILES", "ADVISOR_MODELS", "ADVISOR_GPU"}
 
 

@@ -10,10 +10,9 @@ networks of timm on an RTX 3090 (timm's results). Beside each stands one ratio f
 the median of those measured, which nobody has who has not measured there.
 """
 
-import csv
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,11 +23,10 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
 from advisor.prediction.memory import Z95
 from advisor.prediction.mix_prediction import interval_around
-from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
-from advisor.workload.store import read_profile
+from research.files import BENCHMARKS, PROFILES, csv_rows, profiles_in, rounded
 
-PROFILES = Path(__file__).resolve().parents[1] / "benchmarks" / "translation" / "profiles"
+FOLDER = BENCHMARKS / "translation" / "profiles"
 PAIRS = (("h200-141gb", "h100-sxm-80gb"), ("h100-sxm-80gb", "h200-141gb"))
 
 _THEIR_GPUS = {
@@ -117,11 +115,6 @@ def between(here: Mapping[str, Profile], there: Mapping[str, Profile]) -> list[T
     return found
 
 
-def profiles_in(folder: Path) -> dict[str, Profile]:
-    """The profiles in `folder`, by name."""
-    return {path.stem: read_profile(path) for path in profile_files(folder)}
-
-
 def language_steps(
     profiles: Mapping[str, Profile], theirs: Path, first: str | None
 ) -> list[TranslatedStep]:
@@ -130,7 +123,7 @@ def language_steps(
     Their forward passes contain allocation from the driver, which their scripts cause on purpose.
     """
     column = "step_ms" if first is None else "backward_ms"
-    rows = _rows(theirs / "language_models_training_fp32.csv")
+    rows = csv_rows(theirs / "language_models_training_fp32.csv")
     wanted = [(row, _THEIR_GPUS[row["gpu"]]) for row in rows if row["gpu"] in _THEIR_GPUS]
     return [
         _step(
@@ -146,7 +139,7 @@ def language_steps(
 def vision_steps(profiles: Mapping[str, Profile], theirs: Path) -> list[TranslatedStep]:
     """ViT-B/16 and ResNet-50 on an A100's 7g.40gb, which has 98 of its 108 SMs."""
     there = _with_sms(gpu("a100-40gb"), partition_of(gpu("a100-40gb"), "7g.40gb").sms)
-    rows = _rows(theirs / "a100_mig_training.csv")
+    rows = csv_rows(theirs / "a100_mig_training.csv")
     named = [
         (profiles.get(VISION[row["model"]].format(row["batch_size"])), row["step_ms"])
         for row in rows
@@ -160,14 +153,9 @@ def timm_steps(profiles: Mapping[str, Profile], theirs: Path) -> list[Translated
     by_model = {p.workload.model: p for p in profiles.values() if p.workload.precision == "fp16"}
     return [
         _step(by_model[row["model"]], gpu("rtx-3090-24gb"), _whole, float(row["train_step_time"]))
-        for row in _rows(theirs / "rtx3090_timm_training.csv")
+        for row in csv_rows(theirs / "rtx3090_timm_training.csv")
         if row["model"] in by_model
     ]
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="") as lines:
-        yield from csv.DictReader(lines)
 
 
 def _with_sms(whole: Gpu, sms: int) -> Gpu:
@@ -211,14 +199,13 @@ def _before_optimizer(profile: Profile, first: str | None) -> float:
 
 def scores(theirs: Path | None = None) -> tuple[TranslationScore, ...]:
     """Of the committed profiles, and beside others' timings in the folder `theirs`, if given."""
-    root = PROFILES.parents[2] / "profiles"
-    measured = {key: profiles_in(root / key) for key in {each for pair in PAIRS for each in pair}}
+    measured = {here: profiles_in(PROFILES / here) for here, _ in PAIRS}
     found = [
         scored(f"{here} to {there}, GPU's part", between(measured[here], measured[there]))
         for here, there in PAIRS
     ]
     if theirs is not None:
-        known = profiles_in(PROFILES)
+        known = profiles_in(FOLDER)
         steps = {
             "FP32 language models, step": language_steps(known, theirs, None),
             "FP32 language models, backward": language_steps(known, theirs, "loss"),
@@ -231,12 +218,8 @@ def scores(theirs: Path | None = None) -> tuple[TranslationScore, ...]:
 
 def main(words: Sequence[str]) -> None:
     found = scores(Path(words[0]) if words else None)
-    rounded = [
-        {name: round(value, 4) if isinstance(value, float) else value
-         for name, value in asdict(each).items()}
-        for each in found
-    ]  # fmt: skip
-    print(json.dumps({"schema": 1, "scores": rounded}, indent=1))
+    document = {"schema": 1, "scores": [asdict(each) for each in found]}
+    print(json.dumps(rounded(document, ".4f"), indent=1))
 
 
 if __name__ == "__main__":

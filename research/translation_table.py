@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from advisor.validate.score_tables import markdown, percent
+from research.files import BENCHMARKS
 
-ACCURACY = Path(__file__).resolve().parents[1] / "benchmarks" / "translation" / "accuracy.json"
+ACCURACY = BENCHMARKS / "translation" / "accuracy.json"
 HEADINGS = ("what", "steps", "MAPE", "worst", "one ratio for all", "in 90 % interval")
 
 # What was compared with what, in words for readers.

@@ -37,26 +37,14 @@ REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with t
 CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets")
 
 HEADINGS = (
-    "sharing",
-    "jobs",
-    "n",
-    "MAPE",
-    "core speeds known",
-    "median",
-    "P90",
-    "in 90 % interval",
-    "width of it",
-    "noise floor",
-    "throughput MAPE",
-    "replay alone",
-    "fair share",
-    "capacity",
+    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
+    "width of it", "noise floor", "throughput MAPE", "replay alone", "fair share", "capacity",
     "as if alone",
-)
+)  # fmt: skip
 _BASELINES = ("replay", "fair-share", "capacity", "alone")
 # The same for a terminal of 80 columns, where per cent go without saying; mode and jobs are one.
 _NARROW = (
-    "", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
+    "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
     "noise floor", "throughput MAPE", "replay alone", "fair share",
 )  # fmt: skip
 _NARROW_WORDS = (
@@ -82,31 +70,33 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def cells(row: ScoreRow, known: ScoreRow | None = None) -> tuple[str, ...]:
-    """`row` under `HEADINGS`; `known` is of the same jobs on cores whose speed is known."""
-    return (
-        MODE_WORDS[row.mode],
-        _kind(row),
-        str(row.n),
-        percent(row.mape),
-        percent(None if known is None else known.mape),
-        percent(row.median),
-        percent(row.p90),
-        percent(row.coverage90),
-        percent(row.width90),
-        percent(row.noise_floor),
-        percent(row.throughput_mape),
-        *(percent(row.baselines.get(name)) for name in _BASELINES),
-    )
+def _named_cells(row: ScoreRow, known: ScoreRow | None) -> dict[str, str]:
+    """`row` by heading; `known` is of the same jobs on cores whose speed is known."""
+    shares = {
+        "MAPE": row.mape,
+        "core speeds known": None if known is None else known.mape,
+        "median": row.median,
+        "P90": row.p90,
+        "in 90 % interval": row.coverage90,
+        "width of it": row.width90,
+        "noise floor": row.noise_floor,
+        "throughput MAPE": row.throughput_mape,
+        **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
+    }
+    counts = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
+    return counts | {heading: percent(share) for heading, share in shares.items()}
 
 
 def _kind(row: ScoreRow) -> str:
     return BOUND_WORDS[row.bound] if row.degree is None else f"{row.degree}, {row.jobs}"
 
 
-def score_cells(scores: Scores, rows: Iterable[ScoreRow]) -> list[tuple[str, ...]]:
-    """Each of `rows` of `scores` under `HEADINGS`."""
-    return [cells(row, scores.on_known_cores(row)) for row in rows]
+def score_cells(
+    scores: Scores, rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS
+) -> list[list[str]]:
+    """Each of `rows` of `scores` under those of `HEADINGS` that are `shown`."""
+    named = (_named_cells(row, scores.on_known_cores(row)) for row in rows)
+    return [[cells[heading] for heading in shown] for cells in named]
 
 
 def evaluation_table(evaluation: Evaluation) -> "Group":
@@ -121,19 +111,15 @@ def evaluation_table(evaluation: Evaluation) -> "Group":
     table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
     for heading in _NARROW_WORDS:
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    for label, row in _told(scores):
+    for label, row in _labelled(scores):
         if not label.startswith(" "):
             table.add_section()
-        table.add_row(label, *([] if row is None else _numbers(row, scores.on_known_cores(row))))
+        numbers = [] if row is None else score_cells(scores, [row], _NARROW)[0]
+        table.add_row(label, *(cell.removesuffix(" %") for cell in numbers))
     return Group(table, _LEGEND, *remarks(scores))
 
 
-def _numbers(row: ScoreRow, known: ScoreRow | None) -> list[str]:
-    shown = dict(zip(HEADINGS, cells(row, known), strict=True))
-    return [shown[heading].removesuffix(" %") for heading in _NARROW[1:]]
-
-
-def _told(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
+def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
     """Each mode with its pooled rows and each degree, then each host in each mode; with labels."""
     for whole in scores.pooled():
         if whole.bound == ALL:

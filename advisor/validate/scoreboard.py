@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -147,41 +148,28 @@ def _jobs(evaluation: Evaluation, part: _ScoredPart) -> list[JobComparison]:
 
 
 def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
-    jobs, whole = _jobs(evaluation, part), part.bound == ALL
+    jobs, whole = _jobs(evaluation, part), part.runs if part.bound == ALL else ()
     errors = np.abs([job.error for job in jobs])
-    names = jobs[0].baselines_s
     covered = coverage_of(jobs) if evaluation.intervals else None
-    noise = noise_of(
-        part.runs, evaluation.repeats, lambda job: _counts(evaluation, part.bound, job)
-    )
-    speedups = [(run.predicted_speedup, run.measured_speedup) for run in part.runs if whole]
-    totals = [(run.memory_total_mib, run.measured_memory_total_mib) for run in part.runs if whole]
+    noise = noise_of(part.runs, evaluation.repeats, partial(_counts, evaluation, part.bound))
     return ScoreRow(
-        view=part.view,
-        host=part.host,
-        bound=part.bound,
-        mode=part.mode,
-        degree=part.degree,
-        jobs=part.jobs,
-        n=len(jobs),
-        runs=len(part.runs),
-        mape=float(errors.mean()),
-        median=float(np.median(errors)),
-        p90=float(np.quantile(errors, 0.9)),
-        rmse=float(np.sqrt(np.mean(errors**2))),
+        view=part.view, host=part.host, bound=part.bound, mode=part.mode, degree=part.degree,
+        jobs=part.jobs, n=len(jobs), runs=len(part.runs),
+        mape=float(errors.mean()), median=float(np.median(errors)),
+        p90=float(np.quantile(errors, 0.9)), rmse=float(np.sqrt(np.mean(errors**2))),
         coverage90=covered.share if covered else None,
         coverage90_low=covered.low if covered else None,
         coverage90_high=covered.high if covered else None,
-        width90=mean_width(jobs) if evaluation.intervals else None,
-        noise_floor=noise.median if noise else None,
-        noise_floor_rmse=noise.rmse if noise else None,
+        width90=mean_width(jobs) if covered else None,
+        noise_floor=noise.median if noise else None, noise_floor_rmse=noise.rmse if noise else None,
         excess_error=noise.excess if noise else None,
-        throughput_mape=_mape(speedups),
+        throughput_mape=_mape((run.predicted_speedup, run.measured_speedup) for run in whole),
         memory_mape=_mape((job.memory_mib, job.measured_memory_mib) for job in jobs),
-        memory_total_mape=_mape(totals),
-        baselines={name: _mape((j.baselines_s[name], j.measured_s) for j in jobs)
-                   for name in names},
-        baselines_n={name: sum(j.baselines_s[name] is not None for j in jobs) for name in names},
+        memory_total_mape=_mape((r.memory_total_mib, r.measured_memory_total_mib) for r in whole),
+        baselines={each: _mape((j.baselines_s[each], j.measured_s) for j in jobs)
+                   for each in jobs[0].baselines_s},
+        baselines_n={each: sum(j.baselines_s[each] is not None for j in jobs)
+                     for each in jobs[0].baselines_s},
     )  # fmt: skip
 
 

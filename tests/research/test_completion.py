@@ -24,6 +24,7 @@ from research.completion_score import (
     whole_jobs,
 )
 from research.completion_section import finish_rows, section
+from research.fewer_counters import UnseenFamilies
 from tests import synthetic
 from tests.fitted import fit
 from tests.plan.stand_in import StandIn
@@ -172,7 +173,7 @@ def test_a_job_is_predicted_by_the_model_that_never_saw_its_family():
     h200, mates = gpu("h200-141gb"), list(MANY.values())[:2]
     models = {name: fit(MANY, campaign(name), h200) for name in ("resnet", "cait")}
     pair = [mates[0], MANY["cait_xxs24_224-cifar10-bs32"]]
-    unseen = Unseen(h200, models, replay_mix)
+    unseen = Unseen(UnseenFamilies(h200, models, replay_mix))
     said = unseen.predict(pair, Naive())
     for at, family in enumerate(("resnet", "cait")):
         alone = Predictor(h200, models[family].on_known_cores()).predict(pair, Naive())

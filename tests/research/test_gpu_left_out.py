@@ -8,7 +8,7 @@ import pytest
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.model_file import load_model
 from advisor.validate.selection import families_of, select
-from research.committed_data import measured
+from research.files import measured
 from research.gpu_left_out import gpus_left_out, section
 
 PROFILES = Path(__file__).parents[2] / "profiles"

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from research.files import ROOT
 from research.reference import COMMANDS, FILES, commands_text, files_text, names, section
-from research.terminal_output import ROOT, terminal_output
+from research.terminal_output import terminal_output
 
 STALE = "run `make report`"
 HELP = (ROOT / COMMANDS).read_text()

@@ -13,10 +13,10 @@ from advisor.validate.selection import families_of, of_pace, select
 from advisor.workload.files import EVALUATION
 from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
-from research.committed_data import measured
 from research.data_card import blocks
 from research.figures import figures_of
 from research.figures_file import TOLERANCE, figures_text, read_figures
+from research.files import measured
 from research.findings import findings, of_other_sets
 from research.report import GPU, ROOT, filled, rendered, report_text
 from research.splits import splits_text

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from advisor.prediction.part_curve import PartCurve
+from research.slice_answers import left_out, models_of
 from research.slice_cases import SLICES, Case, cases, limit_cases
 from research.slice_fit import FORMS, columns, fitted
-from research.slice_score import left_out, mape, models_of
+from research.slice_score import mape
 
 ROOT = Path(__file__).parents[2]
 OTHERS = ROOT.parent / "shared" / "data"

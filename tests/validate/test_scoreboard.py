@@ -6,8 +6,8 @@ from rich.console import Console
 from advisor.prediction.mix_prediction import Interval
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.score_tables import HEADINGS, cells, evaluation_table, markdown
-from advisor.validate.scoreboard import scoreboard
+from advisor.validate.score_tables import HEADINGS, evaluation_table, markdown, score_cells
+from advisor.validate.scoreboard import scoreboard, scores_of
 from tests import synthetic
 
 ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
@@ -78,8 +78,9 @@ def test_a_baseline_is_scored_where_it_is_defined_and_says_on_how_many():
 
 
 def test_a_cell_without_a_number_is_a_dash_and_never_zero():
-    row = scoreboard(evaluation(job(0.02), job(0.02)))[0]
-    shown = dict(zip(HEADINGS, cells(row), strict=True))
+    scores = scores_of(evaluation(job(0.02), job(0.02)))
+    (row, *_) = score_cells(scores, scores.rows)
+    shown = dict(zip(HEADINGS, row, strict=True))
     assert (shown["noise floor"], shown["fair share"], shown["MAPE"]) == ("-", "-", "0.0 %")
 
 

@@ -18,7 +18,7 @@ from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.store import read_profile
 from advisor.workload.writing import append_run, profile_text
 from benchmarks import draw_panels, panel_winners, recommend_panels
-from research.committed_data import measured
+from research.files import measured
 from tests import synthetic
 from tests.measure.campaign.plans import written
 

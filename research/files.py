@@ -1,0 +1,43 @@
+"""What studies read: committed profiles and runs, and tables of what others measured."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from advisor.workload.files import profile_files
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from advisor.workload.store import read_profile, read_runs
+
+ROOT = Path(__file__).resolve().parents[1]
+PROFILES, BENCHMARKS = ROOT / "profiles", ROOT / "benchmarks"
+
+
+def profiles_in(folder: Path) -> dict[str, Profile]:
+    """The profiles in `folder`, by name."""
+    return {path.stem: read_profile(path) for path in profile_files(folder)}
+
+
+def runs_in(folder: Path, prefix: str = "") -> list[Run]:
+    """The runs in those files of `folder` whose names begin so, in the order of files and lines."""
+    files = sorted(folder.glob(f"{prefix}*.jsonl"))
+    return [run for file in files for run in read_runs(file)]
+
+
+def measured(folder: Path) -> tuple[dict[str, Profile], list[Run]]:
+    """The profiles in `folder` by name, and the runs below it."""
+    return profiles_in(folder), runs_in(folder / "runs")
+
+
+def csv_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The lines of a table, each by the table's headings."""
+    with path.open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def rounded(document: Any, form: str) -> Any:
+    """`document` as JSON has it, each number that is not whole as `form` writes it: ``".4g"``."""
+    text = json.dumps(document, allow_nan=False)
+    return json.loads(text, parse_float=lambda number: float(f"{float(number):{form}}"))
