@@ -1,52 +1,41 @@
 """The compiled part of replay: loops over kernels, in numba's subset of Python.
 
-Times are in seconds. Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``; ``kernels``
-has the rows `LAUNCH`, `DURATION`, `DEMAND`, `HELD`, `DRAIN`, `WAVE`, shape (6, kernels), and
-``paces`` the rows `HOST`, `GAP`, `LEAD`, shape (3, tenants). Steps are counted with the part of the
-last one that was done, after a warm-up, so that a short replay is not biased by its ends. Rows of
-`log` are filled with tenant, kernel, start and end of what runs, in the order of the ends, up to
-its length; shape (rows, 4).
+Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``; `engine_layout` says what the rows
+of the other arrays are. Steps are counted with the part of the last one that was done, after a
+warm-up, so that a short replay is not biased by its ends. Rows of `log` are filled with tenant,
+kernel, start and end of what runs, in the order of the ends, up to its length; shape (rows, 4).
+
+`mps` and `naive` are what `replay_loops` calls, by addresses of arrays; they make no array.
 """
 
-import numpy as np
-from numba import njit
+from numba import carray, njit
 
-LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAVE = 0, 1, 2, 3, 4, 5
-HOST, GAP, LEAD = 0, 1, 2
-LEFT, READY, _HOST_START, _STEPS = 0, 1, 2, 3  # rows of a tenant's state
+from advisor.prediction.engine_layout import (
+    DEMAND,
+    DRAIN,
+    DURATION,
+    DUST,
+    GAP,
+    HELD,
+    HOST,
+    HOST_START,
+    LAUNCH,
+    LEAD,
+    LEFT,
+    NEVER,
+    READY,
+    STEPS,
+)
 
 WARM_UP = 0.25  # share of the replay after which counting begins
-NEVER = 1e30
-DUST = 1e-12
 # Share of its block slots that a kernel has, in the mean, while its last wave drains: of 0.5, 0.7,
 # 0.8, 0.9 and 1 what fits the pairs of `benchmarks/interference_table.py` best.
 STILL_HELD = 0.9
 
 
-def compiled(function, **options):
-    """`function` in machine code, kept on disk where numba finds a folder to write to."""
-    try:
-        return njit(cache=True, nogil=True, **options)(function)
-    except RuntimeError:  # installed read-only and no home: compile in each process anew
-        return njit(nogil=True, **options)(function)
-
-
 def lean(function):
-    """As `compiled`, of what makes no array: counting references to arrays doubles its time."""
-    return compiled(function, _nrt=False)
-
-
-@compiled
-def begin(starts, kernels):
-    """Let tenants start at different points of their steps, as real ones do."""
-    tenants = len(starts) - 1
-    at = np.empty(tenants, dtype=np.int64)
-    state = np.zeros((4, tenants))
-    for i in range(tenants):
-        at[i] = starts[i] + ((starts[i + 1] - starts[i]) * i) // tenants
-        state[LEFT, i] = kernels[DURATION, at[i]]
-        state[_HOST_START, i] = -kernels[LAUNCH, at[i]]
-    return at, state
+    """Compiles `function`, which makes no array: counting references to them doubles its time."""
+    return njit(_nrt=False, error_model="numpy")(function)
 
 
 @lean
@@ -55,12 +44,12 @@ def advance(i, now, starts, kernels, paces, at, state):
     at[i] += 1
     if at[i] == starts[i + 1]:
         at[i] = starts[i]
-        state[_STEPS, i] += 1
+        state[STEPS, i] += 1
         # The host went on meanwhile, as far ahead as the launch queue allows.
-        next_start = state[_HOST_START, i] + paces[HOST, i]
-        state[_HOST_START, i] = max(next_start, now - paces[LEAD, i])
+        next_start = state[HOST_START, i] + paces[HOST, i]
+        state[HOST_START, i] = max(next_start, now - paces[LEAD, i])
     state[LEFT, i] = kernels[DURATION, at[i]]
-    launched = state[_HOST_START, i] + kernels[LAUNCH, at[i]]
+    launched = state[HOST_START, i] + kernels[LAUNCH, at[i]]
     state[READY, i] = max(now + paces[GAP, i], launched)
 
 
@@ -73,7 +62,7 @@ def count(starts, kernels, at, state, done):
             whole += kernels[DURATION, kernel]
             if kernel <= at[i]:
                 before += kernels[DURATION, kernel]
-        done[i] = state[_STEPS, i] + (before - state[LEFT, i]) / whole
+        done[i] = state[STEPS, i] + (before - state[LEFT, i]) / whole
 
 
 @lean
@@ -129,27 +118,6 @@ def _wake(now, ready, queue, active, asleep, sleeping):
             still += 1
             next_ready = min(next_ready, ready[i])
     return active, still, next_ready
-
-
-@compiled
-def mps(starts, kernels, paces, ceded, horizon_s, max_events, log):
-    """Seconds a step of each tenant when kernels run side by side, shape (tenants,).
-
-    Blocks start in the order in which their kernels became ready, where slots for them are free;
-    of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
-    kernel all its blocks have started. Kernels that are on the SMs together share what these do.
-    """
-    at, state = begin(starts, kernels)
-    tenants = len(at)
-    queues = np.zeros((2, tenants), dtype=np.uint64)
-    queues[1] = np.arange(tenants)
-    current = np.zeros((5, tenants))
-    current[:3], current[4] = kernels[DEMAND:WAVE, at], NEVER
-    done = np.zeros((2, tenants))
-    elapsed = _side_by_side(
-        starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
-    )
-    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
 
 
 @lean
@@ -211,18 +179,6 @@ def _next_owner(owner, now, state):
     return soonest
 
 
-@compiled
-def naive(starts, kernels, paces, slicing, horizon_s, max_events, log):
-    """Seconds a step of each tenant when one owns the GPU at a time, shape (tenants,).
-
-    `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a switch.
-    """
-    at, state = begin(starts, kernels)
-    done = np.zeros((2, len(at)))
-    elapsed = _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done)
-    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
-
-
 @lean
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
     """The loop of `naive`: the seconds between its two counts, the rows of `done`."""
@@ -254,3 +210,28 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
             slice_end = now + slice_s
     count(starts, kernels, at, state, done[1])
     return now - began
+
+
+def mps(
+    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
+    ceded, queues, current,
+):  # fmt: skip
+    """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
+    return _side_by_side(
+        carray(starts, tenants + 1), carray(kernels, (6, total)), carray(paces, (3, tenants)),
+        ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
+        carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
+        carray(done, (2, tenants)),
+    )  # fmt: skip
+
+
+def naive(
+    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
+    slice_s, patience_s, switch_s,
+):  # fmt: skip
+    """`_in_turn` of arrays at these addresses: of `tenants`, with `total` kernels."""
+    return _in_turn(
+        carray(starts, tenants + 1), carray(kernels, (6, total)), carray(paces, (3, tenants)),
+        (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
+        carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
+    )  # fmt: skip

@@ -7,30 +7,25 @@ beside that: else a short kernel behind a long one would wait for who comes late
 """
 
 import numpy as np
+from numba import carray
 
-from advisor.prediction.engine import (
+from advisor.prediction.engine import STILL_HELD, WARM_UP, advance, count, lean, note
+from advisor.prediction.engine_layout import (
+    BLOCK,
     DEMAND,
     DUST,
+    KEPT,
+    LATE_RATE,
+    LATE_SINCE,
     LEFT,
     NEVER,
     READY,
-    STILL_HELD,
-    WARM_UP,
     WAVE,
-    advance,
-    begin,
-    compiled,
-    count,
-    lean,
-    note,
 )
 
 # Share of the slots that it could hold which each kernel that comes first leaves to one that comes
 # late: of 0.015, 0.02, 0.025 and 0.03 what suits 44 runs on an H200 best, whatever family is out.
 LEFT_TO_LATE = 0.02
-
-# Rows of what runs for each tenant, after what its kernel needs: the rows of kernels from `DEMAND`.
-_RATE, _SINCE, _KEPT, _BLOCK = 4, 5, 6, 7
 
 
 @lean
@@ -58,7 +53,7 @@ def _first_late(late, drain, queue, active, kept, block):
 def _share_out(left, late, ceded, queue, active, current):
     """Start blocks along the queue: fills rates, returns seconds until that changes, and load."""
     demand, held, drain, wave = current[0], current[1], current[2], current[3]
-    rate, kept, block = current[_RATE], current[_KEPT], current[_BLOCK]
+    rate, kept, block = current[LATE_RATE], current[KEPT], current[BLOCK]
     outranked, taken = _first_late(late, drain, queue, active, kept, block)
     first, last, free, used, pause = 0.0, 0.0, 1.0, 0.0, NEVER  # slots that both kinds wait for
     for place in range(active):
@@ -122,23 +117,6 @@ def _wake(now, ready, late, queue, active, asleep, sleeping):
     return active, still, next_ready
 
 
-@compiled
-def mps_by_priority(starts, kernels, paces, late, ceded, horizon_s, max_events, log):
-    """As `engine.mps`, where some tenants come `late`: 0 or 1 each, shape (tenants,)."""
-    at, state = begin(starts, kernels)
-    tenants = len(at)
-    queues = np.zeros((2, tenants), dtype=np.uint64)
-    queues[1] = np.arange(tenants)
-    current = np.zeros((8, tenants))
-    current[:_RATE], current[_SINCE] = kernels[DEMAND:, at], NEVER
-    done = np.zeros((2, tenants))
-    elapsed = _side_by_side(
-        starts, kernels, paces, late, ceded, horizon_s, max_events, log, at, state, queues, current,
-        done,
-    )  # fmt: skip
-    return elapsed / np.maximum(done[1] - done[0], DUST)  # infinite without progress
-
-
 @lean
 def _side_by_side(
     starts, kernels, paces, late, ceded, horizon_s, max_events, log, at, state, queues, current,
@@ -146,7 +124,12 @@ def _side_by_side(
 ):  # fmt: skip
     """The loop of `mps_by_priority`: the seconds between its two counts, the rows of `done`."""
     left, ready, queue, asleep = state[LEFT], state[READY], queues[0], queues[1]
-    rate, since, kept, block = current[_RATE], current[_SINCE], current[_KEPT], current[_BLOCK]
+    rate, since, kept, block = (
+        current[LATE_RATE],
+        current[LATE_SINCE],
+        current[KEPT],
+        current[BLOCK],
+    )
     now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
     while now < horizon_s and events < max_events:
         if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
@@ -169,7 +152,7 @@ def _side_by_side(
                 row = note(log, row, i, at[i] - starts[i], since[i], now + pause)
                 since[i], kept[i] = NEVER, 0.0
                 advance(i, now + pause, starts, kernels, paces, at, state)
-                for need in range(_RATE):
+                for need in range(LATE_RATE):
                     current[need, i] = kernels[DEMAND + need, at[i]]
                 asleep[sleeping] = i
                 sleeping += 1
@@ -186,3 +169,16 @@ def _left_of_blocks(left_s, wave_s):
     if left_s >= -DUST:
         return left_s
     return left_s + wave_s * np.ceil(-left_s / wave_s)
+
+
+def mps_by_priority(
+    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
+    ceded, queues, current, late,
+):  # fmt: skip
+    """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
+    return _side_by_side(
+        carray(starts, tenants + 1), carray(kernels, (6, total)), carray(paces, (3, tenants)),
+        carray(late, tenants), ceded, horizon_s, max_events, carray(log, (rows, 4)),
+        carray(at, tenants), carray(state, (4, tenants)), carray(queues, (2, tenants)),
+        carray(current, (8, tenants)), carray(done, (2, tenants)),
+    )  # fmt: skip

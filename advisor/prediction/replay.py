@@ -8,16 +8,17 @@ tenants differ in priority, blocks of the lower start last, and run to their end
 **Naive.** One tenant owns the whole GPU for a slice; taking it from a busy owner costs time; an
 owner with nothing to run soon yields. In both the hosts launch on, each at its own pace.
 
-`engine` and `priority_engine` are compiled; `tests/prediction/slow_replay.py` says it plainly.
+`engine` and `priority_engine` are compiled, once for many processes (see `engine_file`);
+`tests/prediction/slow_replay.py` says it plainly.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from advisor.prediction import replay_loops
 from advisor.prediction.kernel_pace import sm_pace
 from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
@@ -58,21 +59,6 @@ class TimeSlicing:
     def __post_init__(self) -> None:
         check_number("slice_s", self.slice_s, DAY_S, LEAST_STEP_S)
         check(self, ("patience_s", "switch_s"))
-
-
-@cache
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    from advisor.prediction import engine
-
-    return engine.mps, engine.naive
-
-
-@cache
-def _compiled_by_priority() -> Callable[..., Any]:
-    from advisor.prediction import priority_engine
-
-    by_priority: Callable[..., Any] = priority_engine.mps_by_priority
-    return by_priority
 
 
 def _columns(
@@ -144,11 +130,9 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
     if len(set(priorities)) > 1:
         order = np.array(priorities)
         columns[2][1] = np.maximum(columns[2][1], QUEUED_GAP_S)  # in it blocks of others start
-        mps = _compiled_by_priority()
-        steps = mps(*columns, order, ceded, horizon_s, effort.events, log)
+        steps = replay_loops.mps_by_priority(*columns, order, ceded, horizon_s, effort.events, log)
     else:
-        mps, _ = _compiled()
-        steps = mps(*columns, ceded, horizon_s, effort.events, log)
+        steps = replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
     return steps
 
 
@@ -156,12 +140,10 @@ def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
     """Seconds of a step of each tenant under time slicing, shape (tenants,); `log` as above."""
-    _, naive = _compiled()
     whole = [1.0] * len(scripts)
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, effort), turns_s)
-    steps: Floats = naive(
+    return replay_loops.naive(
         *_columns(scripts, whole, whole), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
         horizon_s, effort.events, log,
     )  # fmt: skip
-    return steps

@@ -64,8 +64,8 @@ def _own_outputs() -> Iterable[os.stat_result]:
             yield os.fstat(descriptor)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to `path` atomically, so that no reader finds a part of it.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path` atomically, so that no reader finds a part of it.
 
     A link stays, and the file that it points to is replaced; an existing file keeps its mode.
 
@@ -77,11 +77,9 @@ def write_whole(path: Path, text: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
-        with NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=".", delete=False
-        ) as draft:
+        with NamedTemporaryFile(dir=target.parent, prefix=".", delete=False) as draft:
             try:
-                draft.write(text)
+                draft.write(content.encode() if isinstance(content, str) else content)
                 draft.flush()
                 Path(draft.name).chmod(mode)
                 os.replace(draft.name, target)  # noqa: PTH105 - one word for one system call

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from advisor.prediction.priority_engine import mps_by_priority
 from advisor.prediction.replay import (
     UNLOGGED,
     Effort,
@@ -16,6 +15,7 @@ from advisor.prediction.replay import (
     replay_mps,
     replay_naive,
 )
+from advisor.prediction.replay_loops import mps_by_priority
 from advisor.prediction.trace import ReplayTrace, demand
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive

@@ -1,0 +1,140 @@
+"""The compiled loops of replay, from a file that outlives the process which compiled them.
+
+numba compiles them in seconds, and needs half a second of each later process to find again what it
+compiled. llvmlite, which numba compiles with, loads an object file by itself in a tenth of that.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from ctypes import CFUNCTYPE, byref, c_double, c_int32, c_int64, c_void_p
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from advisor.errors import AdvisorError
+from advisor.prediction.engine_layout import LOOPS
+from advisor.workload.files import cache_folder
+
+_SOURCES = ("engine_layout.py", "engine.py", "priority_engine.py", "compiled_engine.py")
+_HERE = Path(__file__).parent
+_CHECKSUM_BYTES = sha256().digest_size
+_ARGUMENTS = {"F": c_void_p, "I": c_void_p, "U": c_void_p, "f": c_double, "n": c_int64}
+
+_loaded: dict[str, Callable[..., float]] = {}
+_loading = Lock()
+
+
+def loops() -> Mapping[str, Callable[..., float]]:
+    """Each of `LOOPS` by its name, as a function of addresses and numbers.
+
+    They are compiled where no file has them for this processor and these versions; where none can
+    be written, in each process anew.
+    """
+    with _loading:
+        if not _loaded:
+            _loaded.update(_found())
+    return _loaded
+
+
+def _found() -> dict[str, Callable[..., float]]:
+    paths = [folder / f"engine-{_key()}.o" for folder in _folders()]
+    for code in filter(None, map(_read, paths)):
+        try:
+            return _linked(code)
+        except RuntimeError:  # LLVM takes no such file, whatever the reason: compile
+            continue
+    code = _compiled()
+    _keep(code, paths)
+    return _linked(code)
+
+
+def _compiled() -> bytes:
+    from advisor.prediction.compiled_engine import machine_code
+
+    return machine_code()
+
+
+def _folders() -> Iterator[Path]:
+    """Where files may be: for all who use this installation, and the user's own."""
+    yield _HERE / "__pycache__"
+    with suppress(RuntimeError):  # this user has no home
+        yield cache_folder("engine")
+
+
+def _key() -> str:
+    """A digest of whatever machine code depends on."""
+    digest = sha256()
+    for each in _SOURCES:
+        digest.update((_HERE / each).read_bytes())
+    versions = version("numba"), version("llvmlite")
+    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    digest.update("\n".join((*versions, llvm.get_process_triple(), *processor)).encode())
+    return digest.hexdigest()[:32]
+
+
+def _read(path: Path) -> bytes | None:
+    """The code in `path`; None where it is missing, damaged, or not of who may run code here."""
+    try:
+        with path.open("rb") as file:
+            if not _trusted(os.fstat(file.fileno())):
+                return None
+            content = file.read()
+    except OSError:
+        return None
+    checksum, code = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
+    return code if sha256(code).digest() == checksum else None
+
+
+def _trusted(found: os.stat_result) -> bool:
+    """Whether nobody but this user, root and the owner of this package can have written a file."""
+    owners = {0, os.geteuid(), Path(__file__).stat().st_uid}
+    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not writable
+
+
+def _keep(code: bytes, paths: list[Path]) -> None:
+    """Write `code` to the first of `paths` that can be written."""
+    from advisor.workload.writing import write_whole
+
+    for path in paths:
+        with suppress(AdvisorError, OSError):
+            path.unlink(missing_ok=True)  # its mode would stay
+            write_whole(path, sha256(code).digest() + code)
+            return
+
+
+def _linked(code: bytes) -> dict[str, Callable[..., float]]:
+    """The functions of an object file, in memory.
+
+    Raises:
+        RuntimeError: It is none for this processor, or lacks one.
+    """
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+    for name in LOOPS:
+        builder.export_symbol(name)
+    jit = llvm.create_lljit_compiler()
+    library = builder.link(jit, "replay")
+    return {
+        name: partial(_call, _function(library[name], kinds), (jit, library))
+        for name, kinds in LOOPS.items()
+    }
+
+
+def _function(address: int, kinds: str) -> Callable[..., int]:
+    return CFUNCTYPE(c_int32, c_void_p, c_void_p, *(_ARGUMENTS[kind] for kind in kinds))(address)
+
+
+def _call(function: Callable[..., int], _kept_alive: object, *given: Any) -> float:
+    result, error = c_double(), c_void_p()
+    if function(byref(result), byref(error), *given):
+        raise AssertionError("a loop of replay has nothing to raise")
+    return result.value
