@@ -19,17 +19,22 @@ demo: $(VENV)/base
 	$(BIN)/advisor recommend
 
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-LINTED := $(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && $(BIN)/lint-imports
+# Types and contracts are looked at beside the tests, many of which leave a core idle while they
+# wait; what there is to say of them is said after the tests.
+TYPED := $(VENV)/typed
+PROVED = { $(BIN)/mypy && $(BIN)/lint-imports; } >$(TYPED) 2>&1 & proving=$$!; \
+	$(PYTEST) $(1); tested=$$?; \
+	wait $$proving; proved=$$?; cat $(TYPED); exit $$((tested | proved))
 
 check: $(VENV)/dev
-	$(LINTED)
-	$(PYTEST) --nbmake notebooks tests
+	$(BIN)/ruff check && $(BIN)/ruff format --check
+	$(call PROVED,--nbmake notebooks tests)
 
 # The same with ten times as many examples of each law, processes killed in every way, and every
 # figure in the documents worked out again.
 check-all: $(VENV)/dev
-	$(LINTED)
-	$(PYTEST) -m "not browser" --hypothesis-profile thorough --nbmake notebooks tests
+	$(BIN)/ruff check && $(BIN)/ruff format --check
+	$(call PROVED,-m "not browser" --hypothesis-profile thorough --nbmake notebooks tests)
 	$(BIN)/python -m research.report --check
 
 # The page in a real browser, which is the only thing that has to be there: chromium or Chrome on
