@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,30 +37,29 @@ OTHERS = {"--power-limit"}
 FOR_OTHERS = set((ROOT / "advisor" / "launch" / "exports").iterdir())
 
 
+@cache
 def strings(path):
     """All texts of a module, docstrings aside; PLACEHOLDER where something is put in."""
     tree = ast.parse(path.read_text())
-    docs = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        and node.body and isinstance(node.body[0], ast.Expr)
-    }  # fmt: skip
-    inside = {
-        id(part)
-        for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-        for part in node.values
-    }  # fmt: skip
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
+    passed_over, said = set(), []  # docstrings, and parts of texts that are put together
+    for node in ast.walk(tree):  # what holds a text comes before the text
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            if node.body and isinstance(node.body[0], ast.Expr):
+                passed_over.add(id(node.body[0].value))
+        elif isinstance(node, ast.JoinedStr):
+            passed_over.update(map(id, node.values))
             parts = [p.value if isinstance(p, ast.Constant) else "PLACEHOLDER" for p in node.values]
-            yield "".join(parts)
-        elif isinstance(getattr(node, "value", None), str) and id(node) not in docs | inside:
-            yield node.value
+            said.append("".join(parts))
+        elif isinstance(getattr(node, "value", None), str) and id(node) not in passed_over:
+            said.append(node.value)
+    return said
 
 
-SAID = {path: list(strings(path)) for path in SOURCES}
-HINTS = sorted({m[1] for said in SAID.values() for text in said for m in COMMAND.finditer(text)})
+HINTS = sorted({
+    hint[1]
+    for path in SOURCES if "`advisor " in path.read_text()
+    for text in strings(path) for hint in COMMAND.finditer(text)
+})  # fmt: skip
 
 
 def test_hints_are_found():
@@ -113,7 +113,7 @@ def test_options_that_are_named_alone_are_options():
         paths = set((ROOT / "advisor" / package).rglob("*.py")) - FOR_OTHERS
         assert paths, package
         for path in paths:
-            named = {word for text in SAID[path] for word in words.findall(text)}
+            named = {word for text in strings(path) for word in words.findall(text)}
             assert named <= OPTIONS | of_argparse | OTHERS, path
 
 

@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.prediction import power
+from advisor.prediction.fit.observation import shared_runs
+from advisor.prediction.fit.power_fit import fit_power
+from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together, with_energy
 from advisor.prediction.predictor import Predictor
-from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.workload.store import load_profiles, load_runs
+from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
+from advisor.workload.store import load_profiles, load_runs, model_path
 from tests import synthetic
-from tests.fitted import fit
 
 H200 = gpu("h200-141gb")
 AWAKE_W = 116.0
@@ -99,10 +101,14 @@ def test_a_law_that_would_let_power_fall_with_pace_is_refused():
 
 @pytest.fixture(scope="module")
 def real():
-    """The shipped profiles, runs, and a model of the runs that fit in a moment."""
+    """The shipped profiles and runs, and the shipped model with power learnt from a quarter."""
     profiles = load_profiles(H200.key)
     runs = [run for run in load_runs(H200.key) if run.purpose != "repeat"]
-    return profiles, runs, fit(profiles, runs[::4], H200)
+    model = load_model(model_path())
+    constants = model.of(H200)
+    learnt = [each for each in shared_runs(profiles, runs[::4], H200) if each.mode in SHARED_MODES]
+    power = fit_power(learnt, (), H200, constants.physics, ReplayCache())
+    return profiles, runs, model.with_own(H200, replace(constants, power=power))
 
 
 def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real):
