@@ -1,18 +1,17 @@
 """Advice from names and files: what the command line, the page and notebooks call."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
-from advisor.plan.recommendation import Forecast, Recommendation, Standing
+from advisor.plan.recommendation import Forecast, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
-from advisor.sources import Sources
+from advisor.sources import Asked, Sources
 from advisor.workload.job import Job
-from advisor.workload.profile import Profile
 
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from advisor.plan.fleet_plan import FleetPlan
     from advisor.plan.fleet_terms import FleetTerms
     from advisor.plan.machine import Running
+    from advisor.plan.over_time import OverTime
     from advisor.plan.slice_batches import SlicesForJob
     from advisor.plan.trials import Trials
     from advisor.prediction.mix_prediction import Level
@@ -31,21 +31,13 @@ if TYPE_CHECKING:
     from advisor.workload.job import Arrival
 
 
-@dataclass(frozen=True, slots=True)
-class OverTime:
-    """A simulation, and what it stands on in addition to profiles and model."""
-
-    simulation: "Simulation"
-    standing: Standing
-
-
 @dataclass(frozen=True)
 class Advisor(Sources):
     """Answers about jobs on one model of GPU; says where they come from as `Sources` does."""
 
     def recommend(
         self,
-        jobs: Iterable[str | Profile | Job],
+        jobs: Asked,
         objective: ObjectiveName = "makespan",
         *,
         conditions: Conditions = UNCONDITIONAL,
@@ -54,7 +46,7 @@ class Advisor(Sources):
         """The ways in which `jobs` can share the GPU, best first.
 
         Args:
-            jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path; or what these stand for.
+            jobs: As `Asked` says.
             objective: What the best plan is best at.
             conditions: What machine and user allow in addition to what the jobs say.
             level: What counts of a cost: its median, or ``"p95"``, the upper end of its interval.
@@ -65,23 +57,20 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
-        from advisor.plan.bottlenecks import binding
         from advisor.plan.host_bound import variants_of
         from advisor.plan.host_remedies import host_remedies
         from advisor.plan.ranking import ranked
 
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        predictor = self.predictor
         found = self.jobs(jobs)
-        advised = ranked(found, self.card, predictor, objective, conditions, level)
+        advised = ranked(found, self.card, self.predictor, objective, conditions, level)
         variants, refused = variants_of(found, self.card.key, self.profiles)
         best = advised.best.prediction
-        bound = binding(advised.jobs, self.card, best)
         return replace(
             with_commands(advised), standing=self.machine.standing(found), variants=variants,
             refused_variants=refused,
-            remedies=host_remedies(advised.jobs, bound, best, predictor),
+            remedies=host_remedies(advised.jobs, self.card, best, self.predictor),
         )  # fmt: skip
 
     def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
@@ -155,7 +144,7 @@ class Advisor(Sources):
         found = additions(running, offered, self.card, self.predictor, limits)
         return replace(found, standing=self.machine.standing([*running.jobs, *offered]))
 
-    def predict(self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing) -> Forecast:
+    def predict(self, jobs: Asked, sharing: str | Sharing) -> Forecast:
         """What happens to `jobs` under one `sharing`; jobs and errors as for `recommend`.
 
         A mix that does not fit is answered too: its `oom_probability` is near 1.
@@ -184,7 +173,7 @@ class Advisor(Sources):
 
         def forecast(plan: "str | SavedPlan") -> Forecast:
             if isinstance(plan, str):
-                return self._forecast(jobs, plan, self.power_cap_w)
+                return self.predict(jobs, plan)
             return self._forecast(jobs, plan.sharing, plan.power_cap_w or self.power_cap_w)
 
         first, second = plans
@@ -197,7 +186,7 @@ class Advisor(Sources):
         fleet: "Fleet",
         *,
         at_once: int | None = None,
-    ) -> OverTime:
+    ) -> "OverTime":
         """What comes of `arrivals` if each GPU of `fleet` is shared in this way.
 
         What `sharing` says of the first job holds for the first place of each GPU, and so on.
@@ -213,24 +202,11 @@ class Advisor(Sources):
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
             NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
         """
-        from advisor.plan.rules import MAX_OOM_PROBABILITY
-        from advisor.sharing.traversal import together
-        from advisor.timeline.paces import Paces
-        from advisor.timeline.simulate import check_sharing, simulated
+        from advisor.plan.over_time import over_time
 
-        if at_once is not None and at_once < 1:
-            raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
-        asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
-        check_sharing(asked, self.card, arrivals, fleet)
-        predictor = self.predictor
-        most = min(at_once or len(arrivals), len(arrivals))
-        shared = together(asked)
-        if shared is not None and shared.under_mps:
-            most = min(most, self.card.max_mps_clients)
-        profiles = [each.job.profile for each in arrivals]
-        paces = Paces(predictor.predict, profiles, asked, most, MAX_OOM_PROBABILITY)
+        found = over_time(arrivals, _parsed(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
-        return OverTime(simulated(arrivals, paces, fleet), self.machine.standing(distinct))
+        return replace(found, standing=self.machine.standing(distinct))
 
     def first_kernels(self, found: "Simulation") -> "tuple[ReplayedKernel, ...]":
         """What the jobs that start first run, kernel by kernel, as replay has it.
@@ -239,30 +215,23 @@ class Advisor(Sources):
             InvalidInput: They share neither by time slices nor by MPS, or a profile has no trace.
         """
         from advisor.prediction.replayed_kernels import recorded
-        from advisor.sharing.traversal import restricted
 
-        lived = [found.jobs[number] for number in found.first.jobs]
-        in_phases = found.sharing.mode == "phases"
-        named = found.first.jobs if in_phases else [each.place for each in lived]
-        profiles = [each.job.profile for each in lived]
-        physics = self.model.of(self.card).physics
-        return recorded(profiles, restricted(found.sharing, named), self.card, physics)
+        return recorded(*found.first_mix, self.card, self.model.of(self.card).physics)
 
-    def _forecast(
-        self, jobs: Iterable[str | Profile | Job], sharing: str | Sharing, cap_w: float | None
-    ) -> Forecast:
+    def _forecast(self, jobs: Asked, sharing: str | Sharing, cap_w: float | None) -> Forecast:
         from advisor.plan.forecast import Mixes, forecast
 
-        own = cap_w == self.power_cap_w
-        predictor = self.predictor if own else self.predictor_under(cap_w)
-        asked = parse_sharing(sharing) if isinstance(sharing, str) else sharing
-        found = self.jobs(jobs)
-        standing = self.machine.standing(found)
-        return replace(forecast(Mixes(found, predictor), asked), standing=standing)
+        predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
+        found = forecast(Mixes(asked := self.jobs(jobs), predictor), _parsed(sharing))
+        return replace(found, standing=self.machine.standing(asked))
+
+
+def _parsed(sharing: str | Sharing) -> Sharing:
+    return parse_sharing(sharing) if isinstance(sharing, str) else sharing
 
 
 def recommend(
-    jobs: Iterable[str | Profile | Job],
+    jobs: Asked,
     gpu: str = DEFAULT_GPU,
     objective: ObjectiveName = "makespan",
     *,
@@ -275,10 +244,7 @@ def recommend(
 
 
 def predict(
-    jobs: Iterable[str | Profile | Job],
-    sharing: str | Sharing,
-    gpu: str = DEFAULT_GPU,
-    **sources: Any,
+    jobs: Asked, sharing: str | Sharing, gpu: str = DEFAULT_GPU, **sources: Any
 ) -> Forecast:
     """As ``Advisor(gpu, **sources).predict(jobs, sharing)``."""
     return Advisor(gpu, **sources).predict(jobs, sharing)

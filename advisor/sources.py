@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from advisor.prediction.predictor import Predictor
 
 
+Asked = Iterable[str | Profile | Job]
+"""Jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each; or what these stand for."""
+
+
 @dataclass(frozen=True)
 class Sources:
     """Where answers about one model of GPU come from.
@@ -209,7 +213,7 @@ class Sources:
             names = names_of_batches(names[0], self.card, self.profiles) or names
         return tuple(self.find_profile(each) for each in names)
 
-    def jobs(self, asked: Iterable[str | Profile | Job]) -> tuple[Job, ...]:
+    def jobs(self, asked: Asked) -> tuple[Job, ...]:
         """The jobs that `asked` names; a profile alone is one epoch of it.
 
         Raises:

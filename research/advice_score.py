@@ -8,9 +8,11 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.validate.panels import counted_names
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.score_tables import markdown, percent
-from advisor.validate.validate import HEADINGS as RUN_HEADINGS
 from advisor.validate.validate import sharing_word, step_cells
 
+RUN_HEADINGS = (
+    "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
+)  # fmt: skip
 PLAN_HEADINGS = (
     "jobs", "sharing", "throughput predicted", "measured", "error", "largest step error", "inside"
 )  # fmt: skip

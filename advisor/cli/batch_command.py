@@ -1,5 +1,6 @@
 """``advisor batch``: which batch size belongs on which slice."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -9,34 +10,39 @@ from advisor.cli.output import show_found, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 
+_Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="JOB...",
+        help="A job's name, with or without its batch size; or its profiles' names or files, "
+        "one for each batch size.",
+    ),
+]
+_Slices = Annotated[
+    str | None,
+    typer.Option(metavar="SLICES", help="MIG profiles, or whole; default: all there are."),
+]
+_Sizes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZES",
+        help="Batch sizes, e.g. 16,64; default: those measured, and the largest that fits.",
+    ),
+]
+_Details = Annotated[
+    bool, typer.Option("--details", help="Every size that was looked at, and its energy.")
+]
+
 
 @grouped
 def batch(
     *,
-    names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="JOB...",
-            help="A job's name, with or without its batch size; or its profiles' names or files, "
-            "one for each batch size.",
-        ),
-    ],
-    on: Annotated[
-        str | None,
-        typer.Option(metavar="SLICES", help="MIG profiles, or whole; default: all there are."),
-    ] = None,
-    batches: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZES",
-            help="Batch sizes, e.g. 16,64; default: those measured, and the largest that fits.",
-        ),
-    ] = None,
+    names: _Names,
+    on: _Slices = None,
+    batches: _Sizes = None,
     gpu: GpuKey = DEFAULT_GPU,
     power_cap: PowerCap = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Every size that was looked at, and its energy.")
-    ] = False,
+    details: _Details = False,
     files: Files,
     as_json: AsJson = False,
 ) -> None:
@@ -50,11 +56,8 @@ def batch(
     slices = on.split(",") if on else []
     found = advisor.batches(names, on=slices, batches=_sizes(batches))
     warn(found.standing.doubts)
-    every = details or batches is not None
-    show_found(
-        found, as_json, lambda each: slice_batches_report(each, details=every),
-        slice_batches_document,
-    )  # fmt: skip
+    report = partial(slice_batches_report, details=details or batches is not None)
+    show_found(found, as_json, report, slice_batches_document)
 
 
 def _sizes(word: str | None) -> tuple[int, ...]:

@@ -55,8 +55,7 @@ def explain(
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report
 
-    first, second = (plan_named(each, files.profiles) for each in (pair.first, pair.second))
-    plans = first, second
+    plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
     given = given_in(context)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
         _check_files(given, all_capped=len(read) == 2 and all(each.power_cap_w for each in read))

@@ -19,6 +19,8 @@ from advisor.cli.options import (
 from advisor.cli.output import show_text, warn
 from advisor.hardware import DEFAULT_GPU
 
+_WHY = "--objective chooses a plan, and --sharing is one."
+
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
@@ -51,8 +53,7 @@ def export(
     from advisor.launch.exports import exported as exported_plan
     from advisor.workload.writing import write_whole
 
-    why = "--objective chooses a plan, and --sharing is one."
-    apart(given_in(context), "objective", ("sharing",), why)
+    apart(given_in(context), "objective", ("sharing",), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs = named.chosen(advisor)
     if exported.sharing is None:
@@ -60,8 +61,7 @@ def export(
     else:
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
-    if file.note:
-        warn([file.note])
+    warn([file.note] if file.note else [])
     if exported.out is None:
         show_text(file.text, end="")
     else:

@@ -1,6 +1,6 @@
 """``advisor gpus``, ``workloads``, ``profiles`` and ``layouts``: what there is to choose from."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -8,6 +8,9 @@ from advisor.cli.options import AsJson, GpuKey, Profiles
 from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
 from advisor.errors import GpuUnavailable
 from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.hardware.catalogue import Gpu
 
 _InUse = Annotated[
     list[str] | None,
@@ -77,41 +80,40 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
         )
 
 
+_Every = Annotated[
+    bool, typer.Option("--all", help="Draw all places that the same instances may have.")
+]
+
+
 def layouts(
     gpu: GpuKey = DEFAULT_GPU,
     in_use: _InUse = None,
     profiles: _Names = None,
     driver: _Branch = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Draw all places that the same instances may have.")
-    ] = False,
+    every: _Every = False,
     as_json: AsJson = False,
 ) -> None:
     """List and draw how MIG can cut up a GPU, from where each kind of instance may lie."""
-    from advisor.hardware.catalogue import gpu as known
     from advisor.hardware.mig_layouts import placement_sets
-    from advisor.hardware.mig_offer import as_offered_here
-    from advisor.hardware.mig_rules import (
-        driver_branch,
-        instance_named,
-        profiles_named,
-        profiles_offered,
-    )
+    from advisor.hardware.mig_rules import instance_named, profiles_named, profiles_offered
     from advisor.report.mig_text import layouts_document, layouts_report
 
-    card, branch = known(gpu), None
-    if driver is None:
-        card, branch = as_offered_here(card)
-    else:
-        branch = driver_branch(driver)
-    chosen = (
-        profiles_offered(card, branch)
-        if profiles is None
-        else profiles_named(card, profiles.split(","), branch)
-    )
+    card, branch = _offered(gpu, driver)
+    chosen = profiles_offered(card, branch)
+    if profiles is not None:
+        chosen = profiles_named(card, profiles.split(","), branch)
     used = [instance_named(card, name) for words in in_use or () for name in words.split(",")]
     sets = placement_sets(card, chosen, used, branch)
     if as_json:
         show_json(layouts_document(card, chosen, sets))
     else:
         show(layouts_report(card, chosen, sets, used, every=every))
+
+
+def _offered(gpu: str, driver: str | None) -> "tuple[Gpu, int | None]":
+    """The GPU as a driver of that branch offers it, else as the one at hand does."""
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.hardware.mig_offer import as_offered_here
+    from advisor.hardware.mig_rules import driver_branch
+
+    return as_offered_here(known(gpu)) if driver is None else (known(gpu), driver_branch(driver))

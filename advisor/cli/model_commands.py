@@ -17,18 +17,19 @@ if TYPE_CHECKING:
     from advisor.hardware.catalogue import Gpu
     from advisor.prediction.fit.observation import MeasuredGpu
     from advisor.prediction.model_file import Model
+    from advisor.validate.evaluate import Evaluation
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
 
 
+_Models = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),
+]
+
+
 @grouped
-def fit(
-    measured: MeasuredOptions,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),
-    ] = None,
-) -> None:
+def fit(measured: MeasuredOptions, out: _Models = None) -> None:
     """Fit the model to every run, yours included, from the first run on a GPU on."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.prediction.fit.observation import MeasuredGpu
@@ -95,42 +96,53 @@ def _show_runs(
         show_text(f"Not all alike: {odd}.")
 
 
+_Predictions = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),
+]
+_Export = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write what was predicted there, one run a line."),
+]
+
+
 @grouped
 def evaluate(
     context: typer.Context,
     measured: MeasuredOptions,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),
-    ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write what was predicted there, one run a line."),
-    ] = None,
+    predictions: _Predictions = None,
+    export: _Export = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how good predictions are for model families that the model has never seen."""
-    from advisor.hardware.catalogue import gpu as known
-    from advisor.measure.process.cores import allowed_cores
-    from advisor.validate.entries import entries_text, score_entries
-    from advisor.validate.evaluate import evaluate as evaluated
+    from advisor.validate.entries import entries_text
     from advisor.validate.score_tables import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
     apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")
     if export:
         writable(export)  # before minutes of evaluating
-    model, (alone, shipped, own) = known(measured.gpu), measured.read()
-    # What others are scored on is the same everywhere, whatever was measured here.
-    runs = shipped if predictions or export else shipped + own
-    if predictions:
-        evaluation = score_entries(predictions, alone, runs, model)
-    else:
-        with progress() as advance:
-            evaluation = evaluated(
-                alone, runs, model, len(allowed_cores()),
-                tell=lambda done, total: advance(done, total, "families predicted without them"),
-            )  # fmt: skip
+    evaluation = _evaluation(measured, predictions, only_shipped=export is not None)
     if export:
         write_whole(export, entries_text(evaluation))
     show_found(evaluation, as_json, evaluation_table, evaluation_document)
+
+
+def _evaluation(
+    measured: MeasuredOptions, predictions: Path | None, *, only_shipped: bool
+) -> "Evaluation":
+    """Of others' `predictions`, which are scored on shipped runs everywhere, or of our own."""
+    from advisor.hardware.catalogue import gpu as known
+    from advisor.measure.process.cores import allowed_cores
+    from advisor.validate.entries import score_entries
+    from advisor.validate.evaluate import evaluate as evaluated
+
+    card, (alone, shipped, own) = known(measured.gpu), measured.read()
+    if predictions:
+        return score_entries(predictions, alone, shipped, card)
+    runs = shipped if only_shipped else shipped + own
+    with progress() as advance:
+        return evaluated(
+            alone, runs, card, len(allowed_cores()),
+            tell=lambda done, total: advance(done, total, "families predicted without them"),
+        )  # fmt: skip

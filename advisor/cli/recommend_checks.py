@@ -10,7 +10,6 @@ from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.rules import Conditions
     from advisor.workload.job import Job
 
 _COPIES = ":auto"
@@ -18,6 +17,23 @@ _RUNS = {"running": "--running", "now": "--now"}
 _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
     "commands", "top", "details", "protect",
+)  # fmt: skip
+# Which options need one of others, and which do not go together, and why.
+_NEEDS = {
+    "running_sharing": _RUNS,
+    "hurt": {**_RUNS, "protect": "--protect"},
+    "device": {"now": "--now", "commands": "--commands", "as_json": "--json"},
+}
+_APART = (
+    ("commands", ("as_json",), "shell lines of one plan are printed alone."),
+    ("auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU."),
+    ("details", ("commands", "gpus", *_RUNS), "--details is of the ways to share one GPU from the "
+     "start."),
+    ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
+    *((runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.") for runs in _RUNS),
+    *((runs, ("protect",), "what runs is protected already, by --hurt.") for runs in _RUNS),
+    ("protect", ("gpus",), "who shares with whom is not yet said there."),
+    ("device", ("gpus",), "several GPUs are numbered from 0."),
 )  # fmt: skip
 
 
@@ -34,7 +50,6 @@ class Asked:
     shown: Shown
     several: Gpus
     joining: Joining
-    conditions: "Conditions"
     given: Given
 
     @property
@@ -62,22 +77,12 @@ class Asked:
         }  # fmt: skip
         if self.copied is not None:
             given["auto"] = self.copied + _COPIES
-        apart(given, "commands", ("as_json",), "shell lines of one plan are printed alone.")
-        apart(given, "auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU.")
-        needs(given, "running_sharing", _RUNS)
-        needs(given, "hurt", {**_RUNS, "protect": "--protect"})
-        whole = "--details is of the ways to share one GPU from the start."
-        apart(given, "details", ("commands", "gpus", *_RUNS), whole)
-        why = "--now reads from the driver how the GPU is shared."
-        apart(given, "now", ("running_sharing",), why)
-        for runs in _RUNS:
-            apart(given, runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.")
-            apart(given, runs, ("protect",), "what runs is protected already, by --hurt.")
+        for one, some in _NEEDS.items():
+            needs(given, one, some)
+        for one, others, why in _APART:
+            apart(given, one, others, why)
         if "now" not in given:
             apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
-        apart(given, "protect", ("gpus",), "who shares with whom is not yet said there.")
-        apart(given, "device", ("gpus",), "several GPUs are numbered from 0.")
-        needs(given, "device", {"now": "--now", "commands": "--commands", "as_json": "--json"})
 
     def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
         """`jobs`, of which those that are named are protected.

@@ -39,9 +39,7 @@ def recommend(
     """
     log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
-    answer = _answer(Asked(
-        advisor, named, ranking, shown, several, joining, ranking.conditions, given_in(context)
-    ))  # fmt: skip
+    answer = _answer(Asked(advisor, named, ranking, shown, several, joining, given_in(context)))
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if shown.commands is not None:
@@ -97,7 +95,10 @@ def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
         return recommendation_document(found, asked.shown.top)
 
     found = asked.advisor.recommend(
-        jobs, asked.ranking.objective, conditions=asked.conditions, level=asked.ranking.level
+        jobs,
+        asked.ranking.objective,
+        conditions=asked.ranking.conditions,
+        level=asked.ranking.level,
     )
     if asked.device is not None:
         found = with_commands(found, asked.device)
@@ -116,7 +117,7 @@ def _of_copies(asked: Asked, name: str) -> _Answer:
     from advisor.report.additions_text import copies_document, copies_report
 
     job = asked.advisor.chosen_jobs([name])[0]
-    found = asked.advisor.recommend_copies(job, asked.conditions, asked.ranking.level)
+    found = asked.advisor.recommend_copies(job, asked.ranking.conditions, asked.ranking.level)
     return _Answer(
         standing=found.standing,
         report=lambda: copies_report(found),
@@ -128,9 +129,10 @@ def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.fleet_terms import FleetTerms
     from advisor.report.fleet_text import fleet_commands, fleet_document, fleet_report
 
+    by = asked.ranking
     terms = FleetTerms(
-        objective=asked.ranking.objective, gpus=asked.several.gpus,
-        limit_s=asked.several.time_limit, conditions=asked.conditions, level=asked.ranking.level,
+        objective=by.objective, gpus=asked.several.gpus, limit_s=asked.several.time_limit,
+        conditions=by.conditions, level=by.level,
     )  # fmt: skip
     found = asked.advisor.recommend_fleet(jobs, terms)
     return _Answer(
@@ -146,7 +148,7 @@ def _of_additions(asked: Asked, running: "Running", jobs: "Sequence[Job]") -> _A
     from advisor.report.additions_text import additions_document, additions_report
 
     hurt = {} if asked.joining.hurt is None else {"most_hurt": asked.joining.hurt}
-    limits = AdmissionLimits(**hurt, conditions=asked.conditions)
+    limits = AdmissionLimits(**hurt, conditions=asked.ranking.conditions)
     found = asked.advisor.admit(running, jobs, limits)
     return _Answer(
         standing=found.standing,

@@ -1,8 +1,9 @@
 """``advisor run``, ``status`` and ``stop``: plans run on this machine, watched and ended."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,15 @@ from advisor.cli.output import aside, live, show_json, show_text
 from advisor.cli.restore_command import show_restored
 from advisor.cli.tracking_options import Mlflow, mlflow_log
 from advisor.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from advisor.measure.execution.run_view import RunView
+    from advisor.validate.execute import Ask
+    from advisor.workload.run import Run
+
+_Plan = Annotated[
+    Path | None, typer.Argument(help="What `export --format json` or `recommend --json` wrote.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +54,20 @@ class RunTerms:
         float | None, typer.Option(min=0, metavar="S", help="End a job without a step for so long.")
     ] = None
 
+    def ask(self, show: "Callable[[RunView], None]", log: "Callable[[Run], None] | None") -> "Ask":
+        """The same for what runs plans, which says on stderr what happens."""
+        from advisor.validate.execute import Ask
+
+        return Ask(
+            device=self.device, cores=self.cores, steps=self.steps,
+            replacing=self.replace_instances, grace_s=self.grace, patience_s=self.patience,
+            deadline_s=self.deadline, say=aside, show=show, log=log,
+        )  # fmt: skip
+
 
 @grouped
 def run(
-    plan: Annotated[
-        Path | None,
-        typer.Argument(help="What `export --format json` or `recommend --json` wrote."),
-    ] = None,
+    plan: _Plan = None,
     *,
     terms: RunTerms,
     files: Files,
@@ -61,19 +78,14 @@ def run(
     Jobs outlive this command where it is killed: `--resume` watches them again, `stop` and
     `restore` end them. Ctrl-C ends them all. What was measured is kept for `fit`.
     """
-    from advisor.validate.execute import Ask, execute, rehearsed_plan, watch_again
+    from advisor.validate.execute import execute, rehearsed_plan, watch_again
     from advisor.validate.executed_plan import document_of, expected_by, saved_plan
 
     if (plan is None) == (terms.resume is None):
         raise InvalidInput("name a PLAN, or a run by --resume")
     log = mlflow_log(mlflow)
     with live() as show:
-        ask = Ask(
-            device=terms.device, cores=terms.cores, steps=terms.steps,
-            replacing=terms.replace_instances, grace_s=terms.grace,
-            patience_s=terms.patience, deadline_s=terms.deadline, say=aside, show=show,
-            log=None if log is None else log.run,
-        )  # fmt: skip
+        ask = terms.ask(show, None if log is None else log.run)
         if plan is None:
             code = watch_again(str(terms.resume), ask)
         else:

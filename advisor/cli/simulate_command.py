@@ -132,11 +132,7 @@ def simulate(
     from advisor.sharing import parse_sharing
 
     given = given_in(context)
-    needs(given, "kernels", {"trace": "--trace FILE, where kernels are written"})
-    for source in ("plan", "trace_in"):
-        apart(given, source, ("jobs", "job_file"), "jobs come from one of these.")
-    apart(given, "plan", ("trace_in",), "jobs come from one of these.")
-    apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
+    _check_sources(given)
     traced.check()
     if load.plan:
         advisor, arrivals, sharing = _planned(load.plan, gpu, power_cap, files, given)
@@ -150,6 +146,14 @@ def simulate(
     warn(found.standing.doubts)
     traced.write(found.simulation, advisor)
     show_found(found, as_json, simulation_report, simulation_document)
+
+
+def _check_sources(given: Given) -> None:
+    needs(given, "kernels", {"trace": "--trace FILE, where kernels are written"})
+    why = "jobs come from one of these."
+    apart(given, "trace_in", ("jobs", "job_file"), why)
+    apart(given, "plan", ("jobs", "job_file", "trace_in"), why)
+    apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
 
 
 def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:

@@ -8,33 +8,39 @@ import typer
 from advisor.cli.options import AsJson, Profiles
 from advisor.cli.output import show_json, show_text
 
+_Names = Annotated[
+    list[str], typer.Argument(metavar="PROFILE...", help="A profile's name, or its file.")
+]
+_To = Annotated[str, typer.Option("--to", metavar="GPU", help="The GPU to estimate for.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Where to; default: your own profiles of that GPU."),
+]
+_Calibration = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Of that GPU by `advisor calibrate --gpu-side`, for its measured rates; default: "
+        "your own; none: its maker's rates.",
+    ),
+]
+_Utilization = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Share of time, 0 to 1, in which nvidia-smi shows that GPU busy while each runs "
+        "alone on it: the host there is taken to be as slow as that says.",
+    ),
+]
+
 
 def translate(
-    names: Annotated[
-        list[str], typer.Argument(metavar="PROFILE...", help="A profile's name, or its file.")
-    ],
-    to: Annotated[str, typer.Option("--to", metavar="GPU", help="The GPU to estimate for.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Where to; default: your own profiles of that GPU."),
-    ] = None,
+    names: _Names,
+    to: _To,
+    out: _Out = None,
     profiles: Profiles = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Of that GPU by `advisor calibrate --gpu-side`, for its measured rates; default: "
-            "your own; none: its maker's rates.",
-        ),
-    ] = None,
-    gpu_utilization: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of time, 0 to 1, in which nvidia-smi shows that GPU busy while each runs "
-            "alone on it: the host there is taken to be as slow as that says.",
-        ),
-    ] = None,
+    calibration: _Calibration = None,
+    gpu_utilization: _Utilization = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate PROFILEs for a GPU on which nobody measured them, kernel by kernel.

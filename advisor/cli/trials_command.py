@@ -9,25 +9,28 @@ from advisor.cli.output import show_found, warn
 from advisor.cli.recommend_options import MemoryMargin, Pessimistic
 from advisor.hardware import DEFAULT_GPU
 
+_Job = Annotated[
+    str,
+    typer.Argument(help="What a trial trains: NAME, a profile's path, or a measured train.py."),
+]
+_Epochs = Annotated[float, typer.Option(metavar="N", help="Passes over the data of a trial.")]
+_Steps = Annotated[
+    float | None, typer.Option(metavar="N", help="Training steps of a trial instead.")
+]
+_Count = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Trials of the whole search; default: it goes on."),
+]
+
 
 @grouped
 def trials(
     context: typer.Context,
     *,
-    job: Annotated[
-        str,
-        typer.Argument(help="What a trial trains: NAME, a profile's path, or a measured train.py."),
-    ],
-    epochs: Annotated[
-        float, typer.Option(metavar="N", help="Passes over the data of a trial.")
-    ] = 1,
-    steps: Annotated[
-        float | None, typer.Option(metavar="N", help="Training steps of a trial instead.")
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Trials of the whole search; default: it goes on."),
-    ] = None,
+    job: _Job,
+    epochs: _Epochs = 1,
+    steps: _Steps = None,
+    count: _Count = None,
     memory_margin: MemoryMargin = 0.0,
     pessimistic: Pessimistic = False,
     gpu: GpuKey = DEFAULT_GPU,

@@ -11,6 +11,7 @@ from advisor.cli.options import (
     By,
     Device,
     Files,
+    Given,
     GpuKey,
     Named,
     Top,
@@ -72,10 +73,7 @@ def validate(
     from advisor.validate.advised import validate_advice, validate_file
     from advisor.validate.validate import check, validation_document, validation_table
 
-    given = given_in(context)
-    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
-    apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
-    apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
+    _check(given_in(context))
     log = mlflow_log(mlflow)
     advisor = files.advisor(gpu)
     if run_files.runs is not None:
@@ -91,6 +89,12 @@ def validate(
     if log is not None:
         log.validation(validation_document(validation))
     check(validation)
+
+
+def _check(given: Given) -> None:
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
+    apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
+    apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
 
 
 def _print_processes(advised: "Recommendation", tried: Tried) -> None:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from advisor.api import Advisor, OverTime
+from advisor.api import Advisor
 from advisor.measure.process.provenance import present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits
 from advisor.plan.fleet_plan import FleetPlan
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.machine import Running
+from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level

@@ -8,13 +8,13 @@ from typing import Any, get_args
 import pandas as pd
 import streamlit as st
 
-from advisor.api import OverTime
 from advisor.errors import AdvisorError
 from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, fleet_plan, queued
 from advisor.page.cards import cards
 from advisor.page.refusal import refuse
 from advisor.plan import MOST_GPUS
+from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import lanes_chart
 from advisor.report.fleet_drawing import (

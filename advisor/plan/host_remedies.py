@@ -7,7 +7,8 @@ other. Each remedy changes a job's host path in its profile, and the mix is pred
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil
 
-from advisor.plan.bottlenecks import Binding
+from advisor.hardware.catalogue import Gpu
+from advisor.plan.bottlenecks import binding
 from advisor.plan.host_bound import Remedy, RemedyKind
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_loader import with_loader, with_workers
@@ -28,7 +29,7 @@ _GRAPH_GPU, _GRAPH_SPREAD, _GRAPH_HOST = 1.08, 0.08, 0.02
 
 
 def host_remedies(
-    jobs: Sequence[Job], bound: Binding, mix: MixPrediction, predictor: Predicts
+    jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, predictor: Predicts
 ) -> tuple[Remedy, ...]:
     """What helps those of `jobs` whose hosts hold them back, each kind of job once, best first.
 
@@ -37,7 +38,7 @@ def host_remedies(
 
     Args:
         jobs: In the order of `mix`.
-        bound: What binds them in it.
+        gpu: On which they run.
         mix: As predicted by `predictor`; none is found for groups one after another.
         predictor: Answers for the changed jobs.
     """
@@ -47,7 +48,7 @@ def host_remedies(
     profiles = [job.profile for job in jobs]
     found: list[Remedy] = []
     seen: set[str] = set()
-    for at in bound.by_host:
+    for at in binding(jobs, gpu, mix).by_host:
         if profiles[at].name in seen:
             continue
         seen.add(profiles[at].name)

@@ -152,7 +152,7 @@ def _spare(advised: Recommendation, plan: Plan) -> str:
     )
     if left_mib < 0:
         return "; fits where each job's memory is capped"
-    return f"; fits with {units.number(left_mib / 1024)} GiB to spare"
+    return f"; fits with {units.gib_of(left_mib)} to spare"
 
 
 def _how_sure(advised: Recommendation) -> str:

@@ -159,8 +159,8 @@ def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
         "plan": plan_name(advised, plan),
         "until all are done": units.seconds(plan.makespan_interval_s),
         "gain over serial": units.times(gain(advised, plan)),
-        "memory": f"{units.number(mix.memory_total_mib / 1024)} of "
-        f"{units.number(mix.memory_capacity_mib / 1024)} GiB",
+        "memory": f"{units.number(mix.memory_total_mib / units.MIB_PER_GIB)} of "
+        f"{units.gib_of(mix.memory_capacity_mib)}",
         "energy": units.joules(plan.energy_j),
         "stands on": basis(mix),
         "why": plan.why,

@@ -100,13 +100,6 @@ def search_line(found: FleetPlan) -> str:
 
 
 def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
-    ends_s = found.ends_s or (None,) * len(found.jobs)
-    on = {job: each for each in found.on for job in each.candidate.jobs}
-    predicted = {
-        job: answer
-        for each in found.on
-        for job, answer in zip(each.candidate.jobs, each.forecast.prediction.jobs, strict=True)
-    }
     makespan_s, plans = found.makespan_s, _launch_plans(found)
     return {
         "rank": 1,
@@ -114,11 +107,7 @@ def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
         "sharing": " | ".join(_words(each) for each in found.on),
         "commands": _commands(plans, device),
         "why": search_line(found),
-        "jobs": [
-            asdict(predicted[job])
-            | {"on_gpu": on[job].number, "end_s": interval_document(ends_s[job - 1])}
-            for job in sorted(predicted)
-        ],
+        "jobs": _jobs(found),
         "makespan_s": None if makespan_s is None else makespan_s.p50,
         "makespan_interval_s": interval_document(makespan_s),
         "mean_completion_s": found.mean_completion_s,
@@ -131,17 +120,22 @@ def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
             | forecast_document(each.forecast)
             for each, plan in zip(found.on, plans, strict=True)
         ],
-        "search": _search(found),
+        "search": {name: getattr(found.search, name) for name in _OF_SEARCH},
     }
 
 
-def _search(found: FleetPlan) -> dict[str, Any]:
-    search = found.search
-    return {
-        "groups": search.groups, "predicted": search.predicted, "seconds": search.seconds,
-        "cost": search.cost, "bound": search.bound, "gap": search.gap,
-        "complete": search.complete, "in_time": search.in_time,
-    }  # fmt: skip
+_OF_SEARCH = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
+
+
+def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
+    """What each job does, in the order asked for, on which GPU, and when it ends."""
+    ends_s = found.ends_s or (None,) * len(found.jobs)
+    lived = {
+        number: asdict(job) | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
+        for on in found.on
+        for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True)
+    }
+    return [lived[number] for number in sorted(lived)]
 
 
 def _launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from advisor.english import counted
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.mix_prediction import Interval, JobPrediction
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
 from advisor.report import units
 from advisor.report.headline import cap_note, estimated, host_note, led
 from advisor.sharing.traversal import running_together
@@ -60,13 +60,13 @@ def _too_big(forecast: Forecast) -> str:
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
     for same in equal_jobs(jobs):
         job = same[0]
-        slow = Interval(*(each * job.slowdown / job.step_s.p50 for each in levels(job.step_s)))
+        slow = job.step_s.scaled(job.slowdown / job.step_s.p50)
         yield units.collapsed([each.job for each in same])
         yield f"    step    {units.seconds(job.step_s)}, {units.times(slow)} as long as alone"
         yield f"    epoch   {epoch(job)}"
         yield (
             f"    memory  {units.gib(job.memory_interval_mib)}; "
-            f"{units.number(job.memory_min_mib / 1024)} GiB if capped"
+            f"{units.gib_of(job.memory_min_mib)} if capped"
         )
         if job.energy_step_j is not None:
             yield f"    energy  {_energy(job)}"
@@ -109,11 +109,12 @@ def epoch(job: JobPrediction) -> str:
 def memory_held(forecast: Forecast) -> str:
     """What the processes hold at once, at most, against what there is."""
     mix = forecast.prediction
-    each = [levels(job.memory_interval_mib) for job in mix.jobs]
-    sets = [[each[job] for job in group] for group in running_together(mix.sharing, len(mix.jobs))]
-    totals = [tuple(map(sum, zip(*held, strict=True))) for held in sets]
-    total = Interval(*map(max, zip(*totals, strict=True)))
-    return f"{units.gib(total)} of {units.number(mix.memory_capacity_mib / 1024)} GiB"
+    held = [job.memory_interval_mib for job in mix.jobs]
+    groups = running_together(mix.sharing, len(held))
+    total = Interval(
+        *(max(sum(held[job].at(level) for job in each) for each in groups) for level in LEVELS)
+    )
+    return f"{units.gib(total)} of {units.gib_of(mix.memory_capacity_mib)}"
 
 
 def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
@@ -122,7 +123,3 @@ def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
     for job in jobs:
         same.setdefault((job.job, units.seconds(job.step_s)), []).append(job)
     return list(same.values())
-
-
-def levels(value: Interval) -> tuple[float, float, float]:
-    return value.p05, value.p50, value.p95

@@ -92,7 +92,7 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
             str(plan.rank), plan_name(advised, plan),
             shown(known_cost(plan, advised.ranked_by)),
             f"{units.number(gain(advised, plan).p50)}x",
-            f"{units.number(mix.memory_total_mib / 1024)} GiB",
+            units.gib_of(mix.memory_total_mib),
             "" if mix.confirmed_on_hardware else "estimated",
         )  # fmt: skip
     return table

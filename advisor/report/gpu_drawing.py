@@ -15,8 +15,6 @@ from advisor.report import units
 from advisor.report.gpu_spots import Spot, spots_of
 from advisor.sharing import Mode, Sharing
 
-_MIB_PER_GIB = 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
@@ -80,7 +78,7 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
         rows=tuple(each.row for each in placed),
         memory=(*_frames(placed, of_memory=True), *map(_memory_bar, placed)),
         sms=(*_frames(placed, of_memory=False), *map(_sm_bar, placed)),
-        memory_gib=gpu.memory_mib / _MIB_PER_GIB,
+        memory_gib=gpu.memory_mib / units.MIB_PER_GIB,
         sm_count=gpu.sms,
         caption=_caption(mix.sharing),
     )
@@ -146,11 +144,12 @@ def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
     for each in placed:
         if (cut := each.spot.cut) is None:
             continue
-        start, length = cut.first_sm, cut.sms
+        start, length, size = cut.first_sm, cut.sms, 1.0
         if of_memory:
-            start, length = cut.start_mib / _MIB_PER_GIB, cut.profile.memory_mib / _MIB_PER_GIB
+            start, length, size = cut.start_mib, cut.profile.memory_mib, units.MIB_PER_GIB
         yield Bar(
-            row=each.row, job=each.job.job, kind="instance", start=start, end=start + length,
+            row=each.row, job=each.job.job, kind="instance",
+            start=start / size, end=(start + length) / size,
             hint=f"{cut.profile.name}: {cut.profile.memory_mib:,} MiB, {cut.sms:.0f} SMs",
         )  # fmt: skip
 
@@ -164,10 +163,10 @@ def _memory_bar(placed: _Placed) -> Bar:
         row=placed.row,
         job=job.job,
         kind="job",
-        start=start_mib / _MIB_PER_GIB,
-        end=(start_mib + placed.beside * job.memory_mib) / _MIB_PER_GIB,
-        end_low=(start_mib + range_mib.p05) / _MIB_PER_GIB,
-        end_high=(start_mib + range_mib.p95) / _MIB_PER_GIB,
+        start=start_mib / units.MIB_PER_GIB,
+        end=(start_mib + placed.beside * job.memory_mib) / units.MIB_PER_GIB,
+        end_low=(start_mib + range_mib.p05) / units.MIB_PER_GIB,
+        end_high=(start_mib + range_mib.p95) / units.MIB_PER_GIB,
         hint=f"{each} {units.gib(each_mib)}{together}",
     )
 

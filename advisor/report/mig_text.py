@@ -64,12 +64,8 @@ def layouts_report(
     from rich.console import Group
     from rich.text import Text
 
-    beside = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
-    heading = (
-        f"{gpu.key}{beside}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
-        f"{len(sets.maximal):,} of them"
-    )
-    parts: list[RenderableType] = [Text(heading), "", _profiles_table(profiles), ""]
+    heading = Text(_heading(gpu, sets, in_use))
+    parts: list[RenderableType] = [heading, "", _profiles_table(profiles), ""]
     cut_up = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
     if cut_up:
         parts += [_compute_table(gpu, cut_up), ""]
@@ -80,6 +76,14 @@ def layouts_report(
         parts += [Text(_OTHERS), ""]
     parts += [Text(_notes(gpu))]
     return Group(*parts)
+
+
+def _heading(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> str:
+    beside = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
+    return (
+        f"{gpu.key}{beside}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
+        f"{len(sets.maximal):,} of them"
+    )
 
 
 def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:

@@ -1,6 +1,7 @@
 """Charts of all plans beside each other, and of how the jobs of one of them fare."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -69,31 +70,27 @@ def tradeoff_chart(
         | {"shown": each.plan is shown}
         for each in points
     ]
-
-    def plane(drawn: list[dict[str, Any]]) -> alt.Chart:
-        scale, ticks = alt.Scale(zero=False, padding=20), alt.Axis(tickCount=7)
-        return chart(drawn).encode(
-            x=alt.X("time:Q", title=f"until all are done, {time}", scale=scale, axis=ticks),
-            y=alt.Y("energy:Q", title=f"energy until then, {energy}", scale=scale, axis=ticks),
-        )
-
+    plane = partial(_plane, time, energy)
+    dots = plane(rows).mark_point(filled=True, size=90, opacity=1).encode(
+        color=_by_basis([each.plan for each in points]),
+        tooltip=["plan:N", "sharing:N", "hint:N", "why:N"],
+    ).add_params(alt.selection_point("chosen", fields=["number"]))  # fmt: skip
     front = plane([row for row in rows if row["front"]])
-    ring = plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR)
-    dots = (
-        plane(rows)
-        .mark_point(filled=True, size=90, opacity=1)
-        .encode(
-            color=_by_basis([each.plan for each in points]),
-            tooltip=["plan:N", "sharing:N", "hint:N", "why:N"],
-        )
-        .add_params(alt.selection_point("chosen", fields=["number"]))
-    )
     return alt.layer(
         front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order="time:Q"),
-        ring,
+        plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR),
         dots,
         plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
     ).properties(height=_PLANE_PX)
+
+
+def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:
+    """The rows `drawn`, over time and energy in these units."""
+    scale, ticks = alt.Scale(zero=False, padding=20), alt.Axis(tickCount=7)
+    return chart(drawn).encode(
+        x=alt.X("time:Q", title=f"until all are done, {time}", scale=scale, axis=ticks),
+        y=alt.Y("energy:Q", title=f"energy until then, {energy}", scale=scale, axis=ticks),
+    )
 
 
 def _point_row(point: TradeoffPoint, second_s: float, joule_j: float) -> dict[str, Any]:

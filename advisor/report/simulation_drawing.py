@@ -10,8 +10,6 @@ from advisor.report import units
 from advisor.report.gpu_drawing import Bar, row_name
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
-MIB_PER_GIB = 1024.0
-
 
 @dataclass(frozen=True, slots=True)
 class CurveReading:
@@ -118,11 +116,11 @@ def _curves(simulation: Simulation, gpu: Gpu, size_s: float) -> tuple[Curve, ...
 
     most_w = gpu.power_limit_w
     peak_w = max(each.power_w or 0.0 for each in simulation.usage)
-    peak_gib = max(each.memory_mib for each in simulation.usage) / MIB_PER_GIB
+    peak_gib = max(each.memory_mib for each in simulation.usage) / units.MIB_PER_GIB
     return (
         curve("GPU busy, %", 100.0, lambda use: _percent(use.gract)),
         curve("SMs busy, %", 100.0, lambda use: _percent(use.smact)),
-        curve("memory, GiB", peak_gib, lambda use: use.memory_mib / MIB_PER_GIB),
+        curve("memory, GiB", peak_gib, lambda use: use.memory_mib / units.MIB_PER_GIB),
         curve("power, W", peak_w if most_w is None else most_w, lambda use: use.power_w),
     )
 

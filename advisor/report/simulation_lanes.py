@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from advisor.report import units
-from advisor.report.simulation_drawing import MIB_PER_GIB
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
 # More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
@@ -39,7 +38,7 @@ class _Scale:
 
 
 _SHARE = _Scale("green", 1.0, " %", 0.01)
-_MEMORY, _POWER = _Scale("green", None, " GiB", MIB_PER_GIB), _Scale("green", None, " W")
+_MEMORY, _POWER = _Scale("green", None, " GiB", units.MIB_PER_GIB), _Scale("green", None, " W")
 
 
 def lanes(simulation: Simulation) -> Iterator[Lane]:

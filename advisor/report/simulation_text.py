@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.api import OverTime
 from advisor.english import counted
+from advisor.plan.over_time import OverTime
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
@@ -15,8 +15,6 @@ from advisor.timeline.outcome import SimulatedJob, Simulation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_MIB_PER_GIB = 1024.0
 
 
 def simulation_report(found: OverTime) -> "RenderableType":
@@ -59,7 +57,7 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     yield (
         "GPU busy",
         f"{units.share(simulation.mean_gract)} of all time; memory at most "
-        f"{units.number(simulation.peak_memory_mib / _MIB_PER_GIB)} GiB a GPU",
+        f"{units.gib_of(simulation.peak_memory_mib)} a GPU",
     )
     yield "energy", units.joules(simulation.energy_j)
     yield "GPU-hours", _gpu_hours(simulation)
@@ -72,7 +70,7 @@ def _gpu_hours(simulation: Simulation) -> str:
 
 
 def _around(value: Interval) -> str:
-    return f"{_plain(value.p50)} ({_plain(value.p05)}-{_plain(value.p95)})"
+    return units.with_ends(value, _plain)
 
 
 def _plain(value: float) -> str:
@@ -88,16 +86,30 @@ def _seconds(value: float) -> str:
 def simulation_document(found: OverTime) -> dict[str, Any]:
     """What ``advisor simulate --json`` prints; times in seconds from the start."""
     simulation = found.simulation
-    energy_j, cost_eur = simulation.energy_j, simulation.cost_eur
     return {
         "schema": SCHEMA,
         **standing_document(found.standing),
+        **_asked(simulation),
+        **_figures(simulation),
+        "jobs": [_job(each) for each in simulation.jobs],
+        "over_time": [asdict(each) for each in simulation.usage],
+    }
+
+
+def _asked(simulation: Simulation) -> dict[str, Any]:
+    """Of what it is, and what stands behind it."""
+    return {
         "gpu": simulation.gpu,
         "gpus": simulation.gpus,
         "sharing": str(simulation.sharing),
         "policy": simulation.policy,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
         "estimated_from": simulation.estimated_from,
+    }
+
+
+def _figures(simulation: Simulation) -> dict[str, Any]:
+    return {
         "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": interval_document(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
@@ -105,14 +117,12 @@ def simulation_document(found: OverTime) -> dict[str, Any]:
         "mean_wait_s": simulation.mean_wait_s,
         "gract": simulation.mean_gract,
         "peak_memory_mib": simulation.peak_memory_mib,
-        "energy_j": interval_document(energy_j),
+        "energy_j": interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,
         "gpu_hours": interval_document(simulation.gpu_hours),
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
-        "cost_eur": interval_document(cost_eur),
-        "jobs": [_job(each) for each in simulation.jobs],
-        "over_time": [asdict(each) for each in simulation.usage],
+        "cost_eur": interval_document(simulation.cost_eur),
     }
 
 

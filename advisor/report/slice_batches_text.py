@@ -36,7 +36,7 @@ def _largest_sizes(found: SlicesForJob) -> "Table":
             continue
         table.add_row(
             _where(held), f"{_size(row)}{' or more' if held.open_ended else ''}",
-            f"{units.number(row.memory_mib.p50 / 1024)} GiB",
+            units.gib_of(row.memory_mib.p50),
             _small(row.client.example_s, "s"), _small(row.provider.example_s, "s"),
         )  # fmt: skip
     return table
@@ -117,8 +117,7 @@ def _cells(row: BatchOnSlice) -> Iterator[str]:
 def _small(value: Interval, unit: str) -> str:
     """In the part of the unit that reads well."""
     part, size = next((each for each in _PARTS if value.p50 >= each[1]), _PARTS[-1])
-    low, middle, high = (units.number(each / size) for each in (value.p05, value.p50, value.p95))
-    return f"{middle} {part}{unit} ({low}-{high})"
+    return units.with_ends(value, lambda each: units.number(each / size), f" {part}{unit}")
 
 
 def _answer(found: SlicesForJob) -> str:

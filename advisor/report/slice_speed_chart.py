@@ -24,20 +24,18 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
         for each in found
         if each.speed is not None
     ]  # fmt: skip
-    shares = [{"where": _shown(each.where), "share": each.compute_share} for each in found
-              if each.job == jobs[0]]  # fmt: skip
+    shares = {_shown(each.where): each.compute_share for each in found if each.job == jobs[0]}
+    ticks = [{"where": where, "share": share} for where, share in shares.items()]
     title = "speed, whole GPU = 1"
-    order = [_shown(each.where) for each in found if each.job == jobs[0]]
-    x = alt.X("where:N", sort=order, title=None)
-    offset = alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART))
+    x = alt.X("where:N", sort=list(shares), title=None)
     base = chart(rows).encode(
         x=x,
-        xOffset=offset,
+        xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
         color=by_job(jobs, named=True),
         tooltip=["job:N", "where:N", alt.Tooltip("middle:Q", title="speed", format=".2f")],
     )
     return alt.layer(
-        chart(shares)
+        chart(ticks)
         .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
         .encode(x=x, y=alt.Y("share:Q", title=title)),
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),

@@ -75,8 +75,7 @@ def _of_study(study: Study) -> str:
 
 
 def _rate(value: Interval) -> str:
-    low, middle, high = (units.number(each) for each in (value.p05, value.p50, value.p95))
-    return f"{middle} ({low}-{high})"
+    return units.with_ends(value, units.number)
 
 
 def _notes(found: Trials) -> Iterator[str]:

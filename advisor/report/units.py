@@ -1,10 +1,11 @@
 """Writes predicted numbers with a unit and an interval; None is not measured."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 
 NOT_MEASURED = "not measured"
+MIB_PER_GIB = 1024.0
 
 # Up to which length a unit reads best, the unit, and its seconds.
 _TIMES = ((0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0))
@@ -52,7 +53,12 @@ def watts(value: Interval | None) -> str:
 
 
 def gib(value_mib: Interval) -> str:
-    return _with_interval(value_mib, "GiB", 1024.0)
+    return _with_interval(value_mib, "GiB", MIB_PER_GIB)
+
+
+def gib_of(size_mib: float) -> str:
+    """Memory without an interval."""
+    return f"{number(size_mib / MIB_PER_GIB)} GiB"
 
 
 def held(mix: MixPrediction) -> str:
@@ -88,8 +94,15 @@ def numbers(ordered: Iterable[int]) -> str:
     )
 
 
+def with_ends(value: Interval, shown: Callable[[float], str], unit: str = "") -> str:
+    """The median with its `unit`, and in parentheses where nine of ten measurements should fall."""
+    return f"{shown(value.p50)}{unit} ({shown(value.p05)}-{shown(value.p95)})"
+
+
 def _with_interval(value: Interval, unit: str, size: float, between: str = " ") -> str:
-    low, middle, high = (number(each / size) for each in (value.p05, value.p50, value.p95))
-    said = f"{middle}{between}{unit}"
+    def shown(each: float) -> str:
+        return number(each / size)
+
+    unit = between + unit
     # Without ends where it is true by definition, as serial's gain over serial.
-    return said if value.p05 == value.p95 else f"{said} ({low}-{high})"
+    return shown(value.p50) + unit if value.p05 == value.p95 else with_ends(value, shown, unit)

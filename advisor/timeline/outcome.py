@@ -7,9 +7,11 @@ from math import fsum
 from typing import Literal
 
 from advisor.prediction.mix_prediction import Interval
-from advisor.sharing import Sharing
+from advisor.sharing import Arrangement, Sharing
+from advisor.sharing.traversal import restricted
 from advisor.timeline.queue_policies import Policy
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
 
 _HOUR_S = 3600.0
 
@@ -104,6 +106,14 @@ class Simulation:
     def first(self) -> Usage:
         """The first usage of the GPU that is used first."""
         return min(self.usage, key=lambda each: (each.start_s, each.gpu))
+
+    @property
+    def first_mix(self) -> tuple[list[Profile], Arrangement]:
+        """The jobs of `first`, and how they share."""
+        lived = [self.jobs[number] for number in self.first.jobs]
+        in_phases = self.sharing.mode == "phases"
+        named = self.first.jobs if in_phases else [each.place for each in lived]
+        return [each.job.profile for each in lived], restricted(self.sharing, named)
 
     @property
     def jobs_per_hour(self) -> float:

@@ -9,6 +9,15 @@ from advisor.validate.runs_of_jobs import MeasuredRuns
 from advisor.validate.score_tables import percent
 from advisor.validate.validate import step_cells
 
+_NOISE = (
+    "Grey is how far two runs of the same jobs with fresh processes lie apart in the median: "
+    "nothing can be predicted better."
+)
+_SEEN = (
+    "The model learnt from the shipped runs: of jobs that it never saw, errors are larger, as "
+    "README says."
+)
+
 
 def runs_of_jobs_text(found: MeasuredRuns, gpu: str) -> str:
     """How good predictions of the runs are, what these are, and how good they could be at all."""
@@ -26,16 +35,8 @@ def runs_of_jobs_text(found: MeasuredRuns, gpu: str) -> str:
         f"{inside} lie in their 90 % intervals, which the thin lines are; the median is "
         f"{percent(off)} off."
     ]
-    if found.noise:
-        said.append(
-            "Grey is how far two runs of the same jobs with fresh processes lie apart in the "
-            "median: nothing can be predicted better."
-        )
-    if found.shipped:
-        said.append(
-            "The model learnt from the shipped runs: of jobs that it never saw, errors are larger, "
-            "as README says."
-        )
+    said += [_NOISE] if found.noise else []
+    said += [_SEEN] if found.shipped else []
     return " ".join(said)
 
 

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     from advisor.api import Advisor
 
-HEADINGS = (
-    "run", "sharing", "job", "predicted, ms", "90 % interval, ms", "measured, ms", "error", "inside"
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Validation:
@@ -133,9 +129,9 @@ def validation_table(validation: Validation) -> "Table":
     for each in validation.comparisons:
         table.add_row(*_throughput_cells(each), style="bold")
         for job in each.jobs:
-            _, _, name, predicted, interval, measured, error, _ = cells(each, job)
+            predicted, interval, measured, error = step_cells(job.predicted_s, job.measured_s)
             mark = "" if job.inside else "outside"
-            table.add_row(f"  {name}", predicted, interval, f"{measured} ms", error, mark)
+            table.add_row(f"  {job.job}", predicted, interval, f"{measured} ms", error, mark)
         table.add_section()
     return table
 
@@ -146,17 +142,6 @@ def _throughput_cells(run: RunComparison) -> tuple[str, ...]:
     predicted, measured = run.predicted_speedup, run.measured_speedup
     error = percent(predicted / measured - 1)
     return (run.run.sharing, f"{predicted:.2f}x", "", f"{measured:.2f}x", error)
-
-
-def cells(comparison: RunComparison, job: JobComparison) -> tuple[str, ...]:
-    """One job under `HEADINGS`."""
-    return (
-        comparison.run.id,
-        sharing_word(comparison),
-        job.job,
-        *step_cells(job.predicted_s, job.measured_s),
-        "yes" if job.inside else "no",
-    )
 
 
 def step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.plan.bottlenecks import HOST_BOUND, binding
+from advisor.plan.bottlenecks import HOST_BOUND
 from advisor.plan.host_remedies import host_remedies
 from advisor.plan.shared_cores import SharedCores
 from advisor.sharing import Mps, parse_sharing
@@ -32,7 +32,7 @@ def loading(workers, *, main_s=0.004, each_s=0.04, gpu_s=0.002, batch=128):
 def remedies(*profiles, sharing=None):
     jobs = [Job(each) for each in profiles]
     mix = Apart().predict(list(profiles), sharing or Mps())
-    return host_remedies(jobs, binding(jobs, H200, mix), mix, Apart())
+    return host_remedies(jobs, H200, mix, Apart())
 
 
 def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gpu():
@@ -69,7 +69,7 @@ def test_copies_that_wait_for_cores_pay_for_launches_once_in_one_process():
     copies = [LAUNCHES] * 3
     jobs, short = [Job(each) for each in copies], SharedCores(Apart(), 1)
     mix = short.predict(copies, Mps())
-    found = {each.kind: each for each in host_remedies(jobs, binding(jobs, H200, mix), mix, short)}
+    found = {each.kind: each for each in host_remedies(jobs, H200, mix, short)}
     assert found["fusing"].gain.p50 == pytest.approx(3.0)
     assert "fusing" not in {each.kind for each in remedies(*copies)}, "with cores it is no faster"
 
@@ -84,7 +84,7 @@ def test_a_graph_is_not_captured_again_and_an_old_profile_tells_nothing_of_its_l
 def test_groups_one_after_another_are_not_looked_at():
     mix = replace(Apart().predict([LAUNCHES] * 2, Mps()), sharing=parse_sharing("naive[1];mps[2]"))
     jobs = [Job(LAUNCHES)] * 2
-    assert host_remedies(jobs, binding(jobs, H200, mix), mix, Apart()) == ()
+    assert host_remedies(jobs, H200, mix, Apart()) == ()
 
 
 @pytest.mark.parametrize("gpu", ["h200-141gb", "h100-sxm-80gb"])
