@@ -77,12 +77,12 @@ class Asked:
         }  # fmt: skip
         if self.copied is not None:
             given["auto"] = self.copied + _COPIES
-        for one, some in _NEEDS.items():
-            needs(given, one, some)
         for one, others, why in _APART:
             apart(given, one, others, why)
         if "now" not in given:
             apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
+        for one, some in _NEEDS.items():
+            needs(given, one, some)
 
     def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
         """`jobs`, of which those that are named are protected.
