@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import wraps
-from threading import Lock
 from typing import Concatenate, ParamSpec, TypeVar
 
 from advisor.workload.profile import Profile
@@ -40,8 +39,9 @@ def once_a_mix(
     function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
 ) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
     """As `once_a_profile`, for several profiles in their order; threads wait for each other."""
-    known: dict[tuple[object, ...], tuple[Sequence[Profile], Future[_Found]]] = {}
-    registering = Lock()
+    # It keeps the profiles too, so that no other object gets their ids.
+    known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
+    sought: dict[tuple[object, ...], Future[_Found]] = {}
 
     @wraps(function)
     def remembered(
@@ -49,19 +49,20 @@ def once_a_mix(
     ) -> _Found:
         key = (tuple(map(id, profiles)), args, *named.items())
         if (found := known.get(key)) is not None:
-            return found[1].result()
+            return found[1]
         mine: Future[_Found] = Future()
-        with registering:
-            if len(known) >= _MOST:
-                known.clear()
-            # The cache keeps the profiles, so that no other object gets their ids.
-            answer = known.setdefault(key, (tuple(profiles), mine))[1]
-        if answer is mine:  # else another thread is at it
-            try:
-                mine.set_result(function(profiles, *args, **named))
-            except BaseException as error:
-                known.pop(key, None)  # asked again, it is tried again
-                mine.set_exception(error)
-        return answer.result()
+        if (others := sought.setdefault(key, mine)) is not mine:
+            return others.result()  # another thread is at it
+        try:
+            if (found := known.get(key)) is None:  # else one was, until just now
+                if len(known) >= _MOST:
+                    known.clear()
+                found = known[key] = (tuple(profiles), function(profiles, *args, **named))
+            mine.set_result(found[1])
+        except BaseException as error:
+            mine.set_exception(error)  # asked again, it is tried again
+        finally:
+            del sought[key]
+        return mine.result()
 
     return remembered

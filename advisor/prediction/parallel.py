@@ -3,10 +3,9 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from multiprocessing import active_children, get_context
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -112,6 +111,9 @@ def in_processes(
     Yields:
         The result of each part, in order, as soon as it is ready.
     """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import active_children, get_context
+
     pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, told)
     try:
         with _ignoring_interrupts():  # tasks start processes, which inherit this

@@ -1,6 +1,7 @@
 """The profile of a workload: what was measured of it alone on a whole GPU."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import expm1
 
 from advisor.errors import InvalidInput
@@ -96,7 +97,7 @@ class PartSeconds:
         return sum(seconds or 0.0 for seconds in parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """One workload, measured alone.
 
@@ -185,7 +186,7 @@ class Profile:
         """Whether nobody measured it: on this GPU, or at this batch size."""
         return self.estimated_from is not None or self.other_batches is not None
 
-    @property
+    @cached_property
     def step_s(self) -> float:
         """Seconds of a step alone, at the median window's pace."""
         return median_step_s(self.windows)
