@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import get_args
 
 from advisor.plan.objectives import OBJECTIVES, cost
 from advisor.plan.recommendation import Forecast, Precedence, Question
@@ -78,15 +79,10 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
     return how_simple(sharing), differ, capped, bool(forecast.batches)
 
 
-_SIMPLEST_FIRST: tuple[Mode, ...] = (
-    "serial", "naive", "mps", "mps-priority", "mps-limits", "phases", "mig", "hybrid",
-)  # fmt: skip
-
-
 def how_simple(sharing: Sharing) -> int:
-    """0 of one after another, then as `_SIMPLEST_FIRST`; phases with MIG are as hybrids."""
+    """0 of one after another, then in the order of `Mode`; phases with MIG are as hybrids."""
     mixed = sharing.mode == "phases" and sharing.instances
-    return _SIMPLEST_FIRST.index("hybrid" if mixed else sharing.mode)
+    return get_args(Mode).index("hybrid" if mixed else sharing.mode)
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:

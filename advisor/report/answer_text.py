@@ -20,18 +20,7 @@ from advisor.report.headline import (
     plan_kind,
     shown_cost,
 )
-from advisor.sharing import Mode, Sharing
-from advisor.sharing.traversal import groups, partitions
-
-_WAYS: dict[Mode, str] = {
-    "serial": "Don't share, one after another",
-    "naive": "Time-sliced, without MPS",
-    "mps": "MPS",
-    "mps-limits": "MPS with limits",
-    "mps-priority": "MPS with client priorities",
-    "mig": "MIG, an instance for each",
-    "hybrid": "MIG, jobs together on an instance",
-}
+from advisor.report.sharing_words import way_advised
 
 _PINNED = (
     "Keep each job on cores of its own, as the commands do: a ResNet-26 that was not pinned "
@@ -97,17 +86,8 @@ def _advice(advised: Recommendation) -> str:
         done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
         return f"Nothing to share: one job{done}{_spare(advised, best)}."
     cap_w = chosen_cap_w(advised, best)
-    what = _way(best.sharing, jobs) + ("" if cap_w is None else f" at most {cap_w:g} W")
+    what = way_advised(best.sharing, jobs) + ("" if cap_w is None else f" at most {cap_w:g} W")
     return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
-
-
-def _way(sharing: Sharing, jobs: int) -> str:
-    """How the jobs share, as the first words of a sentence."""
-    if sharing.mode == "phases":
-        return f"In {len(groups(sharing, jobs))} groups, one after another"
-    if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
-        return "MIG, compute slices of an instance for each"
-    return _WAYS[sharing.mode]
 
 
 def _outcome(advised: Recommendation, plan: Plan) -> str:

@@ -12,7 +12,7 @@ from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
-from advisor.report.sharing_explained import NOTATION, explained
+from advisor.report.sharing_words import explained, words_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,9 +101,11 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
 def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     """How to read the lines of others than the best, and how to see what a glance leaves out."""
     left = len(advised.plans) - len(shown)
-    modes = dict.fromkeys(plan.sharing.mode for plan in shown[1:])
-    best = advised.best.sharing.mode  # which stands above with an example
-    unread = [NOTATION[each] for each in modes if each in NOTATION and each != best]
+    best = words_of(advised.best.sharing).notation  # which stands above with an example
+    unread = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:]).keys() - {
+        "",
+        best,
+    }
     said = [f"{'; '.join(unread)}."] if unread else []
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
     if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):

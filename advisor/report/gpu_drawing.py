@@ -7,13 +7,13 @@ other the SMs that a job may use, both with the MIG instance around them if ther
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
-from typing import Literal, assert_never
+from typing import Literal
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report import units
 from advisor.report.gpu_spots import Spot, spots_of
-from advisor.sharing import Mode, Sharing
+from advisor.report.sharing_words import words_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
         sms=(*_frames(placed, of_memory=False), *map(_sm_bar, placed)),
         memory_gib=gpu.memory_mib / units.MIB_PER_GIB,
         sm_count=gpu.sms,
-        caption=_caption(mix.sharing),
+        caption=words_of(mix.sharing).caption,
     )
 
 
@@ -177,29 +177,3 @@ def _sm_bar(placed: _Placed) -> Bar:
         row=placed.row, job=placed.job.job, kind="job", start=spot.first_sm, end=spot.end_sm,
         hint=spot.hint,
     )  # fmt: skip
-
-
-_SIDE_BY_SIDE: dict[Mode, str] = {
-    "mps": "the jobs run side by side on whatever SMs are free.",
-    "mps-limits": "a limit is a cap, so the jobs' SMs may overlap.",
-    "mps-priority": "SMs that come free go to jobs of priority 0 first.",
-}
-
-
-def _caption(sharing: Sharing) -> str:
-    match sharing.mode:
-        case "serial":
-            said = "One job at a time: each has all memory and all SMs to itself."
-        case "naive":
-            said = "Memory adds up; the jobs take turns on all SMs."
-        case "mps" | "mps-limits" | "mps-priority":
-            said = f"Memory adds up; {_SIDE_BY_SIDE[sharing.mode]}"
-        case "mig":
-            said = "Each job has memory and SMs of its own; the frame is its MIG instance."
-        case "hybrid":
-            said = "Jobs on one MIG instance share what it has; the frame is the instance."
-        case "phases":
-            said = "One group of jobs at a time: each group has all memory and all SMs to itself."
-        case _:
-            assert_never(sharing.mode)
-    return said

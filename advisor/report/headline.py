@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import assert_never
 
 from advisor.english import counted, with_article
 from advisor.plan import ObjectiveName
@@ -11,7 +10,7 @@ from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.sharing import Sharing
+from advisor.report.sharing_words import words_of
 from advisor.timeline.outcome import Simulation
 from advisor.workload.named_workloads import how_to_measure
 
@@ -106,23 +105,8 @@ def plan_name(advised: Recommendation, plan: Plan) -> str:
 
 def plan_kind(advised: Recommendation, plan: Plan) -> str:
     """As `plan_name`, in a word or two."""
-    cap_w = chosen_cap_w(advised, plan)
-    return kind(plan.sharing) if cap_w is None else f"{kind(plan.sharing)} at {cap_w:g} W"
-
-
-def kind(sharing: Sharing) -> str:
-    """The mode in a word or two."""
-    match sharing.mode:
-        case "mps-limits":
-            return "mps with limits"
-        case "mps-priority":
-            return "mps with priorities"
-        case "mig" | "hybrid":
-            return "mig, estimated"
-        case "serial" | "naive" | "mps" | "phases":
-            return sharing.mode
-        case _:
-            assert_never(sharing.mode)
+    kind, cap_w = words_of(plan.sharing).kind, chosen_cap_w(advised, plan)
+    return kind if cap_w is None else f"{kind} at {cap_w:g} W"
 
 
 def basis(mix: MixPrediction) -> str:

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal, Self
 from advisor.english import counted
 from advisor.errors import InvalidInput
 
-Mode = Literal["serial", "naive", "mps", "mps-limits", "mps-priority", "mig", "hybrid", "phases"]
-"""The name under which plans and runs are fitted, sorted and reported; "mig": a job on each
-instance; "hybrid": instances that are shared or divided."""
+Mode = Literal["serial", "naive", "mps", "mps-priority", "mps-limits", "phases", "mig", "hybrid"]
+"""The name under which plans and runs are fitted, sorted and reported, simplest to set up first;
+"mig": a job on each instance; "hybrid": instances that are shared or divided."""
 
 SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
 """Those in which jobs have the whole GPU at the same time and none comes before another."""

@@ -35,14 +35,10 @@ _Limited = TypeVar("_Limited", Mps, Naive | Mps, Arrangement)
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
     """Numbers of the jobs of which `sharing` itself speaks, increasing; empty: of any jobs."""
-    match sharing:
-        case Serial() | Naive() | Mps() | Mig():
-            given = sharing.limits or sharing.priorities or sharing.instances
-            return tuple(range(1, len(given) + 1))
-        case Hybrid() | Phases():
-            return tuple(sorted(sharing.jobs))
-        case _:
-            assert_never(sharing)
+    if isinstance(sharing, Hybrid | Phases):
+        return tuple(sorted(sharing.jobs))
+    given = sharing.limits or sharing.priorities or sharing.instances
+    return tuple(range(1, len(given) + 1))
 
 
 def check_count(sharing: Sharing, jobs: int) -> None:
@@ -68,7 +64,13 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 
 def together(sharing: Sharing) -> Naive | Mps | None:
     """How all jobs have the whole GPU at the same time; None where they do not."""
-    return sharing if isinstance(sharing, Naive | Mps) else None
+    match sharing:
+        case Naive() | Mps():
+            return sharing
+        case Serial() | Mig() | Hybrid() | Phases():
+            return None
+        case _:
+            assert_never(sharing)
 
 
 def without_idle_limits(sharing: _Limited) -> _Limited:
@@ -93,8 +95,6 @@ def without_phases(sharing: Sharing) -> Arrangement | None:
 def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
     """What `sharing` of so many jobs consists of, one after another."""
     match sharing:
-        case Serial() | Naive() | Mps():
-            return (Group(tuple(range(1, jobs + 1)), sharing),)
         case Mig(instances):
             return (one_job_each(instances),)
         case Hybrid():
@@ -102,7 +102,7 @@ def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
         case Phases():
             return sharing.groups
         case _:
-            assert_never(sharing)
+            return (Group(tuple(range(1, jobs + 1)), sharing),)
 
 
 def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
@@ -144,8 +144,6 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
     """How the jobs at positions `running`, of phases of one group, share while no other runs."""
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
-        case Serial() | Naive() | Mps():
-            return sharing.among(running)
         case Mig(instances):
             return Mig(tuple(instances[job] for job in running))
         case Hybrid():
@@ -154,7 +152,7 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
             group = next(each for each in sharing.groups if running[0] + 1 in each.jobs)
             return of_one_group(_renamed_group(group, names))
         case _:
-            assert_never(sharing)
+            return sharing.among(running)
 
 
 def _renamed_group(group: Group | Hybrid, names: Mapping[int, int]) -> Group | Hybrid:
@@ -202,8 +200,6 @@ def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing: ...
 def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
     """`sharing` with `instances` in place of its own, in their order."""
     match sharing:
-        case Serial() | Naive() | Mps():
-            return sharing
         case Mig():
             return Mig(tuple(instances))
         case Hybrid():
@@ -213,7 +209,7 @@ def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
             return Phases(tuple(_relocated_set(each, left) if isinstance(each, Hybrid) else each
                                 for each in groups))  # fmt: skip
         case _:
-            assert_never(sharing)
+            return sharing
 
 
 def _relocated_set(hybrid: Hybrid, instances: Iterator[Instance]) -> Hybrid:

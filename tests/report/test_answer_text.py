@@ -6,7 +6,7 @@ from advisor.plan.host_bound import Remedy
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.answer_text import answer, paragraphs
-from advisor.report.sharing_explained import explained
+from advisor.report.sharing_words import explained
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

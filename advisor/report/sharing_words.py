@@ -1,0 +1,135 @@
+"""What is said of each way to share: what it is called, advised as, drawn as, and means."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict
+
+from advisor.english import counted
+from advisor.sharing import Sharing
+from advisor.sharing.traversal import groups, partitions
+
+_SLICE = "compute slice"
+
+
+class ModeWords(NamedTuple):
+    """How plans of one mode are spoken of.
+
+    Attributes:
+        kind: What they are called, in a word or two.
+        advice: The first words of advice to take one.
+        caption: What a drawing of the GPU shows.
+        meaning: What they do, where that is the same whatever the jobs.
+        notation: How to read one that stands in a line without an example; empty: as it is.
+    """
+
+    kind: str
+    advice: str
+    caption: str
+    meaning: str = ""
+    notation: str = ""
+
+
+# So that a mode without words is a mistake that the type checker finds.
+_ByMode = TypedDict("_ByMode", {
+    "serial": ModeWords, "naive": ModeWords, "mps": ModeWords, "mps-limits": ModeWords,
+    "mps-priority": ModeWords, "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
+})  # fmt: skip
+_WORDS: _ByMode = {
+    "serial": ModeWords(
+        "serial",
+        "Don't share, one after another",
+        "One job at a time: each has all memory and all SMs to itself.",
+        "one after another",
+    ),
+    "naive": ModeWords(
+        "naive",
+        "Time-sliced, without MPS",
+        "Memory adds up; the jobs take turns on all SMs.",
+        "the driver gives the GPU to each in turn",
+    ),
+    "mps": ModeWords(
+        "mps",
+        "MPS",
+        "Memory adds up; the jobs run side by side on whatever SMs are free.",
+        "kernels of all run side by side",
+    ),
+    "mps-limits": ModeWords(
+        "mps with limits",
+        "MPS with limits",
+        "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
+        notation="mps=: per cent of the SMs that each may use",
+    ),
+    "mps-priority": ModeWords(
+        "mps with priorities",
+        "MPS with client priorities",
+        "Memory adds up; SMs that come free go to jobs of priority 0 first.",
+        notation="priority: 0 goes before 1",
+    ),
+    "mig": ModeWords(
+        "mig, estimated",
+        "MIG, an instance for each",
+        "Each job has memory and SMs of its own; the frame is its MIG instance.",
+        notation="mig=: an instance each, @ where it starts",
+    ),
+    "hybrid": ModeWords(
+        "mig, estimated",
+        "MIG, jobs together on an instance",
+        "Jobs on one MIG instance share what it has; the frame is the instance.",
+        notation="[]: jobs by number on an instance, 3c: three of its compute slices",
+    ),
+    "phases": ModeWords(
+        "phases",
+        "In groups, one after another",
+        "One group of jobs at a time: each group has all memory and all SMs to itself.",
+        notation=";: one group after the other, [] its jobs by number",
+    ),
+}
+
+
+def words_of(sharing: Sharing) -> ModeWords:
+    """What is said of plans that share so."""
+    return _WORDS[sharing.mode]
+
+
+def way_advised(sharing: Sharing, jobs: int) -> str:
+    """How so many jobs share, as the first words of advice."""
+    if sharing.mode == "phases":
+        return f"In {len(groups(sharing, jobs))} groups, one after another"
+    if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
+        return "MIG, compute slices of an instance for each"
+    return words_of(sharing).advice
+
+
+def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
+    """What the notation of `sharing` says of `jobs`, named in their order, in a few words."""
+    if sharing.mode == "mps-limits":
+        if len(set(sharing.limits)) == 1:
+            return f"each may use {sharing.limits[0]:g} % of the SMs"
+        first, *rest = _counted(
+            [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
+        )
+        return ", ".join([f"of the SMs at most {first}", *rest])
+    if sharing.mode == "mps-priority":
+        ahead = [job for job, each in zip(jobs, sharing.priorities, strict=True) if not each]
+        limits = "; limits are per cent of the SMs" if sharing.limits else ""
+        return f"{', '.join(_counted(ahead))} before the others{limits}"
+    if sharing.mode == "phases":
+        together = [each.jobs for each in groups(sharing, len(jobs))]
+        return ", then ".join(_named(each, jobs) for each in together)
+    if sharing.instances:
+        return "; ".join(
+            f"{_named(part.jobs, jobs)} on "
+            f"{f'{counted(part.slices, _SLICE)} of ' if part.slices else ''}"
+            f"{part.instance.profile if part.instance else ''}"
+            for part in partitions(sharing, len(jobs))
+        )
+    return words_of(sharing).meaning
+
+
+def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
+    return ", ".join(_counted([jobs[number - 1] for number in numbers]))
+
+
+def _counted(words: Sequence[str]) -> list[str]:
+    """Each of `words` once, with how often it comes."""
+    return [f"{count} x {word}" if count > 1 else word for word, count in Counter(words).items()]
