@@ -102,10 +102,8 @@ def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     """How to read the lines of others than the best, and how to see what a glance leaves out."""
     left = len(advised.plans) - len(shown)
     best = words_of(advised.best.sharing).notation  # which stands above with an example
-    unread = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:]).keys() - {
-        "",
-        best,
-    }
+    notations = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:])
+    unread = [each for each in notations if each not in ("", best)]
     said = [f"{'; '.join(unread)}."] if unread else []
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
     if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):
