@@ -20,7 +20,15 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.physics import Physics
 from advisor.prediction.utilisation_model import contended
-from advisor.sharing import Arrangement, Group, Hybrid, Instance, Mps, Naive, Place, Sharing
+from advisor.sharing import (
+    Arrangement,
+    Concurrent,
+    Group,
+    Hybrid,
+    Instance,
+    Place,
+    Sharing,
+)
 from advisor.sharing.traversal import instance_sets, of_one_group, relocated
 from advisor.workload.profile import Profile
 
@@ -29,7 +37,7 @@ from advisor.workload.profile import Profile
 _OTHERS = 0.45
 _USUAL_TRAFFIC = 0.27
 
-StepsOnGpu = Callable[[Sequence[Profile], Naive | Mps, Gpu], list[Interval]]
+StepsOnGpu = Callable[[Sequence[Profile], Concurrent, Gpu], list[Interval]]
 """Seconds of a step of each job that shares a whole GPU."""
 
 

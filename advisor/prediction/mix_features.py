@@ -12,7 +12,7 @@ from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
 from advisor.prediction.physics import Replayed
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import capacity_steps
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent
 from advisor.workload.profile import Profile
 
 IN_COMPANY = (
@@ -45,7 +45,7 @@ FEATURES = (*IN_COMPANY, *TRAITS, *(f"mates_{trait}" for trait in TRAITS))
 
 
 def features(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, replayed: Replayed
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, replayed: Replayed
 ) -> Floats:
     """One row for each job, one column for each of `FEATURES`, shape (jobs, features)."""
     jobs = _Jobs(*np.array([_alone(each) for each in profiles]).T)
@@ -87,7 +87,7 @@ def _alone(profile: Profile) -> tuple[float, ...]:
 
 
 def _of_replay(
-    profiles: Sequence[Profile], sharing: Naive | Mps, replayed: Replayed, speed: Floats
+    profiles: Sequence[Profile], sharing: Concurrent, replayed: Replayed, speed: Floats
 ) -> dict[str, Floats]:
     steps = capacity_steps(profiles, sharing)
     by_capacity = replayed.steps_s if steps is None else np.array(steps)
@@ -118,7 +118,7 @@ def _of_load(jobs: _Jobs, speed: Floats) -> dict[str, Floats]:
     }
 
 
-def _shares(sharing: Naive | Mps, jobs: int, gpu: Gpu) -> Floats:
+def _shares(sharing: Concurrent, jobs: int, gpu: Gpu) -> Floats:
     """SMs that each job may use, as a share of the GPU's, shape (jobs,)."""
     return np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs)
 

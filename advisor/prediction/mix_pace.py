@@ -20,7 +20,7 @@ from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import any_busy, capacity_steps, columns, seen_by_driver
-from advisor.sharing import Arrangement, Mps, Naive
+from advisor.sharing import Arrangement, Concurrent, Mps
 from advisor.sharing.traversal import (
     instance_sets,
     plain_mode,
@@ -79,13 +79,13 @@ def _intervals(
 
 @once_a_mix  # many layouts have instances with the same jobs on them
 def _on_instance(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
     return _on_gpu(profiles, sharing, gpu, model, replay_mix)
 
 
 def _on_gpu(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     if len(profiles) == 1:
         return [_left_alone(profiles[0], sharing, gpu, model, play)]
@@ -93,7 +93,7 @@ def _on_gpu(
 
 
 def _left_alone(
-    profile: Profile, sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
+    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> Interval:
     if profile.trace is not None or not sharing.limits:
         return around_alone(profile, alone_s(profile, sharing, gpu, model, play), model)
@@ -111,7 +111,7 @@ def around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
 
 def alone_s(
     profile: Profile,
-    sharing: Naive | Mps,
+    sharing: Concurrent,
     gpu: Gpu,
     model: Model,
     play: ReplayFunction = replay_mix,
@@ -127,7 +127,7 @@ def alone_s(
 
 
 def _shared(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model, play: ReplayFunction
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     sharing = without_idle_limits(sharing)
     if len(set(sharing.limits)) > 1:
@@ -143,7 +143,7 @@ def _shared(
 
 
 def _by_capacity(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, model: Model
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
     """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
     bare = [seen_by_driver(each) for each in profiles]

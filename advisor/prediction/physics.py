@@ -17,7 +17,7 @@ from advisor.prediction.replay import (
     replay_naive,
 )
 from advisor.prediction.trace import Floats, replay_trace
-from advisor.sharing import Mps, Naive, PartitionSharing
+from advisor.sharing import Concurrent, PartitionSharing
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 
@@ -43,7 +43,7 @@ class Physics:
     def __post_init__(self) -> None:
         check(self, ("packing", "ceded", "bandwidth"), 1.0)
 
-    def bearing_on(self, sharing: Naive | Mps) -> tuple[object, ...]:
+    def bearing_on(self, sharing: Concurrent) -> tuple[object, ...]:
         """The constants that affect replay under `sharing`."""
         if sharing.under_mps:
             return (self.packing, self.ceded, self.bandwidth)
@@ -52,7 +52,7 @@ class Physics:
 
 def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
     profiles: Sequence[Profile],
-    sharing: Naive | Mps,
+    sharing: Concurrent,
     gpu: Gpu,
     physics: Physics,
     effort: Effort | None = None,
@@ -111,7 +111,7 @@ def _doubts(physics: Physics) -> tuple[Physics, Physics]:
 
 
 def replay_variants(
-    sharing: Naive | Mps,
+    sharing: Concurrent,
     physics: Physics,
     effort: Effort = Effort(),  # noqa: B008 - frozen
 ) -> list[tuple[Physics, Effort]]:

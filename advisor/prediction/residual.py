@@ -18,7 +18,7 @@ from advisor.prediction.physics import (
 )
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent, Mps
 from advisor.sharing.traversal import plain_mode
 from advisor.workload.profile import Profile
 
@@ -31,7 +31,7 @@ _TO_CHOOSE = Effort(events=4_000)
 _BORROWED = 1.7
 
 # `physics.replay_mix`, or what remembers its answers.
-ReplayFunction = Callable[[Sequence[Profile], Naive | Mps, Gpu, Physics, Effort], Floats | None]
+ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort], Floats | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Mix:
     """
 
     profiles: tuple[Profile, ...]
-    sharing: Naive | Mps
+    sharing: Concurrent
     asked: tuple[int, ...]
     effort: Effort = Effort()  # noqa: RUF009 - frozen
 

@@ -22,7 +22,7 @@ from advisor.prediction.surrogate_features import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mode, Mps, Naive
+from advisor.sharing import Concurrent, Mode, Mps
 from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile
 
@@ -40,7 +40,7 @@ class Tenancy:
     """
 
     partition: Partition
-    sharing: Naive | Mps
+    sharing: Concurrent
     limit: float | None = None
 
     @property
@@ -166,7 +166,7 @@ class SurrogatePredictor:
         everyone = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
         return bool(self.answers.fits(tenancy, everyone, most_risk, 0.0)[0])
 
-    def steps(self, sharings: Sequence[Naive | Mps]) -> Floats:
+    def steps(self, sharings: Sequence[Concurrent]) -> Floats:
         """Seconds of a step of each job under each sharing, shape (sharings, jobs).
 
         Raises:

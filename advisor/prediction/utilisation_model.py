@@ -23,7 +23,7 @@ from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive, Sharing
+from advisor.sharing import Concurrent, Sharing
 from advisor.workload.measured import Counters
 from advisor.workload.profile import Profile
 
@@ -126,7 +126,7 @@ def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
 
 
 def columns(
-    profiles: Sequence[Profile], sharing: Naive | Mps, gpu: Gpu, capacity_s: Floats
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, capacity_s: Floats
 ) -> Floats:
     """One row for each job, one column for each of `COLUMNS`, shape (jobs, columns).
 

@@ -16,6 +16,7 @@ These forms name jobs by their numbers from 1, in the order in which they were g
 from advisor.sharing.modes import (
     SCORED_MODES,
     SHARED_MODES,
+    Concurrent,
     Instance,
     Mig,
     Mode,
@@ -41,6 +42,7 @@ __all__ = [
     "SCORED_MODES",
     "SHARED_MODES",
     "Arrangement",
+    "Concurrent",
     "Group",
     "Hybrid",
     "Instance",

@@ -137,7 +137,10 @@ class Mig:
         return "mig=" + ",".join(map(str, self.instances))
 
 
-PartitionSharing = Serial | Naive | Mps
+Concurrent = Naive | Mps
+"""How jobs have a whole GPU, an instance, or a part of one at the same time."""
+
+PartitionSharing = Serial | Concurrent
 """How jobs share what has SMs of its own: a whole GPU, an instance, or a part of one."""
 
 

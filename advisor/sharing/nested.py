@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from advisor.errors import InvalidInput
 from advisor.sharing.modes import (
+    Concurrent,
     Instance,
     Mig,
     Mode,
-    Mps,
     Naive,
     PartitionSharing,
     SharedPartition,
@@ -31,7 +31,7 @@ class Part:
     """
 
     jobs: tuple[int, ...]
-    sharing: Naive | Mps = field(default_factory=Naive)
+    sharing: Concurrent = field(default_factory=Naive)
     slices: int | None = None
 
     def __post_init__(self) -> None:

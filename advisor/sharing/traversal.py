@@ -6,31 +6,30 @@ elsewhere asks these functions, or a sharing's own `mode`, `limits` and `instanc
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, assert_never, overload
+from typing import TypeVar, overload
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.sharing import (
     Arrangement,
+    Concurrent,
     Group,
     Hybrid,
     Instance,
     Mig,
     Mode,
     Mps,
-    Naive,
     Part,
     PartitionSharing,
     Phases,
     Place,
-    Serial,
     SharedPartition,
     Sharing,
     one_job_each,
 )
 
-_Within = TypeVar("_Within", Naive | Mps, PartitionSharing)
-_Limited = TypeVar("_Limited", Mps, Naive | Mps, Arrangement)
+_Within = TypeVar("_Within", Concurrent, PartitionSharing)
+_Limited = TypeVar("_Limited", Mps, Concurrent, Arrangement)
 
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
@@ -62,15 +61,9 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     )
 
 
-def together(sharing: Sharing) -> Naive | Mps | None:
+def together(sharing: Sharing) -> Concurrent | None:
     """How all jobs have the whole GPU at the same time; None where they do not."""
-    match sharing:
-        case Naive() | Mps():
-            return sharing
-        case Serial() | Mig() | Hybrid() | Phases():
-            return None
-        case _:
-            assert_never(sharing)
+    return sharing if isinstance(sharing, Concurrent) else None
 
 
 def without_idle_limits(sharing: _Limited) -> _Limited:

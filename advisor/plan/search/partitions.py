@@ -20,15 +20,7 @@ from advisor.hardware.mig_layouts import layouts, profile_of
 from advisor.plan.search.job_sets import Sets
 from advisor.plan.search.limit_tuning import EQUAL_GRID
 from advisor.prediction.trace import Floats
-from advisor.sharing import (
-    Arrangement,
-    Hybrid,
-    Instance,
-    Mps,
-    Naive,
-    Part,
-    Place,
-)
+from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
 
 
 class PartitionKind(NamedTuple):
@@ -37,7 +29,7 @@ class PartitionKind(NamedTuple):
     profile: str | None = None
     slices: int | None = None
 
-    def shared(self, jobs: int, sharing: Naive | Mps) -> Arrangement:
+    def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
         """So many jobs in it under `sharing`, and nothing else on the GPU."""
         if self.profile is None:
             return sharing
@@ -53,10 +45,10 @@ class Option(NamedTuple):
     """A partition, and how jobs share it; a limit is the same for each of them, in per cent."""
 
     partition: PartitionKind
-    sharing: Naive | Mps
+    sharing: Concurrent
     limit: float | None = None
 
-    def of(self, jobs: int) -> Naive | Mps:
+    def of(self, jobs: int) -> Concurrent:
         """How so many jobs share it."""
         return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
 

@@ -15,7 +15,7 @@ from advisor.plan.search.candidate_space import Space, hybrid
 from advisor.plan.search.partition_search import Assignment, Choice
 from advisor.plan.search.partitions import WHOLE, options
 from advisor.plan.search.phase_search import phased
-from advisor.sharing import Group, Hybrid, Instance, Mig, Mps, Naive, Serial
+from advisor.sharing import Concurrent, Group, Hybrid, Instance, Mig, Serial
 from advisor.sharing.in_turn import in_turn
 from advisor.sharing.traversal import instance_sets, simplest
 from advisor.workload.job import Job
@@ -222,7 +222,7 @@ class OneGpuSolver:
 class WholeGpuSolver:
     """As `OneGpuSolver`, of jobs that all share under `sharing`; a job alone has the GPU."""
 
-    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Naive | Mps) -> None:
+    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Concurrent) -> None:
         self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
 
     def best(self, chosen: Sequence[int]) -> Forecast | None:

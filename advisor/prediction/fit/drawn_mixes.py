@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_features import LIMIT_GRID
-from advisor.sharing import Mode, Mps, Naive
+from advisor.sharing import Concurrent, Mode, Mps, Naive
 
 _SEED = 20261121
 _DEGREES = {1: 3, 2: 22, 3: 20, 4: 17, 5: 14, 6: 10, 7: 8, 8: 6}
@@ -24,7 +24,7 @@ class DrawnMix:
     """A mix for fitting the surrogate: which of the profiles, and how they share."""
 
     jobs: tuple[int, ...]
-    sharing: Naive | Mps
+    sharing: Concurrent
 
 
 def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:

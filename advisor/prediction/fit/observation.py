@@ -12,7 +12,7 @@ from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES
 from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mode, Mps, Naive, parse_sharing
+from advisor.sharing import Concurrent, Mode, parse_sharing
 from advisor.sharing.traversal import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
@@ -68,7 +68,7 @@ class ObservedRun:
 
     gpu: Gpu
     run: Run
-    sharing: Naive | Mps
+    sharing: Concurrent
     profiles: tuple[Profile, ...]
     as_measured: tuple[Profile, ...]
     measured_s: Floats

@@ -17,7 +17,7 @@ from advisor.prediction.physics import (
 )
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent
 from advisor.workload.profile import Profile
 
 # Constants that suit long replays suit these, too.
@@ -45,7 +45,7 @@ class ReplayCache:
     def play(
         self,
         profiles: Sequence[Profile],
-        sharing: Naive | Mps,
+        sharing: Concurrent,
         gpu: Gpu,
         physics: Physics,
         effort: Effort,

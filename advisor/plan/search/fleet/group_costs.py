@@ -19,10 +19,10 @@ from advisor.prediction.mix_prediction import Level
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mode, Mps, Naive
+from advisor.sharing import Concurrent, Mode, Mps, Naive
 from advisor.timeline.waiting_jobs import array_stretches
 
-WAYS: dict[str, Naive | Mps] = {"mps": Mps(), "naive": Naive()}
+WAYS: dict[str, Concurrent] = {"mps": Mps(), "naive": Naive()}
 """To share a whole GPU without limits."""
 
 MemberRows = NDArray[np.intp]
