@@ -26,7 +26,7 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import PlannedMix
-from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.sharing import Concurrent, Naive, parse_sharing
 from advisor.sharing.traversal import partitions
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
@@ -51,7 +51,7 @@ class InstanceSession(MpsSession):
 
     def setups(
         self,
-        sharing: Naive | Mps,
+        sharing: Concurrent,
         cores: Sequence[tuple[int, ...]],
         workloads: Sequence[Workload] | None = None,
     ) -> tuple[TenantSetup, ...]:

@@ -20,7 +20,7 @@ from advisor.measure.process.claimed_device import claimed, device_at_hand
 from advisor.measure.process.cores import allowed_cores, cores_of_each
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.run_locks import scratch_folder, sweep
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent, Mps, Naive
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -42,7 +42,7 @@ class SharedProcesses:
     """
 
     processes: int
-    sharing: Naive | Mps
+    sharing: Concurrent
     cores_each: int = 1
     memory_cap_mib: int | None = None
 

@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.run_locks import wait_until
 from advisor.measure.process.worker import without_mps
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent
 
 MOST_TICKETS = 60_000
 """A pipe holds as many bytes at once (pipe(7)), and some."""
@@ -59,7 +59,7 @@ class StudyCrew:
     """
 
     session: MpsSession
-    sharing: Naive | Mps
+    sharing: Concurrent
     environments: Sequence[Mapping[str, str]]
     orders: Sequence[WorkerOrder]
     mps_clients: int = 0

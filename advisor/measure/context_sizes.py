@@ -8,7 +8,7 @@ from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import memory_record, tenants_on
 from advisor.measure.switching import all_answers
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent, Mps, Naive
 from advisor.workload.machine_calibration import Contexts, LimitedContext
 from advisor.workload.named_workloads import workload
 
@@ -61,7 +61,7 @@ def contexts(session: MpsSession, core: int) -> Contexts:
     )
 
 
-def _seen(session: MpsSession, core: int, sharing: Naive | Mps) -> _Seen:
+def _seen(session: MpsSession, core: int, sharing: Concurrent) -> _Seen:
     with tenants_on(session.setups(sharing, [(core,)]), session.folder) as (tenant,):
         (answer,) = all_answers([tenant], "load", workload=workload(_WORKLOAD))
         session.proved_clients(sharing, [tenant.pid])

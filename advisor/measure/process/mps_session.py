@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent
 from advisor.measure.process.worker import TenantSetup
-from advisor.sharing import Mps, Naive
+from advisor.sharing import Concurrent
 from advisor.workload.spec import Workload
 
 
@@ -22,7 +22,7 @@ class MpsSession:
         self._daemon = MpsDaemon(folder, device.uuid or "")
         _no_pipes(folder).mkdir(exist_ok=True)
 
-    def switch_to(self, sharing: Naive | Mps) -> None:
+    def switch_to(self, sharing: Concurrent) -> None:
         """Bring MPS into the state that `sharing` needs; no tenant may be alive.
 
         Raises:
@@ -39,7 +39,7 @@ class MpsSession:
 
     def setups(
         self,
-        sharing: Naive | Mps,
+        sharing: Concurrent,
         cores: Sequence[tuple[int, ...]],
         workloads: Sequence[Workload] | None = None,
     ) -> tuple[TenantSetup, ...]:
@@ -54,7 +54,7 @@ class MpsSession:
         scripts = repeat(None) if workloads is None else (each.script for each in workloads)
         return tuple(map(TenantSetup, repeat(self.device.kind), cores, found, scripts))
 
-    def proved_clients(self, sharing: Naive | Mps, pids: Sequence[int]) -> int:
+    def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
         """How many tenants MPS serves: all of them, or none if it is off.
 
         Raises:
@@ -86,7 +86,7 @@ def mps_session_on(device: Device, folder: Path) -> Iterator[MpsSession]:
 
 
 def tenant_environments(
-    sharing: Naive | Mps, tenants: int, folder: Path, uuid: str | None
+    sharing: Concurrent, tenants: int, folder: Path, uuid: str | None
 ) -> tuple[dict[str, str], ...]:
     """The variables to set for each tenant, in addition to the caller's without its MPS settings.
 
@@ -102,7 +102,7 @@ def tenant_environments(
     return tuple(common | of_job for of_job in client_variables(sharing, tenants))
 
 
-def client_variables(sharing: Naive | Mps, tenants: int) -> Iterator[dict[str, str]]:
+def client_variables(sharing: Concurrent, tenants: int) -> Iterator[dict[str, str]]:
     """What each MPS client is told about its limit and priority, where it has one."""
     caps = sharing.limits or (None,) * tenants
     order = sharing.priorities or (None,) * tenants

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput
-from advisor.sharing import Mps, Naive, Sharing, parse_sharing
+from advisor.sharing import Concurrent, Naive, Sharing, parse_sharing
 from advisor.sharing.traversal import check_count, restricted, running_together, together
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
@@ -89,7 +89,7 @@ class PlannedMix:
     """Workloads that run at the same time: what one `Run` records."""
 
     id: str
-    sharing: Naive | Mps
+    sharing: Concurrent
     purpose: Purpose
     repeats: str | None
     capacity_mib: int | None = None
@@ -169,7 +169,7 @@ def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
 
 
 def _mix(
-    plan: PlannedRun, sharing: Naive | Mps, workloads: tuple[Workload, ...], suffix: str
+    plan: PlannedRun, sharing: Concurrent, workloads: tuple[Workload, ...], suffix: str
 ) -> PlannedMix:
     repeats = None if plan.repeats is None else plan.repeats + suffix
     return PlannedMix(
