@@ -1,11 +1,11 @@
 """What advice stands on: jobs and profiles, a fitted model, and the machine that it is for."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput
@@ -120,21 +120,38 @@ class Sources:
         Raises:
             InvalidInput: The model is malformed, or the GPU cannot be set to that cap.
         """
-        from advisor.plan.forecast import MixCache
-
-        return MixCache(self.predictor_under(self.power_cap_w))
+        return self.predictor_under(self.power_cap_w)
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
         """As `predictor`, under another cap; None: the GPU's own limit."""
         from advisor.plan.candidates import CappedPredictor
+        from advisor.plan.forecast import MixCache
+
+        if cap_w is None:
+            return self._uncapped
+        return MixCache(CappedPredictor(self._uncapped, self.card, cap_w))
+
+    @cached_property
+    def _uncapped(self) -> Predicts:
+        """As `predictor`, under the GPU's own limit; a cap changes what this says of a mix."""
+        from advisor.plan.forecast import MixCache
         from advisor.plan.shared_cores import SharedCores
 
         here = self.machine.predictor(self.uncalibrated)
         at_hand = None if self.present is None else self.present.host_cores
         cores = self.host_cores or at_hand
-        if cores is not None:
-            here = SharedCores(here, cores)
-        return here if cap_w is None else CappedPredictor(here, self.card, cap_w)
+        return MixCache(here if cores is None else SharedCores(here, cores))
+
+    def under(self, cap_w: float) -> Self:
+        """The same under another power cap; what was read and predicted for one is for both.
+
+        Raises:
+            InvalidInput: A file that both read is malformed.
+        """
+        found = replace(self, power_cap_w=cap_w)
+        shared = ("model", "machine", "find_profile", "_uncapped")
+        vars(found).update({name: getattr(self, name) for name in shared})
+        return found
 
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1

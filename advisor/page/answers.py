@@ -42,8 +42,10 @@ class PageQuestion:
 
 @st.cache_resource(ttl=300, max_entries=8, show_spinner=False)
 def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
-    """Remembers its predictions."""
-    return Advisor(gpu, power_cap_w=cap_w, present=present_machine(gpu))
+    """Remembers its predictions, those under different caps as one."""
+    if cap_w is not None:
+        return advisor_of(gpu, None).under(cap_w)
+    return Advisor(gpu, present=present_machine(gpu))
 
 
 @st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")

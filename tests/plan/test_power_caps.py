@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import recommend
+from advisor.api import Advisor, recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
@@ -18,6 +18,7 @@ from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Question
 from advisor.plan.rules import Conditions
+from advisor.prediction.predictor import Predictor
 from advisor.report.documents import recommendation_document
 from advisor.report.headline import gain
 from advisor.sharing import Naive, Serial
@@ -140,3 +141,20 @@ def test_a_plan_that_does_not_fit_has_no_cap_either():
 def test_a_cap_is_given_or_chosen_and_not_both():
     with pytest.raises(InvalidInput, match="leave one"):
         recommend(["cnn-cifar10-bs128"], power_cap_w=400.0, conditions=ALLOWED)
+
+
+def test_another_cap_changes_what_was_predicted_without_one_and_predicts_nothing_anew(monkeypatch):
+    jobs, asked = ["cnn-cifar10-bs128", "resnet26-cifar10-bs128"], []
+    free = Advisor()
+    without = free.predict(jobs, "mps")
+    apart = replace(free, power_cap_w=400.0).predict(jobs, "mps")
+    predict = Predictor.predict
+
+    def noted(own, profiles, sharing):
+        asked.append((len(profiles), sharing.mode))
+        return predict(own, profiles, sharing)
+
+    monkeypatch.setattr(Predictor, "predict", noted)
+    capped = free.under(400.0).predict(jobs, "mps")
+    assert capped == apart != without
+    assert set(asked) <= {(1, "serial")}  # each in its turn: by its own power
