@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.prediction.cholesky import CholeskyFactor, cholesky
+from advisor.prediction.factor_file import factor
 from advisor.prediction.host_transfer import log_beyond_host
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES
@@ -180,6 +181,10 @@ class Correction:
     @cached_property
     def _mixing(self) -> CholeskyFactor:
         """Of the points' covariance."""
+        told = repr(self.kernel).encode() + self._points.tobytes()
+        return factor(self.points, told, self._factor)
+
+    def _factor(self) -> CholeskyFactor:
         points = self._points.astype(np.float32)
         covariance = self.kernel.likeness(points, points)
         covariance[np.diag_indices_from(covariance)] += self.kernel.noise

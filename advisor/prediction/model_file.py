@@ -8,11 +8,12 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.correction import Correction, Doubt
+from advisor.prediction.factor_file import keep_factors
 from advisor.prediction.gpu_constants import GpuConstants, nearest_constants, of_its_architecture
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
-from advisor.workload.files import read_bytes, read_once, shown
+from advisor.workload.files import MODEL_FILE, beside_package, read_bytes, read_once, shown
 from advisor.workload.plausible import MOST_SPREADS
 from advisor.workload.records import parse_record
 
@@ -143,4 +144,7 @@ def load_model(path: Path) -> Model:
             f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
             f"put one there: `advisor fit --out {path.parent}`."
         )
-    return parse_record(Model, read_bytes(path), shown(path), "Fit it anew: `advisor fit`.")
+    model = parse_record(Model, read_bytes(path), shown(path), "Fit it anew: `advisor fit`.")
+    if path == beside_package("models") / MODEL_FILE:
+        keep_factors(path, {mode: each.points for mode, each in model.corrections.items()})
+    return model

@@ -53,7 +53,7 @@ def user_folder(kind: Kind) -> Path:
     return Path(base) / "advisor" / kind
 
 
-def cache_folder(kind: Literal["engine", "inductor"]) -> Path:
+def cache_folder(kind: Literal["engine", "factors", "inductor"]) -> Path:
     """The folder for caches that outlive a run, by the same specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "advisor" / kind
