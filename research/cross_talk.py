@@ -9,6 +9,7 @@ from itertools import combinations
 from statistics import median
 
 from advisor.measure.campaign.draw import idle_twin
+from advisor.prediction.mix_prediction import all_known
 from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -87,10 +88,9 @@ def _cells(row: CrossTalk) -> tuple[str, ...]:
 
 
 def _kind(run: Run, profiles: Mapping[str, Profile]) -> str | None:
-    alone = [profiles.get(tenant.workload.name) for tenant in run.tenants]
-    shares = [None if each is None else each.busy_share for each in alone]
-    known = [each for each in shares if each is not None]
-    if len(known) < len(shares):
+    alone = all_known(profiles.get(tenant.workload.name) for tenant in run.tenants)
+    known = None if alone is None else all_known(each.busy_share for each in alone)
+    if known is None:
         return None
     if min(known) > _GPU_BOUND:
         return "GPU-bound"

@@ -21,7 +21,7 @@ from advisor.plan.rules import (
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
-from advisor.prediction.mix_prediction import LEVELS, Interval, around
+from advisor.prediction.mix_prediction import LEVELS, Interval, all_known, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Serial
 from advisor.sharing.in_turn import in_turn
@@ -71,9 +71,7 @@ class FleetPlan:
     @property
     def _gpu_ends_s(self) -> list[Interval] | None:
         """Until each GPU's last job ends, of those that run any; None where one is not known."""
-        known = [each.forecast.makespan_interval_s for each in self.on]
-        found = [each for each in known if each is not None]
-        return found if len(found) == len(known) else None
+        return all_known(each.forecast.makespan_interval_s for each in self.on)
 
     @property
     def makespan_s(self) -> Interval | None:
@@ -110,8 +108,8 @@ class FleetPlan:
     def energy_j(self) -> Interval | None:
         """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
         ends_s, idle_w = self._gpu_ends_s, self.idle_power_w
-        used_j = [each.forecast.energy_j for each in self.on if each.forecast.energy_j is not None]
-        if ends_s is None or idle_w is None or len(used_j) < len(self.on):
+        used_j = all_known(each.forecast.energy_j for each in self.on)
+        if ends_s is None or idle_w is None or used_j is None:
             return None
         totals = []
         for level in LEVELS:
@@ -203,10 +201,11 @@ def _candidate(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Candidate:
 
 
 def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:
-    known = [job.work_steps * job.profile.step_s for job in jobs if job.work_steps is not None]
-    if len(known) < len(jobs):
+    steps = all_known(job.work_steps for job in jobs)
+    if steps is None:
         return None
     free_s = [0.0] * gpus
-    for alone_s in sorted(known, reverse=True):
+    alone = (work * job.profile.step_s for work, job in zip(steps, jobs, strict=True))
+    for alone_s in sorted(alone, reverse=True):
         heapreplace(free_s, free_s[0] + alone_s)
     return max(free_s)

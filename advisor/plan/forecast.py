@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from advisor.plan.recommendation import Forecast, Predicts
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.mix_prediction import LEVELS, Level, MixPrediction, around, in_phases
+from advisor.prediction.mix_prediction import (
+    LEVELS,
+    Level,
+    MixPrediction,
+    all_known,
+    around,
+    in_phases,
+)
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
@@ -102,12 +109,12 @@ class CachingPredictor(MixCache):
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     """What happens to all of the jobs under `sharing`, whether it fits or not."""
-    work = [job.work_steps for job in mixes.jobs if job.work_steps is not None]
+    work = all_known(job.work_steps for job in mixes.jobs)
     found = Forecast(
         prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
         speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )  # fmt: skip
-    if len(work) < len(mixes.jobs):
+    if work is None:
         return found
 
     def mix(placed: PlacedJobs) -> MixPrediction:

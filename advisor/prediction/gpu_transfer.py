@@ -18,7 +18,7 @@ from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
-from advisor.prediction.kernel_pace import FELT, told_exponent
+from advisor.prediction.kernel_pace import FELT, measured_exponent
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.trace import Floats
 from advisor.workload.kernel_trace import KernelTrace
@@ -95,7 +95,6 @@ def _source(profile: Profile, calibrations: Sequence[Calibration]) -> RatedGpu:
 def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
     before_us, us = scaled_us(profile, source, source), scaled_us(profile, source, target)
     slower = float(us.sum() / before_us.sum())
-    gpu_s = None if profile.gpu_s is None else profile.gpu_s * slower
     step_s = max(LEAST_STEP_S, profile.step_s * _stretch(profile, slower))
     stretch = step_s / profile.step_s
     moved = replace(
@@ -103,13 +102,13 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
         gpu=target.gpu.key,
         estimated_from=source.gpu.key,
         windows=_stretched(profile.windows, stretch),
-        gpu_s=gpu_s,
+        gpu_s=profile.gpu_s and profile.gpu_s * slower,
         host_cpu_share=profile.host_cpu_share and profile.host_cpu_share / max(1.0, stretch),
         memory=_memory(profile.memory, source.gpu, target.gpu),
         mps=profile.mps and _probe(profile.mps, stretch, slower, source.gpu, target.gpu),
         trace=profile.trace and _trace(profile.trace, us, target.gpu),
         took=None,
-        sm_exponent=told_exponent(profile, source.gpu),
+        sm_exponent=measured_exponent(profile, source.gpu),
     )
     power_w, idle_power_w = _power(profile, moved, source.gpu, target.gpu)
     return replace(

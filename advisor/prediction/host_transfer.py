@@ -11,7 +11,7 @@ from math import inf, log
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import known_gpus
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.kernel_pace import told_exponent
+from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.stretched_profile import at_pace
 from advisor.workload.host_side import HostSide
 from advisor.workload.plausible import check_number
@@ -78,7 +78,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
 def _kept_exponent(profile: Profile) -> float | None:
     """How its kernels slow with fewer SMs, which no host changes."""
     card = known_gpus().get(profile.gpu)
-    return profile.sm_exponent if card is None else told_exponent(profile, card)
+    return profile.sm_exponent if card is None else measured_exponent(profile, card)
 
 
 def _slower(host: HostSide, slowdown: float) -> HostSide:

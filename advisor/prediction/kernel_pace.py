@@ -48,12 +48,12 @@ def exponent_alone(profile: Profile, gpu: Gpu) -> float:
     Kernels that move data slow less than those that compute. The usual exponent where there is no
     probe.
     """
-    told = told_exponent(profile, gpu)
-    return _USUAL_EXPONENT if told is None else told
+    measured = measured_exponent(profile, gpu)
+    return _USUAL_EXPONENT if measured is None else measured
 
 
 @once_a_profile
-def told_exponent(profile: Profile, gpu: Gpu) -> float | None:
+def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     """What the probe of `profile` tells of its kernels, wherever it ran; None without one.
 
     A limit that is felt shows how long the kernels take there; one that is not felt, how long they

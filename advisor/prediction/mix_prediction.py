@@ -1,10 +1,11 @@
 """The prediction of a mix: each job's pace, memory and energy, and the whole GPU's numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import exp, hypot, log, prod
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.sharing import Sharing
@@ -77,10 +78,19 @@ def around(values: Sequence[float]) -> Interval:
     return Interval(min(values), values[LEVELS.index("p50")], max(values))
 
 
+_Value = TypeVar("_Value")
+
+
+def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
+    """`values` where each was measured; None where one was not."""
+    found = list(values)
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
     """The mean with fully correlated errors; None where a value is not known."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    if (known := all_known(values)) is None:
         return None
     return Interval(*(fmean([each.at(level) for each in known], weights) for level in LEVELS))
 
@@ -179,11 +189,8 @@ def in_phases(
         groups: Positions of the jobs of each, increasing, shape (groups, jobs of it).
         answers: What was predicted of each, its jobs in that order.
     """
-    jobs = {
-        at: job
-        for group, answer in zip(groups, answers, strict=True)
-        for at, job in zip(group, answer.jobs, strict=True)
-    }
+    answered = chain.from_iterable(answer.jobs for answer in answers)
+    jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))
     takes = [len(answer.jobs) / answer.weighted_speedup for answer in answers]
     shares = [each / sum(takes) for each in takes]
     fullest = max(answers, key=lambda each: each.memory_total_mib / each.memory_capacity_mib)
@@ -226,7 +233,6 @@ def widened(mix: MixPrediction, factor: float) -> MixPrediction:
 
 
 def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    if (known := all_known(values)) is None:
         return None
     return sum(value * share for value, share in zip(known, shares, strict=True))

@@ -10,7 +10,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
-from advisor.prediction.kernel_pace import exponent_alone, slowdowns, told_exponent
+from advisor.prediction.kernel_pace import exponent_alone, measured_exponent, slowdowns
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.stretched_profile import at_pace, longer, thinned
@@ -44,7 +44,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         counters=profile.counters and thinned(profile.counters, stretch, grown),
         mps=there.mps and _probe_on(there.mps, profile, partition, physics),
         trace=profile.trace and _trace_on(profile, profile.trace, partition, physics),
-        sm_exponent=told_exponent(profile, partition.gpu),
+        sm_exponent=measured_exponent(profile, partition.gpu),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.kernel_pace import limit_exponent
+from advisor.prediction.mix_prediction import all_known
 from advisor.prediction.replay import (
     UNLOGGED,
     Effort,
@@ -68,9 +69,8 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
         None if a profile has no kernel trace.
     """
     effort = effort or Effort()
-    scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
-    played = [each for each in scripts if each is not None]
-    if len(played) < len(scripts):
+    played = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
+    if played is None:
         return None
     alone_s = np.array([each.step_s for each in profiles])
     if not sharing.under_mps:

@@ -64,54 +64,59 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        asked = placed(sharing, self.gpu)
-        own = self.model.of(self.gpu)
-        memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
+        asked, own = placed(sharing, self.gpu), self.model.of(self.gpu)
         sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
-        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
-        if any(instance_sets(sharing)):
-            steps = throttled(profiles, steps, self.gpu, own.power)
-        wanted = needs(profiles, sharing, own.context, self.gpu)
-        risks, pool_risks = self._risks(wanted, memories)
-        serial = sharing.mode == "serial"
+        steps = self._steps(profiles, sharing)
         drawn = self._drawn(profiles, steps, sharing)
+        wanted = needs(profiles, sharing, own.context, self.gpu)
+        memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
+        risks, pool_risks = self._risks(wanted, memories)
         plain = map(self._job, profiles, steps, wanted, risks)
-        answers = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
-        held = [each.held_mib for each in wanted]
-        speeds = [1 / len(answers) if serial else 1 / job.slowdown for job in answers]
-        others = self._others(asked)
-        measured_on = {each.estimated_from for each in profiles if each.estimated_from}
-        mix = MixPrediction(
-            gpu=self.gpu.key,
-            sharing=asked,
-            jobs=answers,
-            memory_total_mib=max(held) if serial else sum(held),
-            memory_capacity_mib=(max if serial else sum)(pool.capacity_mib for pool in memories),
+        jobs = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
+        in_turn = sharing.mode == "serial"
+        total = max if in_turn else sum
+        speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
+        return self._by_runs_elsewhere(profiles, asked, MixPrediction(
+            gpu=self.gpu.key, sharing=asked, jobs=jobs,
+            memory_total_mib=total(each.held_mib for each in wanted),
+            memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
-            weighted_speedup=1.0 if serial else sum(speeds),
-            power_w=drawn.power_w,
+            weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
             gract=self._gract(profiles, sharing, steps, speeds),
             smact=power.smact(profiles, speeds, self._law(profiles, sharing)),
-            confirmed_on_hardware=not any(each.is_estimate for each in profiles)
-            and self._confirmed(asked),
-            estimated_from=", ".join(sorted(measured_on.union(others))) or None,
-            ran_elsewhere=bool(measured_on or others) and self._learnt(asked),
+            confirmed_on_hardware=self._confirmed(profiles, asked),
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
-        )
-        return widened(mix, self.model.widening(self.gpu)) if others else mix
+        ))  # fmt: skip
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""
         return surrogate_predictor(profiles, self.gpu, self.model)
 
-    def _confirmed(self, sharing: Arrangement) -> bool:
-        """Whether the model learnt this mode from runs on this GPU; True for a job alone."""
+    def _steps(self, profiles: Sequence[Profile], sharing: Arrangement) -> Sequence[Interval]:
+        """Of each job; MIG instances share the power that the whole GPU may draw."""
+        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
+        if any(instance_sets(sharing)):
+            return throttled(profiles, steps, self.gpu, self.model.of(self.gpu).power)
+        return steps
+
+    def _confirmed(self, profiles: Sequence[Profile], sharing: Arrangement) -> bool:
+        """Whether jobs and mode were measured on this GPU; a job alone has no mode."""
+        if any(each.is_estimate for each in profiles):
+            return False
         return sharing.mode == "serial" or self.gpu.key in self.model.learnt_on(sharing.mode)
 
-    def _learnt(self, sharing: Arrangement) -> bool:
-        """As `_confirmed`, from runs on any GPU."""
-        return sharing.mode == "serial" or bool(self.model.learnt_on(sharing.mode))
+    def _by_runs_elsewhere(
+        self, profiles: Sequence[Profile], sharing: Arrangement, mix: MixPrediction
+    ) -> MixPrediction:
+        """`mix` with the GPUs that stand in for this one, and wider where their runs do."""
+        others = self._others(sharing)
+        sources = {each.estimated_from for each in profiles if each.estimated_from}.union(others)
+        if not sources:
+            return mix
+        learnt = sharing.mode == "serial" or bool(self.model.learnt_on(sharing.mode))
+        mix = replace(mix, estimated_from=", ".join(sorted(sources)), ran_elsewhere=learnt)
+        return widened(mix, self.model.widening(self.gpu)) if others else mix
 
     def _others(self, sharing: Arrangement) -> tuple[str, ...]:
         """The GPUs whose runs stand in for this one's, which the model has not seen share so."""

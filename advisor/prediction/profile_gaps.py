@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction.fewer_sms import memory_tells
 from advisor.sharing import Arrangement
-from advisor.sharing.traversal import instance_sets, plain_mode, together
+from advisor.sharing.traversal import instance_sets, together
 from advisor.workload.profile import Profile
 
 
@@ -37,15 +37,9 @@ _PARTS: Mapping[str, _Part] = {
     "GPM counters": _Part(_lacks_counters, "how it loads SMs and memory"),
     "MPS probe": _Part(lambda each: each.mps is None, "what MPS and its limits cost it alone"),
 }
-_TOGETHER = ("utilisation", "kernel trace", "GPM counters", "MPS probe")
-# Jobs in turn have the SMs to themselves. On instances only traces are asked, as they are of a job
-# that is alone under a limit.
-_TELLING = {
-    "naive": ("utilisation", "kernel trace"),
-    "mps": _TOGETHER,
-    "mps-limits": _TOGETHER,
-}
-_OF_FEWER_SMS = ("utilisation", "kernel trace")
+_SIDE_BY_SIDE = ("utilisation", "kernel trace", "GPM counters", "MPS probe")
+# Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
+_ON_OWN_SMS = ("utilisation", "kernel trace")
 _ALONE = (
     "ranges are narrower than under MPS, for nobody else is on an instance, and memory utilisation "
     "tells what fewer SMs and less bandwidth cost"
@@ -71,22 +65,22 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         return _ALONE if bare else None
     wide = "wide" if any(_WIDE.intersection(each) for each in lacking) else "somewhat wider"
     listed = "; ".join(
-        f"{', '.join(sorted(names))} has no {_told(missing)}" for missing, names in lacking.items()
+        f"{', '.join(sorted(names))} has no {_parts(missing)}" for missing, names in lacking.items()
     )
     return f"ranges are {wide}, for {listed}"
 
 
-def _told(missing: Sequence[str]) -> str:
+def _parts(missing: Sequence[str]) -> str:
     return ", no ".join(f"{part} ({_PARTS[part].tells})" for part in missing)
 
 
 def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> tuple[str, ...]:
     """The parts of a profile that narrow answers for so many jobs under `sharing`."""
     if any(True for _ in instance_sets(sharing)):
-        return ("memory utilisation",) if memory_tells(gpu) else _OF_FEWER_SMS
+        return ("memory utilisation",) if memory_tells(gpu) else _ON_OWN_SMS
     shared = together(sharing)
     if shared is None:
         return ()
     if len(profiles) == 1:
-        return _OF_FEWER_SMS if shared.limits else ()
-    return _TELLING[plain_mode(shared)]
+        return _ON_OWN_SMS if shared.limits else ()
+    return _SIDE_BY_SIDE if shared.under_mps else _ON_OWN_SMS

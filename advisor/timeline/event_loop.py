@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from advisor.english import counted
 from advisor.errors import NothingFits
-from advisor.prediction.mix_prediction import LEVELS, Interval, around
+from advisor.prediction.mix_prediction import LEVELS, Interval, all_known, around
 
 # A job with at most this share of its work left has ended: the rest is rounding.
 DONE = 1e-9
@@ -238,13 +238,13 @@ def energy_j(
     """
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):
-        powers = [power_w(each.seats) for each in history.stretches]
-        known = [each.at(level) for each in powers if each is not None]
+        powers = all_known(power_w(each.seats) for each in history.stretches)
         held_s = gpus * history.makespan_s
         free_s = held_s - fsum(each.seconds for each in history.stretches)
         idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w
-        if len(known) < len(powers) or idle_j is None:
+        if powers is None or idle_j is None:
             return None
-        busy_j = (p * each.seconds for p, each in zip(known, history.stretches, strict=True))
+        pairs = zip(powers, history.stretches, strict=True)
+        busy_j = (power.at(level) * each.seconds for power, each in pairs)
         totals.append(fsum(busy_j) + idle_j)
     return around(totals)

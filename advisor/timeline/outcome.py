@@ -6,7 +6,7 @@ from itertools import count
 from math import fsum
 from typing import Literal
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, all_known
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import restricted
 from advisor.timeline.queue_policies import Policy
@@ -154,8 +154,7 @@ class Simulation:
         return max(each.memory_mib for each in self.usage)
 
     def _mean(self, values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
+        if (known := all_known(values)) is None:
             return None
         total = fsum(value * use.seconds for value, use in zip(known, self.usage, strict=True))
         return total / (self.gpus * self.makespan_s.p50)

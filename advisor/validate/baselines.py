@@ -11,6 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mix_prediction import all_known
 from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import ReplayFunction
@@ -54,11 +55,11 @@ def fair_share(
             return None
         case _:
             assert_never(sharing.mode)
-    busy = [profile.busy_share for profile in profiles]
-    if None in busy:
+    busy = all_known(profile.busy_share for profile in profiles)
+    if busy is None:
         return None
     return tuple(
-        profile.step_s * max(1.0, (used or 0.0) / share)
+        profile.step_s * max(1.0, used / share)
         for profile, used, share in zip(profiles, busy, shares, strict=True)
     )
 
@@ -88,10 +89,10 @@ def summed_utilisation(
     """
     if sharing.mode in ("mig", "hybrid", "phases"):
         return None
-    busy = [profile.busy_share for profile in profiles]
-    if None in busy:
+    busy = all_known(profile.busy_share for profile in profiles)
+    if busy is None:
         return None
-    full = 1.0 if sharing.mode == "serial" else max(1.0, sum(used or 0.0 for used in busy))
+    full = 1.0 if sharing.mode == "serial" else max(1.0, sum(busy))
     return tuple(profile.step_s * full for profile in profiles)
 
 

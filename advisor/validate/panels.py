@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from statistics import mean
 
+from advisor.prediction.mix_prediction import all_known
 from advisor.sharing import Serial, Sharing
 from advisor.validate.predicted_and_measured import RunComparison, sharing_of
 from advisor.workload.run import Run
@@ -69,9 +70,8 @@ class Panel:
 
     def regret_by(self, baseline: str) -> float | None:
         """The same for the choice by a baseline's steps; None if it is not defined for all."""
-        predicted = [option.baselines[baseline] for option in self.options]
-        known = [each for each in predicted if each is not None]
-        return self._given_away(known) if len(known) == len(predicted) else None
+        known = all_known(option.baselines[baseline] for option in self.options)
+        return None if known is None else self._given_away(known)
 
     def regret_of(self, sharing: Sharing) -> float:
         """The same had `sharing` been chosen, which is one of the options."""

@@ -7,7 +7,7 @@ from typing import Literal
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import Interval, all_known
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.traversal import without_phases
@@ -74,20 +74,19 @@ class RunComparison:
 
     def baseline_speedup(self, name: str) -> float | None:
         """The same by the named baseline; None if it is not defined."""
-        steps_s = [job.baselines_s[name] for job in self.jobs]
-        if any(step_s is None for step_s in steps_s):
+        if (steps_s := all_known(job.baselines_s[name] for job in self.jobs)) is None:
             return None
-        return sum(job.alone_s / (s or 0.0) for job, s in zip(self.jobs, steps_s, strict=True))
+        return sum(job.alone_s / s for job, s in zip(self.jobs, steps_s, strict=True))
 
     @property
     def memory_total_mib(self) -> float | None:
         """None if not predicted."""
-        return _sum([job.memory_mib for job in self.jobs])
+        return _sum(job.memory_mib for job in self.jobs)
 
     @property
     def measured_memory_total_mib(self) -> float | None:
         """None if the driver would not say for each process."""
-        return _sum([job.measured_memory_mib for job in self.jobs])
+        return _sum(job.measured_memory_mib for job in self.jobs)
 
 
 def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
@@ -95,9 +94,9 @@ def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunCompariso
     return [run for run in runs if sharing_of(run.run).mode == mode]
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) if len(known) == len(values) else None
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = all_known(values)
+    return None if known is None else sum(known)
 
 
 def sharing_of(run: Run) -> Arrangement:

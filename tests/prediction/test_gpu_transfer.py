@@ -12,7 +12,7 @@ from advisor.hardware.catalogue import catalogue, gpu
 from advisor.hardware.gpu_partition import partition_of
 from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
-from advisor.prediction.kernel_pace import told_exponent
+from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.mix_prediction import interval_around
 from advisor.prediction.partition_transfer import step_on
 from advisor.workload.files import profile_files
@@ -146,7 +146,7 @@ def test_what_an_h100_takes_follows_from_an_h200_and_back(here, there):
 def test_what_fewer_sms_cost_kernels_is_told_by_the_probe_where_it_ran(name):
     job = measured(H200.key)[name]
     there = on_gpu(job, A100)
-    assert told_exponent(there, A100) == told_exponent(job, H200) != 0.85
+    assert measured_exponent(there, A100) == measured_exponent(job, H200) != 0.85
     before, after = (
         each.mps.limited[0].step_s / each.mps.unlimited.step_s for each in (job, there)
     )

@@ -23,7 +23,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, around
+from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, all_known, around
 from advisor.prediction.trace import Floats
 from advisor.workload.spec import Workload
 
@@ -105,9 +105,7 @@ class _StepEnergy(Objective):
         """How many steps of a job count; NaN where that is not known."""
 
     def cost(self, forecast: Forecast) -> Interval | None:
-        every = [self._of_job(job) for job in forecast.prediction.jobs]
-        known = [each for each in every if each is not None]
-        if len(known) < len(every):
+        if (known := all_known(map(self._of_job, forecast.prediction.jobs))) is None:
             return None
         return around([sum(each.at(level) for each in known) for level in LEVELS])
 

@@ -77,6 +77,10 @@ class _Siblings:
     bounds: tuple[Floats, Floats]
 
 
+_Entry = tuple[float, float, int, _Siblings | _Open, int]
+"""A cost, what decides between equal ones, a ticket that tells all apart, and what is open."""
+
+
 @dataclass(frozen=True)
 class AssignmentSearch:
     """Every way to put jobs into partitions.
@@ -94,19 +98,13 @@ class AssignmentSearch:
     def in_order(self, state: int) -> Iterator[Assignment]:
         """Every plan for the jobs of `state`, cheapest first, and of equal ones the first."""
         ticket, seen_marks = count(), set()
+        heap = self._opened(state, ticket)
 
         def push(siblings: _Siblings, at: int) -> None:
             if at < len(siblings.chosen):
                 costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
                 heappush(heap, (*costs, next(ticket), siblings, at))
 
-        first, second = (each[:, state].tolist() for each in self._roots)
-        heap: list[tuple[float, float, int, _Siblings | _Open, int]] = [
-            (cost, then, next(ticket), _Open(cut, state), 0)
-            for cost, then, cut in zip(first, second, self.bounds.cuts, strict=True)
-            if isfinite(cost)
-        ]
-        heapify(heap)
         while heap:
             cost, _, _, seen, at = heappop(heap)
             if isinstance(seen, _Siblings):
@@ -121,6 +119,17 @@ class AssignmentSearch:
                     yield plan
             else:
                 push(self._next(found), 0)
+
+    def _opened(self, state: int, ticket: Iterator[int]) -> list[_Entry]:
+        """A heap of every cut, before any partition of it has jobs."""
+        first, second = (each[:, state].tolist() for each in self._roots)
+        heap: list[_Entry] = [
+            (cost, then, next(ticket), _Open(cut, state), 0)
+            for cost, then, cut in zip(first, second, self.bounds.cuts, strict=True)
+            if isfinite(cost)
+        ]
+        heapify(heap)
+        return heap
 
     def least(self, state: int) -> float:
         """What the jobs of `state` cost at least; infinite where they may not be on instances."""
