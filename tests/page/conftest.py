@@ -1,13 +1,24 @@
+from functools import cache
 from pathlib import Path
 
 import pytest
 import streamlit as st
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from tests import shelf
 from tests.waiting import PATIENCE_S
 
 PAGE = Path(__file__).parents[2] / "app.py"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def components_looked_for_once():
+    """By a server as it starts, in all installed packages: that takes as long as a page does."""
+    with pytest.MonkeyPatch.context() as patch:
+        scan = cache(manifest_scanner.scan_component_manifests)
+        patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield
 
 
 @pytest.fixture(scope="module")
