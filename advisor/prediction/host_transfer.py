@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import inf, log
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import known_gpus
+from advisor.hardware.catalogue import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.stretched_profile import at_pace
@@ -63,7 +63,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     if profile.host_s is None or slowdown == 1:
         return profile
     trace = profile.trace and replace(
-        profile.trace, launch_us=tuple(us * slowdown for us in profile.trace.launch_us)
+        profile.trace, launch_us=tuple([us * slowdown for us in profile.trace.launch_us])
     )
     return replace(
         at_pace(profile, _step_s(profile, slowdown) / profile.step_s),
@@ -77,7 +77,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
 
 def _kept_exponent(profile: Profile) -> float | None:
     """How its kernels slow with fewer SMs, which no host changes."""
-    card = known_gpus().get(profile.gpu)
+    card = catalogue().get(profile.gpu) or known_gpus().get(profile.gpu)
     return profile.sm_exponent if card is None else measured_exponent(profile, card)
 
 

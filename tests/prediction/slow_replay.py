@@ -72,18 +72,22 @@ def slow_mps(tenants, limits, exponents, ceded, ticks, *, late=()):
     Of those that come `late`, 0 or 1 each, blocks start where no other's wait to.
     """
     late = late or [0] * len(tenants)
+    known = {}
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
         queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
         queue.sort(key=lambda i: (late[i], tenants[i].ready, i))
-        filled, still_held, lost = _filled(tenants, queue, limits, ceded, late)
-        used, paces = 0.0, []
-        for place, i in enumerate(queue):
-            wanted = tenants[i].demand[tenants[i].at]
-            started = filled[place] / _slots(tenants[i], limits[i])
-            used += still_held[place] * started * min(wanted, limits[i])
-            paces.append(started * min(1, limits[i] / wanted) ** exponents[i])
+        # Nothing else bears on what they get, which few things do from tick to tick.
+        state = tuple([
+            (i, tenants[i].at, tenants[i].in_last_wave(limits[i]), late[i] and tenants[i].kept)
+            for i in queue
+        ])  # fmt: skip
+        if state not in known:
+            known[state] = _got(
+                tenants, queue, limits=limits, exponents=exponents, ceded=ceded, late=late
+            )
+        used, paces, filled, lost = known[state]
         for i, pace, slots in zip(queue, paces, filled, strict=True):
             if late[i]:
                 wave = tenants[i].wave(limits[i], exponents[i])
@@ -91,6 +95,18 @@ def slow_mps(tenants, limits, exponents, ceded, ticks, *, late=()):
             if pace > 0:
                 tenants[i].work(pace / max(1, used), now + 1)
     return _ticks_a_step(tenants, before, ticks)
+
+
+def _got(tenants, queue, *, limits, exponents, ceded, late):
+    """SMs that the queue uses together, pace and slots of each in it, and who loses slots."""
+    filled, still_held, lost = _filled(tenants, queue, limits, ceded, late)
+    used, paces = 0.0, []
+    for place, i in enumerate(queue):
+        wanted = tenants[i].demand[tenants[i].at]
+        started = filled[place] / _slots(tenants[i], limits[i])
+        used += still_held[place] * started * min(wanted, limits[i])
+        paces.append(started * min(1, limits[i] / wanted) ** exponents[i])
+    return used, paces, filled, lost
 
 
 def _slots(tenant, limit):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import erf, log, sqrt
+from math import log
 from statistics import median
 
 import numpy as np
@@ -178,14 +178,15 @@ def _edge(tried: Sequence[Trial]) -> Edge:
 
     The likeliest alone is too sure of itself. All edges and all trials are looked at together.
     """
+    from scipy.special import ndtr
+
     held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
     cache = np.array([caches_mib(each.needs) for each in tried])
     capacity = np.array([each.capacity_mib for each in tried])
     share, width, sigma = (
         axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
     )
-    over = deviations_over(held, cache, capacity, (share, width, sigma))
-    risks = 0.5 * (1 + np.vectorize(erf)(over / sqrt(2)))
+    risks = ndtr(deviations_over(held, cache, capacity, (share, width, sigma)))
     refused = np.array([each.refused for each in tried])
     outcomes = np.where(refused > 0, risks, 1 - risks)
     logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
