@@ -17,8 +17,8 @@ import numpy as np
 from advisor.api import Advisor
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.sharing import Mps
+from advisor.timeline import Policy
 from advisor.timeline.paces import Paces
-from advisor.timeline.queue_policies import Policy
 from advisor.timeline.simulate import Fleet, simulated
 from advisor.workload.job import Arrival, Job
 from advisor.workload.store import load_profile

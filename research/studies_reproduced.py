@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor.api import Advisor
-from advisor.validate.reproduce import reproduced
+from advisor.validate.reproduce import hosts_of_studies, reproduced
 from advisor.validate.reproduction_text import reproduction_document
 from advisor.validate.score_tables import markdown
 from advisor.validate.study_claims import study_claims
 from advisor.validate.study_questions import GPU, StudyQuestion, StudyQuestions
-from advisor.validate.told_hosts import told_hosts
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole
 from research.files import BENCHMARKS, rounded
@@ -47,7 +46,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
     claims = study_claims()
     here = StudyQuestions(advisor, claims)
     rows = {name: each for each in claims.claims for name in each.ids}
-    told = StudyQuestions(advisor, claims, told_hosts=told_hosts(here, rows["P057"]))
+    told = StudyQuestions(advisor, claims, host_slowdowns=hosts_of_studies(here, rows["P057"]))
     found = []
     for way, copies, sharing in _WAYS:
         asked = {

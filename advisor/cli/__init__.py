@@ -19,7 +19,7 @@ from advisor.cli.explain_command import explain
 from advisor.cli.export_command import export
 from advisor.cli.init_command import init
 from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
-from advisor.cli.model_commands import evaluate, fit
+from advisor.cli.model_commands import evaluate, fit, reproduce
 from advisor.cli.output import aside, forget_stdout, ready, show_text
 from advisor.cli.predict_command import predict
 from advisor.cli.program_commands import (
@@ -34,9 +34,7 @@ from advisor.cli.program_commands import (
     watch,
 )
 from advisor.cli.recommend_command import recommend
-from advisor.cli.reproduce_command import reproduce
-from advisor.cli.restore_command import restore
-from advisor.cli.run_commands import run, status, stop
+from advisor.cli.run_commands import restore, run, status, stop
 from advisor.cli.simulate_command import simulate
 from advisor.cli.translate_command import translate
 from advisor.cli.trials_command import trials
@@ -61,22 +59,9 @@ for _command in (recommend, trials, batch, predict, explain, simulate, export, e
 for _command in (profile, watch, campaign, confirm, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
-    translate,
-    validate,
-    run,
-    status,
-    stop,
-    restore,
-    reproduce,
-    fit,
-    evaluate,
-    gpus,
-    layouts,
-    workloads,
-    profiles,
-    init,
-    app,
-):
+    translate, validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,
+    workloads, profiles, init, app,
+):  # fmt: skip
     _app.command()(_command)
 
 

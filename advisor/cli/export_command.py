@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from advisor.cli.options import (
 )
 from advisor.cli.output import show_text, warn
 from advisor.hardware import DEFAULT_GPU
+from advisor.launch import ExportFormat
 
 _WHY = "--objective chooses a plan, and --sharing is one."
 
@@ -30,8 +31,7 @@ class ExportOptions:
         str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
     ] = None
     form: Annotated[
-        Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"],
-        typer.Option("--format", help="For a shell, or the tool of that name."),
+        ExportFormat, typer.Option("--format", help="For a shell, or the tool of that name.")
     ] = "commands"
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")

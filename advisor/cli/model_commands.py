@@ -1,4 +1,4 @@
-"""``advisor fit`` and ``advisor evaluate``: models fitted to runs, and how good predictions are."""
+"""``advisor fit``, ``evaluate`` and ``reproduce``: models fitted to runs, and how good they are."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.measured_options import MeasuredOptions
-from advisor.cli.options import AsJson, apart, given_in, grouped
+from advisor.cli.options import AsJson, Models, Profiles, apart, given_in, grouped
 from advisor.cli.output import progress, show_found, show_text
 from advisor.english import counted, with_article
 from advisor.errors import InvalidInput
@@ -146,3 +146,18 @@ def _evaluation(
             alone, runs, card, len(allowed_cores()),
             tell=lambda done, total: advance(done, total, "families predicted without them"),
         )  # fmt: skip
+
+
+def reproduce(profiles: Profiles = None, models: Models = None, as_json: AsJson = False) -> None:
+    """Set what published studies found on an A100-40GB beside what is predicted for one.
+
+    The rows, and what would agree, were written down beforehand.
+    """
+    from advisor.api import Advisor
+    from advisor.validate.reproduce import reproduced
+    from advisor.validate.reproduction_text import reproduction_document, reproduction_table
+    from advisor.validate.study_questions import GPU
+    from advisor.workload.store import NO_CALIBRATION
+
+    advisor = Advisor(GPU, profiles=profiles, models=models, calibration=NO_CALIBRATION)
+    show_found(reproduced(advisor), as_json, reproduction_table, reproduction_document)

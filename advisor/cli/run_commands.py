@@ -1,6 +1,6 @@
-"""``advisor run``, ``status`` and ``stop``: plans run on this machine, watched and ended."""
+"""``advisor run``, ``status``, ``stop`` and ``restore``: plans run here, watched, ended, undone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from advisor.cli.options import AsJson, Device, Files, grouped
-from advisor.cli.output import aside, live, show_json, show_text
-from advisor.cli.restore_command import show_restored
+from advisor.cli.output import aside, live, show_json, show_text, warn
 from advisor.cli.tracking_options import Mlflow, mlflow_log
 from advisor.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from advisor.apply.restore import Restored
     from advisor.measure.execution.run_view import RunView
     from advisor.validate.execute import Ask
     from advisor.workload.run import Run
@@ -136,3 +136,29 @@ def stop(
     stop_run(folder, job or None, aside)
     if not job:
         show_restored(layout_back(folder.state().device))
+
+
+def restore() -> None:
+    """Undo what killed runs left on this machine: jobs, MPS daemons and MIG instances."""
+    from advisor.apply.restore import restore as restored
+
+    if not show_restored(restored()):
+        show_text("Nothing is left to undo.")
+
+
+def show_restored(found: "Iterable[Restored]") -> int:
+    """Say of each what came of it; how many there were.
+
+    Raises:
+        AdvisorError: Not all of it is undone.
+    """
+    failed, count = None, 0
+    for count, each in enumerate(found, start=1):  # noqa: B007 - the last is what is returned
+        if each.why_not is None:
+            show_text(each.said)
+        else:
+            warn([f"{each.said}: {each.why_not}"])
+            failed = failed or each.why_not
+    if failed:
+        raise type(failed)("not all of it is undone, as said above. `advisor restore` again then.")
+    return count

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,7 @@ from advisor.cli.options import (
 from advisor.cli.output import show_found, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
+from advisor.timeline import Policy
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -70,8 +71,7 @@ class QueueOptions:
 
     gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
     policy: Annotated[
-        Literal["first-come", "shortest-first", "best-fit"],
-        typer.Option(help="Who starts next; best-fit: who adds most by prediction."),
+        Policy, typer.Option(help="Who starts next; best-fit: who adds most by prediction.")
     ] = "first-come"
     at_once: Annotated[
         int | None,

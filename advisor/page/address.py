@@ -8,7 +8,7 @@ from advisor.page.answers import PageQuestion
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.headline import plan_name
 from advisor.report.page_link import LinkedQuestion, linked_question, parameters
-from advisor.timeline.queue_policies import Policy
+from advisor.timeline import Policy
 
 
 def linked() -> LinkedQuestion:

@@ -35,7 +35,7 @@ from advisor.report.fleet_text import (
 )
 from advisor.report.simulation_text import simulation_document, simulation_facts, simulation_heading
 from advisor.report.simulation_trace import trace_text
-from advisor.timeline.queue_policies import Policy
+from advisor.timeline import Policy
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import Job
 

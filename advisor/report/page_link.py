@@ -11,7 +11,7 @@ from advisor.plan import MOST_GPUS
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
-from advisor.timeline.queue_policies import Policy
+from advisor.timeline import Policy
 from advisor.workload.job import MAX_JOBS
 
 _MOST_WATTS = 1e6

@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.prediction.mix_prediction import Interval, all_known
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import restricted
-from advisor.timeline.queue_policies import Policy
+from advisor.timeline import Policy
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 

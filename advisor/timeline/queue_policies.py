@@ -11,11 +11,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Literal
 
+from advisor.timeline import Policy
 from advisor.timeline.event_loop import JobQueue, JobStart, PlacedJob, PlacedJobs
-
-Policy = Literal["first-come", "shortest-first", "best-fit"]
 
 # Least gain in work done a second, relative to the job alone, with which a job joins others.
 _LEAST_GAIN = 1e-6

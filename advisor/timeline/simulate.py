@@ -11,10 +11,11 @@ from advisor.prediction.mix_prediction import LEVELS, Level, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import check_count, running_together
+from advisor.timeline import Policy
 from advisor.timeline.event_loop import History, PlacedJob, Stretch, Task, energy_j, run
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 from advisor.timeline.paces import Paces
-from advisor.timeline.queue_policies import Policy, queue_of
+from advisor.timeline.queue_policies import queue_of
 from advisor.timeline.waiting_jobs import from_the_start
 from advisor.workload.job import Arrival
 

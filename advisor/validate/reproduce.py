@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 
 from advisor.api import Advisor
+from advisor.prediction.host_transfer import host_slowdown_at
 from advisor.validate.study_claims import Claim, Claims, Kind, study_claims
 from advisor.validate.study_questions import StudyQuestions
-from advisor.validate.told_hosts import told_hosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
 
     @cache
     def told(hosts: tuple[tuple[str, float], ...]) -> StudyQuestions:
-        return StudyQuestions(advisor, claims, told_hosts=dict(hosts))
+        return StudyQuestions(advisor, claims, host_slowdowns=dict(hosts))
 
     return Reproduction(
         claims,
@@ -102,10 +103,28 @@ def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
             Reproduced(
                 claim=claim,
                 predicted=here.values(claim),
-                told=told(tuple(told_hosts(here, claim).items())).values(claim),
+                told=told(tuple(hosts_of_studies(here, claim).items())).values(claim),
                 slower_host=slower.values(claim),
                 instead=here.substitutes(claim),
             )
             for claim in claims.claims
         ),
     )
+
+
+def hosts_of_studies(asked: StudyQuestions, claim: Claim) -> dict[str, float]:
+    """How many times as slow each job's host is as that of its profile, by the job's word.
+
+    A job without a number runs on the host that of those whose pace the host sets; what made
+    other jobs wait, as a loader, is theirs alone. No number of `claim` itself counts.
+    """
+    numbers = [each for each in asked.claims.alone if not set(each.ids) & set(claim.ids)]
+    own = {each.job: host_slowdown_at(asked.profile(each.job), each.gract) for each in numbers}
+    paced = [each for each in own if _paced_by_host(asked, each)]
+    common = median(own[each] for each in paced) if paced else 1.0
+    return dict.fromkeys(asked.claims.host_of, common) | own
+
+
+def _paced_by_host(asked: StudyQuestions, word: str) -> bool:
+    profile = asked.profile(word)
+    return (profile.host_s or 0.0) >= (profile.gpu_s or 0.0)

@@ -48,13 +48,13 @@ class StudyQuestions:
 
     Attributes:
         host_slowdown: How many times as slow the host is as that of a profile.
-        told_hosts: The same for some jobs, by their words.
+        host_slowdowns: The same for some jobs, by their words.
     """
 
     advisor: Advisor
     claims: Claims
     host_slowdown: float = 1.0
-    told_hosts: Mapping[str, float] = field(default_factory=dict)
+    host_slowdowns: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, float | None], Forecast]:
@@ -120,7 +120,7 @@ class StudyQuestions:
         return self._mixes[key]
 
     def _slowdown(self, word: str) -> float:
-        return self.told_hosts.get(word, self.host_slowdown)
+        return self.host_slowdowns.get(word, self.host_slowdown)
 
     def profile(self, word: str) -> Profile:
         """That of the job called `word`, on the host of the profile."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.cli import main
 from advisor.prediction.host_transfer import on_host
-from advisor.validate.reproduce import reproduced
+from advisor.validate.reproduce import hosts_of_studies, reproduced
 from advisor.validate.reproduction_text import (
     bounds_words,
     reproduction_document,
@@ -18,7 +18,6 @@ from advisor.validate.reproduction_text import (
 )
 from advisor.validate.study_claims import Claim, study_claims
 from advisor.validate.study_questions import GPU, METRICS, StudyQuestions
-from advisor.validate.told_hosts import told_hosts
 from advisor.workload.job import Job
 from advisor.workload.store import NO_CALIBRATION
 
@@ -106,8 +105,8 @@ def test_a_slower_host_is_asked_about_as_advice_for_such_a_host_is(a100):
 
 def test_a_job_is_as_active_alone_as_the_study_says_and_others_run_on_that_host(a100):
     asked = questions(a100)
-    hosts = told_hosts(asked, CLAIM)
-    told = StudyQuestions(a100, asked.claims, told_hosts=hosts)
+    hosts = hosts_of_studies(asked, CLAIM)
+    told = StudyQuestions(a100, asked.claims, host_slowdowns=hosts)
     alone = replace(CLAIM, metric="gract", sharings=("serial",))
     for word, share in (("S", 0.6), ("M", 0.8)):
         (found,) = told.values(replace(alone, mixes=(f"1 {word}",))).values()
@@ -119,8 +118,8 @@ def test_a_job_is_as_active_alone_as_the_study_says_and_others_run_on_that_host(
 def test_no_row_is_predicted_from_its_own_number(a100):
     claims = {name: claim for claim in study_claims().claims for name in claim.ids}
     asked = questions(a100)
-    assert told_hosts(asked, claims["P064"])["S"] == 1.0
-    assert told_hosts(asked, claims["P065"])["M"] == told_hosts(asked, CLAIM)["S"]
+    assert hosts_of_studies(asked, claims["P064"])["S"] == 1.0
+    assert hosts_of_studies(asked, claims["P065"])["M"] == hosts_of_studies(asked, CLAIM)["S"]
 
 
 def test_instances_that_do_not_fit_are_no_error(a100):

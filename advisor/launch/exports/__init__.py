@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from advisor.hardware.catalogue import Gpu
+from advisor.launch import ExportFormat
 from advisor.launch.commands import body, head
 from advisor.launch.exports.gpu_setup import mig_parted_text, mps_text
 from advisor.launch.exports.radt import radt_text
@@ -19,7 +20,7 @@ def commands_text(plan: LaunchPlan) -> str:
     return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
 
 
-EXPORTS: dict[str, Callable[[LaunchPlan], str]] = {
+EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "commands": commands_text,
     "mps": mps_text,
     "mig-parted": mig_parted_text,
@@ -29,7 +30,7 @@ EXPORTS: dict[str, Callable[[LaunchPlan], str]] = {
 }
 """What writes each format; raises InvalidInput where the format cannot say a plan."""
 
-SUFFIXES = {
+SUFFIXES: dict[ExportFormat, str] = {
     "commands": "commands.sh",
     "mps": "mps.sh",
     "mig-parted": "mig-parted.yaml",
@@ -47,7 +48,9 @@ class ExportedPlans(NamedTuple):
     note: str | None
 
 
-def exported(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: str) -> ExportedPlans:
+def exported(
+    jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: ExportFormat
+) -> ExportedPlans:
     """The plan that `prediction` speaks of, of `jobs` in its order, in a format of `EXPORTS`.
 
     Raises:
