@@ -209,10 +209,6 @@ def surrogate_predictor(
     if model.distilled is None:
         return None
     jobs = summaries(profiles, gpu, model.of(gpu).physics)
-    return (
-        None
-        if jobs is None
-        else SurrogatePredictor(
-            model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model)
-        )
-    )
+    if jobs is None:
+        return None
+    return SurrogatePredictor(model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model))
