@@ -28,7 +28,9 @@ from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
 from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
 from advisor.report.plan_charts import plans_chart
+from advisor.report.sharing_words import words_of
 
+_WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
 
 
@@ -85,7 +87,7 @@ def _answer(advised: Recommendation) -> None:
             st.caption(f"{figures[0][0]}: {explained}")
     with right:
         st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
-        st.caption("A click on a point, or on a row of the table below, chooses that plan.")
+        st.caption("A click on a point chooses that plan.")
 
 
 def _show(advised: Recommendation) -> Plan:
@@ -129,11 +131,17 @@ def _ranking(advised: Recommendation) -> None:
     rows = pd.DataFrame(plan_rows(advised))
     short = rows.drop(columns="why")
     short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
-    st.dataframe(
-        short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
-        height="content",
-    )  # fmt: skip
+    with st.container(key="wide"):
+        st.dataframe(
+            short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
+            height="content", column_config=_WIDTHS,
+        )  # fmt: skip
+        st.caption("A click on the box of a row chooses that plan.")
+    with st.container(key="narrow"):
+        st.table(short.iloc[:, :4], hide_index=True)
     st.caption(f"{bounds_note(advised)} Ways to share considered: {advised.considered}.")
+    notations = dict.fromkeys(words_of(plan.sharing).notation for plan in advised.plans)
+    st.caption("  \n".join(filter(None, notations)))
     document = json.dumps(recommendation_document(advised), indent=1, allow_nan=False)
     with st.container(horizontal=True):
         csv = rows.to_csv(index=False)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import pandas as pd
 import streamlit as st
 
 from advisor.errors import AdvisorError
@@ -10,6 +9,7 @@ from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
 from advisor.page.answers import PageQuestion, may_be_added
 from advisor.page.refusal import refuse
+from advisor.page.stacked_table import stacked_table
 from advisor.plan.admission import Additions
 from advisor.plan.machine import Running, held_alone_mib, recognised, running_now
 from advisor.plan.rules import MOST_HURT
@@ -84,10 +84,9 @@ def _running(
 def _show(found: Additions) -> None:
     st.markdown(f"**{led(found.standing, additions_advice(found))}**")
     rows = addition_rows(found)
-    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    stacked_table(rows, "additions")
     names = [row["add"] for row in rows]
     chosen = names.index(st.selectbox("How each fares with", names, key="added"))
-    joined = joined_rows(found, found.found[chosen])
-    st.dataframe(pd.DataFrame(joined), hide_index=True, width="stretch")
+    stacked_table(joined_rows(found, found.found[chosen]), "jobs with those added")
     for said in notes_on_additions(found):
         st.caption(said)

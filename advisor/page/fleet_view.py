@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-import pandas as pd
 import streamlit as st
 
 from advisor.errors import AdvisorError
@@ -13,6 +12,7 @@ from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, fleet_plan, queued
 from advisor.page.cards import cards
 from advisor.page.refusal import refuse
+from advisor.page.stacked_table import stacked_table
 from advisor.plan import MOST_GPUS
 from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
@@ -72,12 +72,12 @@ def _plan(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job], gpu
         alone = advised.best.makespan_s if gpus > 1 else None
         cards(gains_of(found.makespan_s, alone, found.serial_s))
         _who_when(jobs_of_plan(found, simulated))
-    st.dataframe(pd.DataFrame(fleet_gpu_rows(found)), hide_index=True, width="stretch")
+    stacked_table(fleet_gpu_rows(found), "GPUs")
     for said in fleet_notes(found):
         st.caption(said)
     with st.expander("Apply it"):
         text = fleet_commands(found, 1)
-        st.code(text, language="bash")
+        st.code(text, language="bash", wrap_lines=True)
         st.download_button("Download", text, "fleet.sh", "text/plain", key="fleet commands")
     _document(fleet_document(found))
 
@@ -128,7 +128,7 @@ def _until_s(found: OverTime) -> float:
 def _who_when(placed: Sequence[JobOnGpu]) -> None:
     st.altair_chart(lanes_chart(lanes_of(placed), names_of(placed)), width="stretch")
     st.caption("The thin line is where nine of ten ends should fall.")
-    st.dataframe(pd.DataFrame(job_rows_of(placed)), hide_index=True, width="stretch")
+    stacked_table(job_rows_of(placed), "jobs on GPUs")
 
 
 def _document(found: dict[str, Any]) -> None:

@@ -9,4 +9,18 @@ STYLE = """<style>
 .stMetric > div {padding: 0.3rem 0.8rem}
 .stMetric [data-testid="stMetricValue"] {font-size: 1.5rem}
 [class*="st-key-outdated"] {opacity: 0.5; filter: grayscale(1)}
+.st-key-narrow {display: none}
+@media (max-width: 640px) {
+.st-key-wide {display: none}
+.st-key-narrow {display: flex}
+.st-key-narrow td:nth-child(2) p {overflow-wrap: anywhere; overflow: hidden}
+.st-key-narrow td:nth-child(2) p {display: -webkit-box; -webkit-box-orient: vertical}
+.st-key-narrow td:nth-child(2) p {-webkit-line-clamp: 3}
+[class*="st-key-rows-"] :is(table, tbody, tr) {display: block}
+[class*="st-key-rows-"] thead {display: none}
+[class*="st-key-rows-"] tr + tr {border-top: 1px solid #80808080}
+[class*="st-key-rows-"] td {display: flex; justify-content: space-between; gap: 1rem; border: 0}
+[class*="st-key-rows-"] td:first-child {font-weight: 600}
+[class*="st-key-rows-"] td::before {opacity: 0.7}
+}
 </style>"""

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-import pandas as pd
 import streamlit as st
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
+from advisor.page.stacked_table import stacked_table
 from advisor.report.listing_text import live_facts, live_lines, live_name, process_rows
 from advisor.workload.job import Job
 
@@ -44,6 +44,6 @@ def _gpu(gpu: LiveGpu, jobs: Sequence[Job]) -> None:
     st.markdown(f"**{live_name(gpu)}**")
     st.table([{"now": name, "": said} for name, said in live_facts(gpu)])
     if gpu.processes:
-        st.dataframe(pd.DataFrame(process_rows(gpu, jobs)), hide_index=True, width="stretch")
+        stacked_table(process_rows(gpu, jobs), f"processes of {gpu.index}")
     else:
         st.caption("No process uses it.")

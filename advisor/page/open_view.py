@@ -11,6 +11,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.tradeoff import tradeoff
 from advisor.report.headline import basis, caution
 from advisor.report.plan_charts import tradeoff_chart
+from advisor.report.sharing_words import explained
 from advisor.report.tradeoff_text import front_text, missing_text
 
 
@@ -37,6 +38,8 @@ _VIEWS: dict[str, Callable[[Recommendation, Plan], None]] = {
 
 def open_view(advised: Recommendation, plan: Plan) -> None:
     """What is to be known of `plan`, and the view of it that is chosen."""
+    names = [job.name for job in advised.jobs]
+    st.caption(f"This plan: {explained(plan.sharing, names)}.")
     st.markdown(f"**Why:** {plan.why}.")
     if warning := caution(plan.prediction):
         st.warning(warning)

@@ -1,11 +1,11 @@
 """One plan on the page: on the GPU, over time, job by job, and as commands."""
 
-import pandas as pd
 import streamlit as st
 
 from advisor.hardware.catalogue import Gpu
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.page.answers import advisor_of
+from advisor.page.stacked_table import stacked_table
 from advisor.plan.fair_share import treatments
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report import charts
@@ -24,8 +24,7 @@ from advisor.workload.job import Arrival
 def on_the_gpu(advised: Recommendation, plan: Plan) -> None:
     """What each job of `plan` holds of the GPU, and what becomes of it."""
     draw_gpu(plan, advised.gpu)
-    rows = job_rows(advised.jobs, plan.prediction)
-    st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    stacked_table(job_rows(advised.jobs, plan.prediction), "jobs of the plan")
 
 
 def draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
@@ -69,5 +68,6 @@ def apply_it(advised: Recommendation, plan: Plan) -> None:
     file = exported(advised.jobs, advised.gpu, plan.prediction, form)
     if file.note:
         st.warning(file.note)
-    st.code(file.text, language="bash" if SUFFIXES[form].endswith("sh") else None)
+    language = "bash" if SUFFIXES[form].endswith("sh") else None
+    st.code(file.text, language=language, wrap_lines=True)
     st.download_button("Download", file.text, f"plan.{SUFFIXES[form]}", "text/plain")

@@ -6,21 +6,25 @@ from typing import Any
 
 import altair as alt
 
-Layered = alt.LayerChart | alt.FacetChart
+Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """What layers of charts make."""
 
 ROW_PX = 32
 _AXIS_PX, _NAME_PX = 75, 30
 FRAME_COLOUR = "#808080"
-SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#1f77b4", "#b0b0b0", "rgba(128,128,128,0.2)"
+SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
+OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
+"""Of a mark that crosses bars and the page: one of its two colours is seen on any ground."""
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, in an order in which the
-# first differ most; without black and grey, which a dark page and frames have.
-_JOB_COLOURS = ("#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+# first differ most; grey stands in for black, which a dark page has.
+_JOB_COLOURS = (
+    "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
+)  # fmt: skip
 
 
 def job_colours(jobs: Iterable[str]) -> dict[str, str]:
-    """A colour for each of `jobs`, by name in their order; more than seven share colours."""
+    """A colour for each of `jobs`, by name in their order; more than eight share colours."""
     return dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
 
 
@@ -46,6 +50,13 @@ def chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
 
 
-def rows_of(names: Sequence[str], field: str) -> alt.Y:
-    shown = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8)
-    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=shown)
+def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
+    """An axis of rows with these `names`, of which it has what the expression `shown` makes."""
+    words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
+    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
+
+
+def told(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
+    """`drawn`, which is called `what` and its `parts` where somebody cannot see it."""
+    described: Layered = drawn.properties(description=f"{what}: {'; '.join(parts)}.")
+    return described

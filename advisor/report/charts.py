@@ -10,6 +10,7 @@ from advisor.report.chart_parts import (
     ESTIMATE_COLOUR,
     FRAME_COLOUR,
     FREE_COLOUR,
+    OVER_BARS,
     ROW_PX,
     SURE_COLOUR,
     Layered,
@@ -17,12 +18,13 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     rows_of,
+    told,
 )
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.mig_text import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
-_CURVE_PX = 150
+_CURVE_PX, _CURVE_LABELS_PX = 150, 30
 
 
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
@@ -33,13 +35,15 @@ def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
         until_gib: Where the axis ends; None: where the plan's memory does.
     """
     title = f"GiB of the GPU's {drawn.memory_gib:.0f}"
-    return _panel(drawn, drawn.memory, until_gib or drawn.used_gib, title)
+    rows = rows_of(drawn.rows, "row")
+    return _panel(drawn.memory, rows, title, until_gib or drawn.used_gib)
 
 
 def sm_chart(drawn: Drawing) -> Layered:
-    """Which SMs each job may use; in the rows of `memory_chart`."""
+    """Which SMs each job may use; in the rows of `memory_chart`, named by the jobs' numbers."""
     title = f"SMs that it may use, of {drawn.sm_count}"
-    return _panel(drawn, drawn.sms, drawn.sm_count, title)
+    rows = rows_of(drawn.rows, "row", "split(datum.label, ' ')[0]")
+    return _panel(drawn.sms, rows, title, drawn.sm_count)
 
 
 def trials_chart(found: Trials) -> Layered:
@@ -60,7 +64,8 @@ def trials_chart(found: Trials) -> Layered:
     middle = base.mark_point(filled=True, size=90, opacity=1, color=SURE_COLOUR).encode(
         y=alt.Y("middle:Q", title=title)
     )
-    return alt.layer(spread, middle)
+    said = (f"{row['copies']} at once {row['middle']:.3g}" for row in rows)
+    return told(alt.layer(spread, middle), title, said)
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
@@ -83,7 +88,8 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
         text="label:N",
         color=alt.condition("datum.kind == 'free'", alt.value(FRAME_COLOUR), alt.value("black")),
     )
-    return alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
+    drawn = alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
+    return told(drawn, title, (f"{each.row} {each.label}" for each in cut))
 
 
 def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
@@ -107,32 +113,41 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
         spans("waits").mark_bar(height={"band": 0.6}, color=FREE_COLOUR),
         spans("runs").mark_bar(height={"band": 0.6}).encode(color=by_job(jobs)),
         spans("runs")
-        .mark_bar(height=2, color=FRAME_COLOUR)
+        .mark_bar(height=3, **OVER_BARS)
         .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
     ]
-    return alt.layer(*layers).properties(height=alt.Step(ROW_PX))
+    drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
+    return told(drawn, title, (f"{each.row} {each.hint}" for each in line.spans))
 
 
-def curve_chart(line: Timeline, curve: Curve) -> alt.Chart:
+def curve_chart(line: Timeline, curve: Curve) -> Layered:
     """One of the curves of `line`, a step for each set of jobs that run."""
-    drawn: alt.Chart = (
+    drawn = (
         chart([asdict(each) for each in curve.readings])
-        .mark_rect(color=SURE_COLOUR, opacity=0.7)
+        .mark_rect(color=FRAME_COLOUR, opacity=0.6)
         .encode(
             x=axis("start:Q", f"time, {line.unit}", line.end),
             x2="end:Q",
             y2=alt.datum(0),
-            y=alt.Y("value:Q", title=curve.name, scale=alt.Scale(domain=[0, curve.most])),
+            y=alt.Y(
+                "value:Q",
+                title=curve.name,
+                scale=alt.Scale(domain=[0, curve.most]),
+                axis=alt.Axis(minExtent=_CURVE_LABELS_PX),
+            ),
             tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
         )
         .properties(height=_CURVE_PX)
     )
-    return drawn
+    said = (
+        f"{each.value:,.1f} from {each.start:.1f} to {each.end:.1f} {line.unit}"
+        for each in curve.readings
+    )
+    return told(drawn, curve.name, said)
 
 
-def _panel(drawn: Drawing, bars: Sequence[Bar], most: float, title: str) -> Layered:
+def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
     x = axis("start:Q", title, most)
-    y = rows_of(drawn.rows, "row")
 
     def boxes(shown: Sequence[Bar]) -> alt.Chart:
         tooltip = ["row:N", "hint:N"]
@@ -145,7 +160,8 @@ def _panel(drawn: Drawing, bars: Sequence[Bar], most: float, title: str) -> Laye
         ),
         boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=by_job([bar.job for bar in jobs])),
         boxes([bar for bar in jobs if bar.end_low is not None])
-        .mark_bar(height=2, color=FRAME_COLOUR)
+        .mark_bar(height=3, **OVER_BARS)
         .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
     ]
-    return alt.layer(*layers).properties(height=alt.Step(ROW_PX))
+    drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
+    return told(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))

@@ -14,6 +14,7 @@ from advisor.report import units
 from advisor.report.chart_parts import (
     ESTIMATE_COLOUR,
     FRAME_COLOUR,
+    OVER_BARS,
     ROW_PX,
     SURE_COLOUR,
     Layered,
@@ -21,6 +22,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     rows_of,
+    told,
 )
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
@@ -52,7 +54,8 @@ def plans_chart(advised: Recommendation) -> Layered:
     )
     equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
-    return alt.layer(equal, spread, middle).properties(height=alt.Step(_PLAN_PX))
+    drawn = alt.layer(equal, spread, middle).properties(height=alt.Step(_PLAN_PX))
+    return told(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
 
 
 def tradeoff_chart(
@@ -76,12 +79,13 @@ def tradeoff_chart(
         tooltip=["plan:N", "sharing:N", "hint:N", "why:N"],
     ).add_params(alt.selection_point("chosen", fields=["number"]))  # fmt: skip
     front = plane([row for row in rows if row["front"]])
-    return alt.layer(
+    drawn = alt.layer(
         front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order="time:Q"),
         plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR),
         dots,
         plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
     ).properties(height=_PLANE_PX)
+    return told(drawn, "time and energy", (f"{row['plan']} {row['hint']}" for row in rows))
 
 
 def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:
@@ -112,13 +116,12 @@ def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
         y=rows_of([row["row"] for row in rows], "row"), tooltip=["row:N", "hint:N"]
     )
     x = axis("middle:Q", title, max(max(row["high"], row["equal"]) for row in rows) * 1.02)
-    return alt.layer(
+    drawn = alt.layer(
         base.mark_bar(height={"band": 0.6}).encode(x=x, color=by_job(each.job for each in fares)),
-        base.mark_bar(height=2, color=FRAME_COLOUR).encode(
-            x=alt.X("low:Q", title=title), x2="high:Q"
-        ),
-        base.mark_tick(thickness=3, color=FRAME_COLOUR).encode(x=alt.X("equal:Q", title=title)),
+        base.mark_bar(height=3, **OVER_BARS).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
+        base.mark_tick(thickness=4, **OVER_BARS).encode(x=alt.X("equal:Q", title=title)),
     ).properties(height=alt.Step(ROW_PX))
+    return told(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
 
 
 def _slowdown_rows(fares: Sequence[Treatment]) -> Iterator[dict[str, Any]]:
@@ -150,6 +153,7 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
         "low": better.p05,
         "middle": better.p50,
         "high": better.p95,
+        "gain": units.times(better),
         "basis": basis(plan.prediction),
     }
 

@@ -1,10 +1,12 @@
 """The chart of predicted against measured steps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Any
 
 import altair as alt
 
+from advisor.english import counted
 from advisor.report.chart_parts import (
     FRAME_COLOUR,
     Layered,
@@ -12,6 +14,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     rows_of,
+    told,
 )
 
 _JOB_PX, _APART_PX = 24, 12
@@ -37,7 +40,7 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
         color=by_job(jobs, named=True),
         tooltip=["job:N", "run:N", "hint:N", "whose:N"],
     )
-    return alt.layer(
+    drawn = alt.layer(
         chart(bands)
         .mark_bar(color=FRAME_COLOUR, opacity=0.5)
         .encode(y=y, x=alt.X("from:Q", title=title), x2="to:Q"),
@@ -47,3 +50,12 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
             shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
         ),
     ).properties(height=beside_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
+    return told(drawn, title, _medians(rows))
+
+
+def _medians(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    errors: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
+    for (mode, job), each in errors.items():
+        yield f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"

@@ -6,7 +6,8 @@ import altair as alt
 
 from advisor.plan.slice_batches import WHOLE
 from advisor.plan.slice_speeds import SliceSpeed
-from advisor.report.chart_parts import FRAME_COLOUR, Layered, beside_names_px, by_job, chart
+from advisor.report import units
+from advisor.report.chart_parts import FRAME_COLOUR, Layered, beside_names_px, by_job, chart, told
 from advisor.report.headline import NOT_CONFIRMED
 from advisor.workload.profile import Profile
 
@@ -20,7 +21,7 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
     jobs = list(dict.fromkeys(each.job for each in found))
     rows = [
         {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
-         "middle": each.speed.p50, "high": each.speed.p95}
+         "middle": each.speed.p50, "high": each.speed.p95, "said": units.times(each.speed)}
         for each in found
         if each.speed is not None
     ]  # fmt: skip
@@ -34,13 +35,14 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
         color=by_job(jobs, named=True),
         tooltip=["job:N", "where:N", alt.Tooltip("middle:Q", title="speed", format=".2f")],
     )
-    return alt.layer(
+    drawn = alt.layer(
         chart(ticks)
         .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
         .encode(x=x, y=alt.Y("share:Q", title=title)),
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ).properties(height=beside_names_px(jobs, _PLOT_PX))
+    return told(drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows))
 
 
 def _shown(where: str) -> str:

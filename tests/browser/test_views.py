@@ -19,16 +19,24 @@ _CUT = """() => [...document.querySelectorAll('svg.marks')].flatMap(svg => {
             || box.bottom > whole.bottom + 4);
     }).map(text => text.textContent);
 })"""
+_WIDE = """() => [...document.querySelectorAll('[data-testid=stMain] *')]
+    .filter(each => ['auto', 'scroll'].includes(getComputedStyle(each).overflowX))
+    .filter(each => each.clientWidth && each.scrollWidth > each.clientWidth + 2)
+    .map(each => each.closest('[data-testid=stDataFrame]')?.querySelector('th:nth-child(2)')
+        ?.textContent ?? each.outerHTML.slice(0, 200))"""
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_no_word_of_a_drawing_is_cut_in_any_view(opened, width):
+def test_every_view_fits_no_word_is_cut_and_drawings_are_said_in_words(opened, width):
     page = opened(width=width)
     for name in VIEWS:
         view(page, name)
         page.locator("svg.marks").last.wait_for()
         stands(page)
         assert page.evaluate(_CUT) == [], name
+        assert set(page.evaluate(_WIDE)) <= {"copies"}, name
+        drawings = page.locator("[data-testid=stVegaLiteChart]").all()
+        assert all(";" in each.get_attribute("aria-label") for each in drawings), name
 
 
 def test_a_click_on_a_point_of_time_against_energy_chooses_the_plan(opened):

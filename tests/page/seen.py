@@ -70,7 +70,7 @@ def ranking(page):
 
 def ends(page):
     """What the simulation comes down to, by the names of its figures."""
-    return dict(page.table[0].value.itertuples(index=False))
+    return dict(rows_with(page, "over time").itertuples(index=False))
 
 
 def outdated(page):
@@ -79,5 +79,10 @@ def outdated(page):
 
 
 def of_each_job(page):
-    """What becomes of each job of the plan in view; above it stands the table of jobs."""
-    return page.main.dataframe[1].value
+    """What becomes of each job of the plan in view."""
+    return rows_with(page, "slower than alone")
+
+
+def rows_with(page, head):
+    """The table to read that has a column of that head."""
+    return next(each.value for each in page.table if head in each.value)

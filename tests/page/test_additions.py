@@ -10,6 +10,7 @@ from advisor.workload.job import Job
 from tests import shelf
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.page.seen import rows_with
 from tests.waiting import PATIENCE_S
 
 JOBS = tuple(Job(each) for each in list(shelf.PROFILES.values())[:3])
@@ -48,7 +49,7 @@ def runs(view, *names, how="naive"):
 
 def advised(view):
     """What is advised to add, and its table."""
-    return view.markdown[0].value, view.dataframe[0].value
+    return view.markdown[0].value, rows_with(view, "work added")
 
 
 def test_nothing_is_answered_until_it_is_said_what_runs(view):
@@ -68,7 +69,7 @@ def test_what_may_join_what_runs_is_answered_with_how_much_each_is_slowed(view):
     assert set(table["deadlines"]) == {"none"}
     view.selectbox(key="added").set_value("bert-base-finetune-bs16").run()
     assert not view.exception
-    already, joins = (row for _, row in view.dataframe[1].value.iterrows())
+    already, joins = (row for _, row in rows_with(view, "slower by").iterrows())
     assert (already["job"], already["it"]) == ("resnet50-imagenet64-bs128", "runs already")
     assert already["slower by"].endswith("%, than before")
     assert (joins["job"], joins["it"]) == ("bert-base-finetune-bs16", "joins")

@@ -11,7 +11,7 @@ from advisor.report.fleet_drawing import jobs_of_plan
 from advisor.report.page_jobs import WantedJob
 from advisor.workload.job import Job
 from tests import shelf
-from tests.page.seen import charts
+from tests.page.seen import charts, ends, rows_with
 from tests.waiting import PATIENCE_S
 
 JOBS = tuple(Job(each) for each in list(shelf.PROFILES.values())[:3])
@@ -54,7 +54,9 @@ def figures(view):
 
 def jobs_table(view):
     """The job of each row, without its number, and the row."""
-    return {row["job"].partition(" · ")[2]: row for _, row in view.dataframe[0].value.iterrows()}
+    return {
+        row["job"].partition(" · ")[2]: row for _, row in rows_with(view, "ends after").iterrows()
+    }
 
 
 def files(view):
@@ -65,7 +67,7 @@ def test_nothing_is_searched_until_it_is_said_how_many_gpus_there_are(view):
     view.run()
     assert not view.exception
     assert not view.metric
-    assert not view.dataframe
+    assert not view.table
 
 
 def test_the_best_plan_says_which_job_runs_where_and_when_and_what_that_gains(view):
@@ -101,7 +103,7 @@ def test_a_queue_says_the_same_and_what_it_costs(view, policy):
     assert not view.exception
     assert f"on 2 {shelf.GPU}, {policy}" in view.markdown[0].value
     assert jobs_table(view).keys() == {job.name for job in JOBS}
-    facts = dict(view.table[0].value.itertuples(index=False))
+    facts = ends(view)
     assert "EUR" in facts["GPU-hours"]
     assert files(view) == ["Download the trace, for ui.perfetto.dev", "Download as JSON"]
 
@@ -145,7 +147,7 @@ def test_jobs_of_unknown_length_are_placed_without_times(view):
     assert not view.exception
     assert "the length of a job is not known" in view.markdown[0].value
     assert not view.metric
-    assert "not measured" in list(view.dataframe[0].value["all done"])
+    assert "not measured" in list(rows_with(view, "all done")["all done"])
 
 
 def test_the_page_asks_it_of_the_jobs_of_its_table_and_a_link_asks_it_again(page):

@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 from tests import shelf
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.page.seen import rows_with
 from tests.waiting import PATIENCE_S
 
 
@@ -58,7 +59,7 @@ def test_processes_are_listed_with_the_jobs_that_hold_as_much(view, install):  #
     install(FakeLibrary(FakeGpu(processes={11: held, 12: 90_000 * MIB, 13: None})))
     view.run()
     assert not view.exception
-    rows = view.dataframe[0].value
+    rows = rows_with(view, "process")
     assert list(rows["process"]) == ["11", "12", "13"]
     assert list(rows["as much as"]) == [
         "bert-base-finetune-bs16", "none of the jobs", "none of the jobs",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from advisor.workload.writing import profile_text, write_whole
 from tests import shelf
-from tests.page.seen import charts, choose_plan, look_at
+from tests.page.seen import captions, charts, choose_plan, look_at
 
 
 def test_how_each_job_fares_is_drawn_with_the_unfair_ones_named(page):
@@ -38,6 +38,13 @@ def test_plans_without_energy_are_named_and_not_drawn(page, elsewhere):
     assert page.info[-1].value.startswith("Not on the chart: 1 ")
 
 
+def test_the_notation_of_the_plan_in_view_and_of_all_others_is_explained(page):
+    page.run()
+    choose_plan(page, "  serial")
+    assert "This plan: one after another." in captions(page)
+    assert "mps=: per cent of the SMs" in captions(page)
+
+
 def test_a_second_plan_is_shown_beside_the_first_with_what_differs_and_both_drawn(page):
     page.run()
     look_at(page, "Beside another plan")
@@ -46,9 +53,9 @@ def test_a_second_plan_is_shown_beside_the_first_with_what_differs_and_both_draw
     serial = next(name for name in page.selectbox(key="second plan").options if "serial" in name)
     page.selectbox(key="second plan").set_value(serial).run()
     assert not page.exception
-    whole, *jobs = page.table
+    whole, *jobs = [each.value for each in page.table if "change" in each.value]
     first = page.selectbox(key="plan").value.split()[0]
-    _, *columns, change = whole.value.columns
+    _, *columns, change = whole.columns
     assert [name.split()[0] for name in columns] == [first, serial.split()[0]]
     assert change == "change"
     assert len(jobs) == 3

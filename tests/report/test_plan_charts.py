@@ -4,7 +4,7 @@ import json
 
 from advisor.plan.fair_share import treatments
 from advisor.report.chart_parts import job_colours
-from advisor.report.charts import memory_chart
+from advisor.report.charts import memory_chart, sm_chart
 from advisor.report.gpu_drawing import drawing
 from advisor.report.plan_charts import slowdown_chart
 from tests.plan.test_fair_share import slowed
@@ -28,14 +28,24 @@ def test_a_job_has_one_colour_whatever_is_drawn_of_it():
 
 
 def test_more_jobs_than_colours_share_them_in_turn_and_copies_have_one():
-    colours = job_colours([f"job-{n}" for n in range(9)] * 2)
-    assert len(colours) == 9
-    assert colours["job-0"] == colours["job-7"]
+    colours = job_colours([f"job-{n}" for n in range(10)] * 2)
+    assert len(colours) == 10
+    assert len(set(colours.values())) == 8
+    assert colours["job-0"] == colours["job-8"]
 
 
 def test_an_unfair_job_is_marked_by_a_sign_and_not_by_colour_alone():
     rows, _ = drawn(slowdown_chart(treatments(slowed(3.0, 1.2))))
     assert {row["row"][:1] for row in rows} == {"▲", "2"}
+
+
+def test_what_is_drawn_is_said_to_those_who_do_not_see_it():
+    fares = treatments(slowed(3.0, 1.2))
+    rows, _ = drawn(slowdown_chart(fares))
+    said = slowdown_chart(fares).to_dict()["description"]
+    assert all(f"{row['row']} {row['hint']}" in said for row in rows)
+    plan = drawing(mix("mps", 1024, 1024), H200)
+    assert all(bar.hint in sm_chart(plan).to_dict()["description"] for bar in plan.sms)
 
 
 def test_copies_that_fare_alike_are_one_row():
