@@ -13,9 +13,10 @@ from advisor.errors import InvalidInput
 from advisor.prediction.batch_law import AtBatch, check_near, memory_at, step_at
 from advisor.prediction.batch_trace import trace_at_batch
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.host_transfer import host_slowdown, on_host
+from advisor.prediction.host_transfer import on_host_checked
+from advisor.prediction.stretched_profile import stretched
 from advisor.workload.host_side import HostSide
-from advisor.workload.measured import Counters, Memory, Window
+from advisor.workload.measured import Counters, Memory
 from advisor.workload.other_batches import OtherBatches, batch_name
 from advisor.workload.plausible import LEAST_STEP_S
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
@@ -43,7 +44,8 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     said = batch_name(profiles[0].name)
     check_near(said.work if said else profiles[0].name, measured, batch)
     near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
-    return _estimate({key: _on_host_of(near, each) for key, each in measured.items()}, near, batch)
+    alike = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
+    return _estimate(alike, near, batch)
 
 
 def check_alike(profiles: Sequence[Profile]) -> None:
@@ -62,13 +64,6 @@ def check_alike(profiles: Sequence[Profile]) -> None:
             f"{first.name} was measured at batch {first.workload.batch} only, and what an example "
             f"adds to a step takes two sizes. Measure it at another one too."
         )
-
-
-def _on_host_of(near: Profile, other: Profile) -> Profile:
-    """`other` on the host of `near`, as far as their checks tell."""
-    if near.host_check_s is None or other.host_check_s is None:
-        return other
-    return on_host(other, host_slowdown(other.host_check_s, near.host_check_s))
 
 
 class _Sizes:
@@ -113,7 +108,7 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
     return replace(
         near,
         workload=_workload(near.workload, batch),
-        windows=_at_pace(near.windows, step.middle / near.step_s),
+        windows=stretched(near.windows, step.middle / near.step_s),
         host_s=_middle(host),
         gpu_s=_middle(on_gpu),
         host_cpu_share=sizes.per_step(lambda each: each.host_cpu_share, step.middle),
@@ -171,10 +166,6 @@ def _workload(near: Workload, batch: int) -> Workload:
     return replace(near, name=said.at(batch) if said else near.name, batch=batch)
 
 
-def _at_pace(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
-    return tuple(replace(each, seconds=each.seconds * stretch) for each in windows)
-
-
 def _memory(sizes: _Sizes, of: Callable[[Profile], Memory]) -> Memory:
     """Each part by the law, none above the one that holds it."""
     allocated = _middle(sizes.memory(lambda each: of(each).allocated_mib))
@@ -223,7 +214,7 @@ def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
         there = sizes.step(lambda each: _probed_s(each, run.limit_pct))
         if there is None:
             return None
-        return replace(run, windows=_at_pace(run.windows, there.middle / run.step_s))
+        return replace(run, windows=stretched(run.windows, there.middle / run.step_s))
 
     unlimited, *limited = map(moved, (probe.unlimited, *probe.limited))
     if unlimited is None:

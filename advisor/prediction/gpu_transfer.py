@@ -20,10 +20,11 @@ from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_pace import FELT, measured_exponent
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
+from advisor.prediction.stretched_profile import stretched
 from advisor.prediction.trace import Floats
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.machine_calibration import Calibration
-from advisor.workload.measured import Counters, Memory, Window
+from advisor.workload.measured import Counters, Memory
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.plausible import LEAST_STEP_S
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
@@ -101,7 +102,7 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
         profile,
         gpu=target.gpu.key,
         estimated_from=source.gpu.key,
-        windows=_stretched(profile.windows, stretch),
+        windows=stretched(profile.windows, stretch),
         gpu_s=profile.gpu_s and profile.gpu_s * slower,
         host_cpu_share=profile.host_cpu_share and profile.host_cpu_share / max(1.0, stretch),
         memory=_memory(profile.memory, source.gpu, target.gpu),
@@ -127,10 +128,6 @@ def _stretch(profile: Profile, slower: float) -> float:
     """
     gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
     return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
-
-
-def _stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
-    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
 
 
 def _trace(trace: KernelTrace, us: Floats, target: Gpu) -> KernelTrace:
@@ -166,7 +163,7 @@ def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: 
         sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
         felt = run.step_s >= FELT * whole_s
         longer = max(slower, stretch * whole_s / run.step_s) if felt else stretch
-        return replace(run, sms=sms, windows=_stretched(run.windows, longer))
+        return replace(run, sms=sms, windows=stretched(run.windows, longer))
 
     return MpsProbe(
         unlimited=moved(probe.unlimited),

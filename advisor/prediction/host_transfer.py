@@ -53,6 +53,13 @@ def host_slowdown_at(profile: Profile, gract: float) -> float:
     return longer * profile.step_s / profile.host_s if longer > 1 else 1.0
 
 
+def on_host_checked(profile: Profile, check_s: float | None) -> Profile:
+    """`profile` on a host whose check took so long; as it is where one of both had no check."""
+    if profile.host_check_s is None or check_s is None:
+        return profile
+    return on_host(profile, host_slowdown(profile.host_check_s, check_s))
+
+
 @once_a_profile
 def on_host(profile: Profile, slowdown: float) -> Profile:
     """`profile` on a host that takes `slowdown` times as long for the same work.

@@ -108,3 +108,9 @@ def _probed(profile: Profile, gpu: Gpu) -> tuple[Floats, Floats]:
 
 def _share(run: LimitedRun, gpu: Gpu) -> float:
     return run.sms / gpu.sms if run.sms else run.limit_pct / 100
+
+
+def counter(profile: Profile, name: str) -> float:
+    """A GPM counter; without one, a typical share of its busy time."""
+    measured = getattr(profile.counters, name, None)
+    return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)

@@ -8,7 +8,7 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.job_features import TRAITS, log_slowdown_alone, traits
+from advisor.prediction.job_features import TRAITS, counter, log_slowdown_alone, traits
 from advisor.prediction.physics import Replayed
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import capacity_steps
@@ -79,8 +79,8 @@ def _alone(profile: Profile) -> tuple[float, ...]:
     return (
         profile.step_s,
         profile.busy_share or 1.0,
-        _counter(profile, "dram_active"),
-        _counter(profile, "sm_occupancy"),
+        counter(profile, "dram_active"),
+        counter(profile, "sm_occupancy"),
         float(np.log(_kernel_us(profile))),
         float(np.log(under_mps_s / profile.step_s)),
     )
@@ -138,12 +138,6 @@ def _of_limits(
         "mates_headroom": _mean_of_mates(headroom, jobs.busy * speed),
         "headroom_times_mates_dram": headroom * _of_mates(jobs.dram * speed),
     }
-
-
-def _counter(profile: Profile, name: str) -> float:
-    """A GPM counter; without one, a typical share of its busy time."""
-    measured = getattr(profile.counters, name, None)
-    return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
 
 def _kernel_us(profile: Profile) -> float:

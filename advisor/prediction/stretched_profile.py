@@ -14,14 +14,15 @@ def at_pace(profile: Profile, stretch: float) -> Profile:
     """`profile` with steps that are longer by `stretch` and do the same work."""
     return replace(
         profile,
-        windows=_stretched(profile.windows, stretch),
+        windows=stretched(profile.windows, stretch),
         counters=profile.counters and thinned(profile.counters, stretch, {}),
         power_w=_power_w(profile, stretch),
         mps=profile.mps and _probe(profile.mps, stretch),
     )
 
 
-def _stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+    """`windows` in which each step takes so many times as long."""
     return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
 
 
@@ -49,4 +50,4 @@ def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
 
 
 def longer(run: LimitedRun, stretch: float) -> LimitedRun:
-    return replace(run, windows=_stretched(run.windows, stretch))
+    return replace(run, windows=stretched(run.windows, stretch))

@@ -8,6 +8,7 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_mix
+from advisor.prediction.job_features import counter
 from advisor.prediction.kernel_pace import limit_exponent, sm_pace
 from advisor.prediction.physics import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
@@ -95,8 +96,8 @@ def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
     kernel_us = 1e6 * float((seconds * seconds).sum()) / busy_s
     return np.array([
-        _counter(profile, "dram_active") / busy,
-        _counter(profile, "sm_occupancy") / busy,
+        counter(profile, "dram_active") / busy,
+        counter(profile, "sm_occupancy") / busy,
         played.host_s / profile.step_s,
         float(seconds[played.demand >= _WIDE].sum()) / busy_s,
         np.log(kernel_us + 1),
@@ -104,12 +105,6 @@ def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
         np.log(1e3 * profile.step_s),
         np.log(under_mps),
     ])  # fmt: skip
-
-
-def _counter(profile: Profile, name: str) -> float:
-    """A GPM counter; without one, a typical share of its busy time."""
-    measured = getattr(profile.counters, name, None)
-    return 0.3 * (profile.busy_share or 1.0) if measured is None else float(measured)
 
 
 _FOUND = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from advisor.prediction.host_transfer import host_slowdown, on_host
+from advisor.prediction.host_transfer import on_host_checked
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
 
@@ -17,7 +17,9 @@ def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile
     Raises:
         KeyError: A tenant has no profile.
     """
-    return tuple(_on_core(profiles[each.workload.name], each) for each in run.tenants)
+    return tuple(
+        on_host_checked(profiles[each.workload.name], each.host_check_s) for each in run.tenants
+    )
 
 
 def on_like_core(profile: Profile, tenant: Tenant) -> bool:
@@ -29,9 +31,3 @@ def on_like_core(profile: Profile, tenant: Tenant) -> bool:
         return False
     ratio = tenant.host_check_s / (profile.host_check_s or tenant.host_check_s)
     return 1 / _FAR < ratio < _FAR
-
-
-def _on_core(profile: Profile, tenant: Tenant) -> Profile:
-    if tenant.host_check_s is None or profile.host_check_s is None:
-        return profile
-    return on_host(profile, host_slowdown(profile.host_check_s, tenant.host_check_s))
