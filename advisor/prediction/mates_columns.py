@@ -1,4 +1,4 @@
-"""What the surrogate model is told of a job's mates: `MATES` of each job in its mix."""
+"""What the surrogate model knows of the jobs beside a job: `MATES` of each job in its mix."""
 
 from collections.abc import Mapping
 

@@ -171,8 +171,8 @@ MPS_CAPACITY = 0.85
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
     """Seconds of a step of each job, shape (jobs,); None if a profile lacks what the model needs.
 
-    Under MPS with limits a job's GPU path is stretched by its limit first. MIG and
-    phases are not covered.
+    Under MPS with limits a job's GPU path is stretched by its limit first. MIG and phases are not
+    covered.
     """
     if any(profile.gpu_s is None for profile in profiles):
         return None

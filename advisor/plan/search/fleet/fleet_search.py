@@ -1,11 +1,10 @@
 """The best plan for many jobs on equal GPUs that can be found in a given time.
 
-It begins with greedy plans and takes steps from the best of them: blocks of
-groups are batched anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU
-solver looks for better ways to share within groups. Thousands of groups are estimated,
-and every group of a plan is predicted before the plan counts, so that what is optimised is what is
-reported. Time only ends the steps, which are the same whatever time there is: more of it never
-makes a plan worse.
+It begins with greedy plans and takes steps from the best of them: some of its groups are formed
+anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU solver looks for
+better ways to share within groups. Thousands of groups are estimated, and every group of a plan is
+predicted before the plan counts, so that what is optimised is what is reported. Time only ends the
+steps, which are the same whatever time there is: more of it never makes a plan worse.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -30,8 +29,8 @@ from advisor.plan.search.job_sets import Kinds, Members
 # Rounds between two recombinations, and rounds without gain after which no more are tried.
 _RECOMBINED, _STALE = 4, 5
 # Greedy plans that are estimated to cost more than so many times the plan found are not predicted.
-_ERR = 1.1
-# MemberRows up to which every one is predicted, so that what no plan can save is known.
+_TOO_COSTLY = 1.1
+# Up to so many sets of jobs every one is predicted, so that what no plan can save is known.
 _EVERY_MEMBER_SET = 80
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
 _THOROUGH = 0.25
@@ -134,7 +133,10 @@ class FleetSolver:
         if not (yield from self._share_better()):
             return
         for member_sets in others:
-            if self._estimated_cost(member_sets) <= self._problem.cost(self._incumbent.plan) * _ERR:
+            if (
+                self._estimated_cost(member_sets)
+                <= self._problem.cost(self._incumbent.plan) * _TOO_COSTLY
+            ):
                 self._improver.offer(member_sets)
                 yield
         yield from self._improved()
