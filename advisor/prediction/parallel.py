@@ -95,7 +95,7 @@ def in_processes(
     parts: Iterable[_Part],
     processes: int,
     begin: Callable[..., None] | None = None,
-    told: tuple[Any, ...] = (),
+    arguments: tuple[Any, ...] = (),
 ) -> Iterator[Iterator[_Done]]:
     """`work` on each of `parts`, in new processes.
 
@@ -106,7 +106,7 @@ def in_processes(
         parts: Taken one after another; each is sent to a process.
         processes: Number of processes.
         begin: Called first in each process.
-        told: Arguments of `begin`.
+        arguments: Of `begin`.
 
     Yields:
         The result of each part, in order, as soon as it is ready.
@@ -114,7 +114,7 @@ def in_processes(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
 
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, told)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, arguments)
     try:
         with _ignoring_interrupts():  # tasks start processes, which inherit this
             found = pool.map(work, parts)

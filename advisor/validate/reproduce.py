@@ -17,14 +17,14 @@ class Reproduced:
 
     Attributes:
         predicted: By what each value is of.
-        told: The same from what the studies measured of the jobs alone.
+        from_alone: The same from what the studies measured of the jobs alone.
         slower_host: The same as on a host that is slower by `Claims.slower_host`.
         instead: Workloads without a profile, each with the one that stands for it.
     """
 
     claim: Claim
     predicted: Mapping[str, float]
-    told: Mapping[str, float]
+    from_alone: Mapping[str, float]
     slower_host: Mapping[str, float]
     instead: Mapping[str, str]
 
@@ -34,7 +34,7 @@ class Reproduced:
 
     @property
     def agrees_as_told(self) -> bool:
-        return self.claim.agrees(self.told.values())
+        return self.claim.agrees(self.from_alone.values())
 
     @property
     def agrees_on_slower_host(self) -> bool:
@@ -94,7 +94,7 @@ def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
     slower = StudyQuestions(advisor, claims, claims.slower_host)
 
     @cache
-    def told(hosts: tuple[tuple[str, float], ...]) -> StudyQuestions:
+    def on_hosts(hosts: tuple[tuple[str, float], ...]) -> StudyQuestions:
         return StudyQuestions(advisor, claims, host_slowdowns=dict(hosts))
 
     return Reproduction(
@@ -103,7 +103,7 @@ def reproduced(advisor: Advisor, claims: Claims | None = None) -> Reproduction:
             Reproduced(
                 claim=claim,
                 predicted=here.values(claim),
-                told=told(tuple(hosts_of_studies(here, claim).items())).values(claim),
+                from_alone=on_hosts(tuple(hosts_of_studies(here, claim).items())).values(claim),
                 slower_host=slower.values(claim),
                 instead=here.substitutes(claim),
             )

@@ -131,10 +131,10 @@ def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
     ]
     surrogates = {}
     for mode in sorted({mix.sharing.mode for mix, _ in drawn}):
-        told = [(mix, steps_s) for mix, steps_s in drawn if mix.sharing.mode == mode]
-        crowds = batch_of([lesson for lesson, _ in told])
+        of_mode = [(mix, steps_s) for mix, steps_s in drawn if mix.sharing.mode == mode]
+        crowds = batch_of([lesson for lesson, _ in of_mode])
         there = crowds.jobs >= 0
-        steps_s = np.concatenate([steps_s for _, steps_s in told])
+        steps_s = np.concatenate([steps_s for _, steps_s in of_mode])
         y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
         surrogates[mode] = fitted_surrogate(columns(jobs, crowds)[there], y, mode)
     return replace(model, distilled=SurrogateModel(surrogates=surrogates))
@@ -186,8 +186,8 @@ def _asked(
         return ask(lessons)
     parts = [lessons[first::processes] for first in range(processes)]
     answers: list[Floats] = [np.zeros(0)] * len(lessons)
-    with in_processes(ask, parts, processes) as told:
-        for first, part in enumerate(told):
+    with in_processes(ask, parts, processes) as answered:
+        for first, part in enumerate(answered):
             answers[first::processes] = part
     return answers
 

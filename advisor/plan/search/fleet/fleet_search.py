@@ -133,10 +133,8 @@ class FleetSolver:
         if not (yield from self._share_better()):
             return
         for member_sets in others:
-            if (
-                self._estimated_cost(member_sets)
-                <= self._problem.cost(self._incumbent.plan) * _TOO_COSTLY
-            ):
+            most = self._problem.cost(self._incumbent.plan) * _TOO_COSTLY
+            if self._estimated_cost(member_sets) <= most:
                 self._improver.offer(member_sets)
                 yield
         yield from self._improved()
