@@ -12,6 +12,8 @@ PINNED := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt
 INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(PINNED) $(BIN)/python $(INSTALL)
 FRESH := $(VENV)/fresh
+# Where it is set, each of the hundreds of processes that tests start compiles all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check check-all check-browser picture app report notebooks constraints clean
 

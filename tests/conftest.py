@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import sys
@@ -31,6 +32,16 @@ settings.load_profile("brief")
 # A shell starts what runs in its background with interrupts ignored, and children inherit that.
 # Tests interrupt children on purpose, so they must start as from a terminal.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# What collecting makes stays to the end: half a million objects, which there is no need to look
+# through again and again for what could go.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
