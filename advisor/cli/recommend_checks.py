@@ -16,7 +16,7 @@ _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
-    "commands", "top", "details", "protect",
+    "commands", "top", "protect",
 )  # fmt: skip
 # Which options need one of others, and which do not go together, and why.
 _NEEDS = {
@@ -27,8 +27,7 @@ _NEEDS = {
 _APART = (
     ("commands", ("as_json",), "shell lines of one plan are printed alone."),
     ("auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU."),
-    ("details", ("commands", "gpus", *_RUNS), "--details is of the ways to share one GPU from the "
-     "start."),
+    ("details", ("commands", *_RUNS), "--details is of jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
     *((runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.") for runs in _RUNS),
     *((runs, ("protect",), "what runs is protected already, by --hurt.") for runs in _RUNS),

@@ -114,20 +114,21 @@ def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
 
 
 def _of_copies(asked: Asked, name: str) -> _Answer:
-    from advisor.report.additions_text import copies_document, copies_report
+    from advisor.report.copies_text import copies_document, copies_report
 
     job = asked.advisor.chosen_jobs([name])[0]
     found = asked.advisor.recommend_copies(job, asked.ranking.conditions, asked.ranking.level)
     return _Answer(
         standing=found.standing,
-        report=lambda: copies_report(found),
+        report=lambda: copies_report(found, details=asked.shown.details),
         document=lambda: copies_document(found),
     )
 
 
 def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.fleet_terms import FleetTerms
-    from advisor.report.fleet_text import fleet_commands, fleet_document, fleet_report
+    from advisor.report.fleet_document import fleet_commands, fleet_document
+    from advisor.report.fleet_text import fleet_report
 
     by = asked.ranking
     terms = FleetTerms(
@@ -137,7 +138,7 @@ def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     found = asked.advisor.recommend_fleet(jobs, terms)
     return _Answer(
         standing=found.standing,
-        report=lambda: fleet_report(found),
+        report=lambda: fleet_report(found, details=asked.shown.details),
         document=lambda: fleet_document(found, asked.device),
         commands=lambda rank: fleet_commands(found, rank, asked.device),
     )

@@ -60,7 +60,7 @@ class Shown:
 
     top: Top = 5
     details: Annotated[
-        bool, typer.Option("--details", help="Every plan in full, and how they were found.")
+        bool, typer.Option("--details", help="All that was found, in full, and how.")
     ] = False
     commands: Annotated[
         int | None,

@@ -35,6 +35,9 @@ def trials(
     pessimistic: Pessimistic = False,
     gpu: GpuKey = DEFAULT_GPU,
     power_cap: PowerCap = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Every number of trials at once that was looked at.")
+    ] = False,
     files: Files,
     as_json: AsJson = False,
 ) -> None:
@@ -54,4 +57,4 @@ def trials(
         level="p95" if pessimistic else "p50",
     )  # fmt: skip
     warn(found.standing.doubts)
-    show_found(found, as_json, trials_report, trials_document)
+    show_found(found, as_json, lambda each: trials_report(each, details=details), trials_document)

@@ -17,6 +17,7 @@ from advisor.plan import MOST_GPUS
 from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import lanes_chart
+from advisor.report.fleet_document import fleet_commands, fleet_document
 from advisor.report.fleet_drawing import (
     JobOnGpu,
     gains_of,
@@ -26,13 +27,7 @@ from advisor.report.fleet_drawing import (
     lanes_of,
     names_of,
 )
-from advisor.report.fleet_text import (
-    fleet_answer,
-    fleet_commands,
-    fleet_document,
-    fleet_gpu_rows,
-    fleet_notes,
-)
+from advisor.report.fleet_text import fleet_answer, fleet_gpu_rows, fleet_notes
 from advisor.report.simulation_text import simulation_document, simulation_facts, simulation_heading
 from advisor.report.simulation_trace import trace_text
 from advisor.timeline import Policy

@@ -16,6 +16,7 @@ from advisor.plan.precedence import Priced, in_order, starved
 from advisor.plan.reasons import first_by, searched, standing, why
 from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
 from advisor.plan.rules import (
+    TOO_SLOW,
     UNCONDITIONAL,
     Conditions,
     check_each_fits,
@@ -70,7 +71,7 @@ def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastC
     sparing = [each for each in found if not slows_protected(jobs, each.prediction, question.level)]
     if hurting := len(found) - len(sparing):
         ways = counted(hurting, "way") + " to share"
-        left_out.append(LeftOut(ways, "slowing a protected job more than it may be; see --hurt"))
+        left_out.append(LeftOut(ways, TOO_SLOW))
     return ForecastCandidates(tuple(sparing), tuple(left_out), passed_over, len(found), more.asked)
 
 

@@ -21,6 +21,9 @@ from advisor.workload.job import Job
 MOST_HURT = 0.05
 """Share by which steps of a job that is protected, or runs already, may take longer: default."""
 
+TOO_SLOW = "slowing a protected job more than it may be; see --hurt"
+"""Why a way to share is left out that `slows_protected`."""
+
 MAX_OOM_PROBABILITY = 0.05
 """A plan whose jobs run out of memory more often than this is none."""
 

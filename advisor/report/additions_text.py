@@ -1,24 +1,18 @@
-"""What may be added to a GPU: jobs that join running ones, or copies of one job."""
+"""What may be added to a GPU: jobs that join running ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies_search import PATIENCE, PAYS, Copies, CopiesRow
-from advisor.prediction.mix_prediction import MixPrediction
 from advisor.report import units
-from advisor.report.documents import SCHEMA, standing_document
+from advisor.report.documents import SCHEMA, memory_document, standing_document
 from advisor.report.headline import estimated, host_note, led
 from advisor.report.listing_text import answer_above_table, plain_table
-from advisor.sharing import Sharing
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-# Jobs that were measured together at most.
-_MEASURED_TOGETHER = 8
 
 
 def additions_report(found: Additions, top: int) -> "RenderableType":
@@ -119,42 +113,6 @@ def additions_document(found: Additions, top: int) -> dict[str, Any]:
     }
 
 
-def copies_report(found: Copies) -> "RenderableType":
-    """How many pay and how many fit, then a line for each number of copies."""
-    table = plain_table("copies", "best under", "work of one alone", "step of each", "memory")
-    for row in found.rows:
-        mix, more = row.prediction, "" if row.gain is None else f" ({row.gain:+.1%})"
-        table.add_row(
-            str(row.copies), way_of(mix.sharing), f"{row.throughput:.2f}{more}",
-            units.seconds(mix.jobs[0].step_s), units.held(mix),
-        )  # fmt: skip
-    return answer_above_table(
-        led(found.standing, _advised_copies(found)), table, _notes_on_copies(found)
-    )
-
-
-def copies_document(found: Copies) -> dict[str, Any]:
-    """What ``advisor recommend JOB:auto --json`` prints."""
-    return {
-        "schema": SCHEMA,
-        "gpu": found.gpu.key,
-        "job": found.job.name,
-        **standing_document(found.standing),
-        **numbers_of_copies(found),
-        "rows": [row_document(row) for row in found.rows],
-    }
-
-
-def numbers_of_copies(found: Copies) -> dict[str, Any]:
-    """How many fit, pay, and are served by MPS."""
-    return {
-        "fit": found.fit,
-        "limited_by": found.limited_by,
-        "pay": found.pay,
-        "mps_clients": found.mps_clients,
-    }
-
-
 def _addition(rank: int, each: Addition) -> dict[str, Any]:
     return {
         "rank": rank,
@@ -165,43 +123,8 @@ def _addition(rank: int, each: Addition) -> dict[str, Any]:
         "hurt_job": each.hurt_job,
         "late": None if each.late is None else list(each.late),
         "jobs": [asdict(job) for job in each.prediction.jobs],
-        **_memory(each.prediction),
+        **memory_document(each.prediction),
     }
-
-
-def row_document(row: CopiesRow) -> dict[str, Any]:
-    """What comes of so many copies at once."""
-    return {
-        "copies": row.copies,
-        "sharing": str(row.prediction.sharing),
-        "throughput": row.throughput,
-        "gain": row.gain,
-        "step_s": asdict(row.prediction.jobs[0].step_s),
-        **_memory(row.prediction),
-    }
-
-
-def _memory(mix: MixPrediction) -> dict[str, Any]:
-    return {
-        "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability,
-        "confirmed_on_hardware": mix.confirmed_on_hardware,
-    }
-
-
-def _advised_copies(found: Copies) -> str:
-    if found.pay == 1:
-        return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
-    said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
-    done = found.at_best
-    way = way_of(done.prediction.sharing)
-    return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
-
-
-def way_of(sharing: Sharing) -> str:
-    """The sharing of copies, whose limits are equal."""
-    return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
 
 
 def _hurt(each: Addition) -> str:
@@ -224,20 +147,3 @@ def notes_on_additions(found: Additions) -> Iterator[str]:
     if not found.found[0].prediction.confirmed_on_hardware:
         yield f"This is {estimated(found.found[0].prediction)}."
     yield host_note(found.standing)
-
-
-def _notes_on_copies(found: Copies) -> Iterator[str]:
-    yield from notes_on_numbers(found, "copies")
-    yield host_note(found.standing)
-
-
-def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
-    """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
-    yield f"More than {found.fit} do not run at once: {found.limited_by}."
-    yield (
-        f"{found.pay} pay: more are added while up to {PATIENCE} at a time bring over {PAYS:.0%} "
-        "more work; less is within the error of such a comparison."
-    )
-    yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
-    if len(found.rows) > _MEASURED_TOGETHER:
-        yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."

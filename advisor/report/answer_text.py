@@ -5,7 +5,7 @@ from typing import assert_never
 
 from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Verdict, first_by, named, verdict
+from advisor.plan.reasons import Verdict, first_by, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.mix_prediction import Interval
@@ -20,6 +20,7 @@ from advisor.report.headline import (
     plan_kind,
     shown_cost,
 )
+from advisor.report.promises_text import promises
 from advisor.report.sharing_words import way_advised
 
 _PINNED = (
@@ -61,7 +62,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         noted.append(cap_note(cap_w))
     first = [*host, _advice(advised)] if "fix-host-first" in found.answers else [_advice(advised)]
     last = host if hints and "fix-host-first" not in found.answers else []
-    return (*first, _how_sure(advised), *others, *last, *noted)
+    return (*first, *promises(advised), _how_sure(advised), *others, *last, *noted)
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
@@ -96,20 +97,12 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
     better = units.times(_certain(gain(advised, plan).p50))
     if plan.sharing.mode == "serial":
-        return f"all done in {_until(plan)}{_due(advised, plan)}"
+        return f"all done in {_until(plan)}"
     said = by.headline(cost, shown(_certain(cost.p50)), better)
     saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
     if by.unit == "ratio" or saved <= 0:
         return said
     return f"{said}, saves {shown(_certain(saved))}"
-
-
-def _due(advised: Recommendation, plan: Plan) -> str:
-    """Whether deadlines are kept, where there are any."""
-    if all(job.deadline_s is None for job in advised.jobs):
-        return ""
-    late = [advised.jobs[number - 1].name for number in plan.late_jobs]
-    return f", too late for {named(late)}" if late else ", every deadline is kept"
 
 
 def _until(plan: Plan) -> str:

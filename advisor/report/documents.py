@@ -187,3 +187,13 @@ def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
         "memory": units.gib(job.memory_interval_mib),
         "risk to run out": units.share(job.oom_probability),
     }
+
+
+def memory_document(mix: MixPrediction) -> dict[str, Any]:
+    """What a mix holds of the memory, and whether it fits."""
+    return {
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }

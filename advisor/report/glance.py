@@ -1,7 +1,6 @@
 """A recommendation on one screen: the best plan in full, every other one in a line."""
 
 from collections.abc import Iterator, Sequence
-from io import StringIO
 from typing import TYPE_CHECKING, Protocol
 
 from advisor.english import counted
@@ -12,6 +11,7 @@ from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
+from advisor.report.screen import fits
 from advisor.report.sharing_words import explained, words_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from advisor.terminal.terminal_tables import FittedTable
 
 
-_LINES, _COLUMNS = 25, 80
 _MOST_OTHERS = 4
 
 
@@ -31,20 +30,30 @@ class _Report(Protocol):
 
 
 def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
-    """The `report` on the best plan, and on as many others as a screen has lines for, 4 at most."""
-    for others in range(min(_MOST_OTHERS, len(advised.plans) - 1), 0, -1):
-        shown = list(advised.plans[: 1 + others])
-        shown += [] if advised.serial in shown else [advised.serial]
-        if _lines(report(shown)) <= _LINES:
-            return report(shown)  # again, since a table that was laid out keeps its widths
-    return report([advised.best], hints=_lines(report([advised.best])) <= _LINES)
+    """The `report` on the best plan, and on as many others as a screen has lines for.
+
+    These are the next ones, 4 at most, then the best that has MIG, and serial: how the kinds of
+    sharing compare is asked by whoever has to choose between them.
+    """
+    wanted = [_with_others(advised, most) for most in range(_MOST_OTHERS, -1, -1)]
+    wanted = [*wanted, _only(advised, advised.best, advised.serial)]
+    for hints in (True, False):
+        for shown in wanted:
+            if fits(report(shown, hints=hints)):
+                return report(shown, hints=hints)
+    return report([advised.best], hints=False)
 
 
-def _lines(report: "RenderableType") -> int:
-    from rich.console import Console
+def _with_others(advised: Recommendation, most: int) -> list[Plan]:
+    """The best plan, the next `most`, the best with MIG, and serial."""
+    with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
+    return _only(advised, *advised.plans[: 1 + most], *with_mig[:1], advised.serial)
 
-    console = Console(width=_COLUMNS, file=StringIO(), markup=False, emoji=False, highlight=False)
-    return len(console.render_lines(report, pad=False))
+
+def _only(advised: Recommendation, *plans: Plan) -> list[Plan]:
+    """Each of `plans` once, in their order."""
+    unranked = [] if advised.serial in advised.plans else [advised.serial]
+    return [plan for plan in (*advised.plans, *unranked) if plan in plans]
 
 
 def at_a_glance(

@@ -1,6 +1,6 @@
 """What figures stand on, in words, and what plans and their costs are called."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from advisor.english import counted, with_article
@@ -14,7 +14,7 @@ from advisor.report.sharing_words import words_of
 from advisor.timeline.outcome import Simulation
 from advisor.workload.named_workloads import how_to_measure
 
-# More jobs than these are counted where a command beside them has their names.
+# More jobs than these are counted.
 _NAMED = 3
 
 ORIGINS = """\
@@ -64,13 +64,20 @@ def led(standing: Standing, sentence: str) -> str:
     how = (
         "kernel by kernel" if all(each.trace for each in elsewhere) else "not all kernel by kernel"
     )
-    # The command names them all once more.
-    what = ", ".join(names) if len(names) <= _NAMED else counted(len(names), "job")
+    measure = how_to_measure(names)
+    named = "" if _all_in(measure, names) else f": {_listed(names)}"
     return (
-        f"Estimated from {', '.join(sources)}: {what}, {how}, with the host's part as "
-        f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {how_to_measure(names)}. "
-        f"{sentence}"
+        f"Estimated from {', '.join(sources)}{named}, {how}, with the host's part as measured "
+        f"there; to measure on {with_article(elsewhere[0].gpu)}: {measure}. {sentence}"
     )
+
+
+def _all_in(command: str, names: Sequence[str]) -> bool:
+    return {*names} <= {*command.replace("`", "").split()}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else counted(len(names), "job")
 
 
 def bounds_note(advised: Recommendation) -> str:

@@ -177,7 +177,7 @@ def plain_table(first: str, *others: str) -> "FittedTable":
     """A table without lines, whose `first` column is never folded."""
     from advisor.terminal.terminal_tables import FittedTable
 
-    table = FittedTable(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table = FittedTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)  # a name is copied from here
     for each in others:
         table.add_column(each)

@@ -1,13 +1,20 @@
 """How many trials of a hyper-parameter search to run at once, in words and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from advisor.plan.copies_search import CopiesRow
 from advisor.plan.trials import Study, Trials
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
-from advisor.report.additions_text import notes_on_numbers, numbers_of_copies, row_document, way_of
+from advisor.report.copies_text import (
+    notes_on_numbers,
+    numbers_of_copies,
+    numbers_on_a_screen,
+    row_document,
+    way_of,
+)
 from advisor.report.documents import SCHEMA, standing_document
 from advisor.report.headline import host_note, led
 from advisor.report.listing_text import answer_above_table, plain_table
@@ -15,16 +22,31 @@ from advisor.report.listing_text import answer_above_table, plain_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from advisor.terminal.terminal_tables import FittedTable
 
-def trials_report(found: Trials) -> "RenderableType":
-    """How many to run, how, and what an hour of that gives; a line for each number of them."""
+
+def trials_report(found: Trials, *, details: bool = False) -> "RenderableType":
+    """How many to run, how, and what an hour gives; a line for each number that a screen holds.
+
+    Args:
+        found: What was found.
+        details: A line for every number of trials at once.
+    """
+    advice, notes = led(found.standing, trials_advice(found)), [*_notes(found)]
+    return numbers_on_a_screen(
+        found.copies.rows, found.at_once, details,
+        lambda rows, more: answer_above_table(advice, _table(found, rows), [*notes, *more]),
+    )  # fmt: skip
+
+
+def _table(found: Trials, rows: Sequence[CopiesRow]) -> "FittedTable":
     table = plain_table("at once", "best under", "trials per hour", "one trial", "memory")
-    for row in found.copies.rows:
+    for row in rows:
         table.add_row(
             str(row.copies), way_of(row.prediction.sharing), _rate(found.per_hour(row)),
             units.seconds(found.trial_s(row)), units.held(row.prediction),
         )  # fmt: skip
-    return answer_above_table(led(found.standing, trials_advice(found)), table, _notes(found))
+    return table
 
 
 def trials_document(found: Trials) -> dict[str, Any]:

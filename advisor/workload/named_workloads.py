@@ -202,4 +202,7 @@ def how_to_measure(names: Sequence[str]) -> str:
     try:
         return f"`advisor profile {' '.join(workload(name).name for name in names)}`"
     except UnknownName:
-        return "`advisor workloads` lists what can be measured by name"
+        return (
+            "`advisor workloads` lists what can be measured by name, and a script of yours is "
+            "measured as it is: `advisor profile -- python train.py`"
+        )

@@ -18,11 +18,11 @@ MODES = {
     "recommend": {
         "one GPU": ([BERT], {"time_limit", "running_sharing", "hurt", "device"}),
         "commands": ([BERT, "--commands", "1"], {"as_json", "details"}),
-        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device", "protect", "details"}),
+        "several GPUs": ([BERT, "--gpus", "2"], {"running", "now", "device", "protect"}),
         "copies": (
             [f"{BERT}:auto"],
             {"job_file", "running", "now", "running_sharing", "hurt", "device", "gpus",
-             "time_limit", "commands", "top", "protect", "details"},
+             "time_limit", "commands", "top", "protect"},
         ),
         "beside others": (
             [BERT, "--running", RESNET],

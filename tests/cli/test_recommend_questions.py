@@ -19,7 +19,7 @@ def test_jobs_on_two_gpus_are_each_on_one_and_the_gap_is_said(advisor):
     said = advisor("recommend", *MANY, "--gpus", 2, *QUICK)
     assert said.code == 0
     assert said.out.startswith("Run the 10 jobs on 2 GPUs in the groups below: all done in")
-    assert "4-6  bert" in said.out
+    assert "\n4-6   bert" in said.out, "set in as far as 7-10"
     assert "groups of jobs compared" in said.out
 
 

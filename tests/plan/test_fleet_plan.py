@@ -12,7 +12,7 @@ from advisor.plan.candidates import cap_choices
 from advisor.plan.fleet_plan import plan_fleet
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
-from advisor.report.fleet_text import fleet_commands
+from advisor.report.fleet_document import fleet_commands
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 from tests import synthetic

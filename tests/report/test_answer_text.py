@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import pytest
@@ -145,3 +146,27 @@ def test_too_few_cores_are_said():
         advised([HOST_BOUND] * 2, Short())
     )
     assert "too few cores" not in answer(advised([HOST_BOUND] * 2))
+
+
+def test_a_plan_that_misses_a_deadline_says_so_whatever_plans_are_ranked_by():
+    hurried = replace(HOST_BOUND, deadline_s=1.0)
+    sentence = answer(advised([hurried, GPU_BOUND]))
+    assert f"Plan 1 is too late for {hurried.name}, and no plan keeps every deadline" in sentence
+    calm = replace(HOST_BOUND, deadline_s=1e8)
+    assert "Under plan 1 every deadline is kept." in answer(advised([calm, GPU_BOUND]))
+    assert "deadline" not in answer(advised([HOST_BOUND, GPU_BOUND]))
+
+
+def test_a_plan_that_keeps_a_deadline_is_named_where_the_first_one_does_not():
+    by = {plan.rank: plan for plan in advised([GPU_BOUND, HOST_BOUND]).plans}
+    ends_s = {rank: plan.ends_s[1].p50 for rank, plan in by.items()}
+    soonest = min(ends_s, key=ends_s.__getitem__)
+    due_s = (ends_s[soonest] + ends_s[1]) / 2
+    sentence = answer(advised([GPU_BOUND, replace(HOST_BOUND, deadline_s=due_s)]))
+    assert soonest != 1
+    assert re.search(r"; plan \d+ keeps every deadline: --objective deadlines\.", sentence)
+
+
+def test_what_a_protected_job_rules_out_is_said_without_details():
+    sentence = answer(advised([replace(GPU_BOUND, protect=0.01), GPU_BOUND]))
+    assert re.search(r"\d+ ways? to share left out: slowing a protected job more", sentence)

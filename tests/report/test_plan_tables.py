@@ -118,7 +118,16 @@ def test_a_screen_holds_them_whatever_is_to_be_said_before(estimated, due_s, obj
 def test_a_way_to_share_in_a_line_of_its_own_is_explained_below():
     text = printed(plans_report(advised(SMALL, LARGE)), 400)
     assert ("mps=: per cent of the SMs that each may use" in text) == (" mps=" in text)
-    assert ("mig=: an instance each" in text) == (" mig=" in text)
+    assert ("mig=: an instance each" in text) == bool(re.search(r" mig=[^\[\s]+ ", text))
+    assert ("[]: jobs by number on an instance" in text) == bool(re.search(r" mig=\S*\[", text))
+
+
+def test_serial_and_the_best_with_mig_are_on_the_screen_whatever_comes_before_them():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found))
+    with_mig = next(each for each in found.plans if each.sharing.mode in ("mig", "hybrid"))
+    for plan in (found.best, with_mig, found.serial):
+        assert re.search(rf"^{plan.rank} +{re.escape(str(plan.sharing)[:12])}", text, re.M)
 
 
 def test_details_show_every_plan_where_no_number_is_said():
@@ -139,7 +148,7 @@ def test_what_was_estimated_says_so_at_a_glance():
 def test_a_narrow_terminal_shows_ranks_and_plans_beside_each_other():
     lines = printed(plans_report(advised(SMALL, LARGE)), 40).splitlines()
     assert max(map(len, lines)) <= 40
-    assert [line.split()[0] for line in lines if re.match(r"\d+  \S", line)][:3] == ["1", "2", "3"]
+    assert [line.split()[0] for line in lines if re.match(r"\d+  \S", line)][:2] == ["1", "2"]
     assert any(re.match(r" +A  resnet26-cifar10-bs128", line) for line in lines)
 
 

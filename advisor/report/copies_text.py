@@ -1,0 +1,127 @@
+"""How many copies of one job pay, as a table and as JSON; how numbers of trials are shown too."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.english import counted
+from advisor.plan.copies_search import PATIENCE, PAYS, Copies, CopiesRow
+from advisor.report import units
+from advisor.report.documents import SCHEMA, memory_document, standing_document
+from advisor.report.headline import host_note, led
+from advisor.report.listing_text import answer_above_table, plain_table
+from advisor.report.screen import fits
+from advisor.sharing import Sharing
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from advisor.terminal.terminal_tables import FittedTable
+
+# Rows that are shown however long they are: one alone, the best number, and those beside it.
+_FEWEST = 4
+# Jobs that were measured together at most.
+_MEASURED_TOGETHER = 8
+
+
+def copies_report(found: Copies, *, details: bool = False) -> "RenderableType":
+    """How many pay and how many fit, then a line for each number of copies that a screen holds.
+
+    Args:
+        found: What was found.
+        details: A line for every number of copies.
+    """
+    advice = led(found.standing, _advised_copies(found))
+    notes = [*notes_on_numbers(found, "copies"), host_note(found.standing)]
+    return numbers_on_a_screen(
+        found.rows, found.pay, details,
+        lambda rows, more: answer_above_table(advice, _copies_table(rows), [*notes, *more]),
+    )  # fmt: skip
+
+
+def _copies_table(rows: Sequence[CopiesRow]) -> "FittedTable":
+    table = plain_table("copies", "best under", "work of one alone", "step of each", "memory")
+    for row in rows:
+        mix, more = row.prediction, "" if row.gain is None else f" ({row.gain:+.1%})"
+        table.add_row(
+            str(row.copies), way_of(mix.sharing), f"{row.throughput:.2f}{more}",
+            units.seconds(mix.jobs[0].step_s), units.held(mix),
+        )  # fmt: skip
+    return table
+
+
+def numbers_on_a_screen(
+    rows: Sequence[CopiesRow],
+    best: int,
+    details: bool,
+    report: "Callable[[Sequence[CopiesRow], Sequence[str]], RenderableType]",
+) -> "RenderableType":
+    """The `report` on all of `rows`, or on those that a screen holds, and what to say of the rest.
+
+    Those next to the `best` number of copies stay longest, and one alone, which all compare with.
+    """
+    shown, more = list(rows), list[str]()
+    while not details and len(shown) > _FEWEST and not fits(report(shown, more)):
+        shown.remove(max(shown[1:], key=lambda row: (abs(row.copies - best), row.copies > best)))
+        more = [f"{counted(len(rows) - len(shown), 'more number')}: --details."]
+    return report(shown, more)
+
+
+def copies_document(found: Copies) -> dict[str, Any]:
+    """What ``advisor recommend JOB:auto --json`` prints."""
+    return {
+        "schema": SCHEMA,
+        "gpu": found.gpu.key,
+        "job": found.job.name,
+        **standing_document(found.standing),
+        **numbers_of_copies(found),
+        "rows": [row_document(row) for row in found.rows],
+    }
+
+
+def numbers_of_copies(found: Copies) -> dict[str, Any]:
+    """How many fit, pay, and are served by MPS."""
+    return {
+        "fit": found.fit,
+        "limited_by": found.limited_by,
+        "pay": found.pay,
+        "mps_clients": found.mps_clients,
+    }
+
+
+def row_document(row: CopiesRow) -> dict[str, Any]:
+    """What comes of so many copies at once."""
+    return {
+        "copies": row.copies,
+        "sharing": str(row.prediction.sharing),
+        "throughput": row.throughput,
+        "gain": row.gain,
+        "step_s": asdict(row.prediction.jobs[0].step_s),
+        **memory_document(row.prediction),
+    }
+
+
+def _advised_copies(found: Copies) -> str:
+    if found.pay == 1:
+        return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
+    said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
+    done = found.at_best
+    way = way_of(done.prediction.sharing)
+    return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
+
+
+def way_of(sharing: Sharing) -> str:
+    """The sharing of copies, whose limits are equal."""
+    return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
+
+
+def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
+    """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
+    yield f"More than {found.fit} do not run at once: {found.limited_by}."
+    yield (
+        f"{found.pay} pay: more are added while up to {PATIENCE} at a time bring over {PAYS:.0%} "
+        "more work; less is within the error of such a comparison."
+    )
+    yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
+    if len(found.rows) > _MEASURED_TOGETHER:
+        yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."

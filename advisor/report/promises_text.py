@@ -1,0 +1,34 @@
+"""What becomes of deadlines, and of jobs that are protected, in sentences."""
+
+from collections.abc import Iterator
+
+from advisor.plan.reasons import named
+from advisor.plan.recommendation import Recommendation
+from advisor.plan.rules import TOO_SLOW
+
+
+def promises(advised: Recommendation) -> Iterator[str]:
+    """Whether the best plan keeps deadlines, and which ways to share a protected job rules out."""
+    if any(job.deadline_s is not None for job in advised.jobs) and not _said_before(advised):
+        yield _deadlines(advised)
+    for each in advised.left_out:
+        if each.why == TOO_SLOW:
+            yield f"{each.sharing} left out: {each.why}."
+
+
+def _said_before(advised: Recommendation) -> bool:
+    """Whether the first sentence says already that all are kept."""
+    best = advised.best
+    shared = best.sharing.mode != "serial"
+    return advised.ranked_by == "deadlines" and shared and not best.late_jobs
+
+
+def _deadlines(advised: Recommendation) -> str:
+    late = [advised.jobs[number - 1].name for number in advised.best.late_jobs]
+    if not late:
+        return "Under plan 1 every deadline is kept."
+    missed = f"Plan 1 is too late for {named(late)}"
+    punctual = next((plan for plan in advised.plans if not plan.late_jobs), None)
+    if punctual is None:
+        return f"{missed}, and no plan keeps every deadline: allow more time, or take a job out."
+    return f"{missed}; plan {punctual.rank} keeps every deadline: --objective deadlines."

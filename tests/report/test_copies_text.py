@@ -1,0 +1,49 @@
+import io
+from dataclasses import replace
+from functools import cache
+
+from rich.console import Console
+
+from advisor.plan.copies_search import copies_that_pay
+from advisor.plan.trials import trials_that_pay
+from advisor.report.copies_text import copies_report
+from advisor.report.trials_text import trials_report
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
+
+JOB = Job(synthetic.profile("cnn-cifar10-bs128", host_s=0.01, gpu_s=0.0004))
+
+
+def lines_of(report, columns=80):
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report)
+    return console.file.getvalue().splitlines()
+
+
+@cache
+def many():
+    found = copies_that_pay(JOB, H200, StandIn())
+    rows = [replace(found.rows[0], copies=number) for number in range(1, 31)]
+    return replace(found, rows=tuple(rows), pay=20)
+
+
+def numbers_in(lines):
+    return [int(line.split()[0]) for line in lines if line[:1].isdigit() and " GiB" in line]
+
+
+def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
+    few = lines_of(copies_report(many()))
+    assert len(few) <= 25
+    assert {1, 19, 20, 21} <= set(numbers_in(few)) < set(range(1, 31))
+    left = 30 - len(numbers_in(few))
+    assert few[-1] == f"{left} more numbers: --details."
+    assert numbers_in(lines_of(copies_report(many(), details=True))) == [*range(1, 31)]
+
+
+def test_trials_fit_on_a_screen_and_details_show_each_number_of_them():
+    found = trials_that_pay(many(), StandIn(), 500, None)
+    few = lines_of(trials_report(found))
+    assert len(few) <= 25
+    assert {1, found.at_once} <= set(numbers_in(few))
+    assert numbers_in(lines_of(trials_report(found, details=True))) == [*range(1, 31)]
