@@ -8,7 +8,7 @@ share the study's storage. Needs optuna, and no more than measuring does beside 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
@@ -177,12 +177,7 @@ def gpu_shared_by(how: SharedProcesses, device: str = "0") -> Iterator[SharedGpu
 
 
 def run_study(
-    objective: str,
-    trials: int,
-    how: SharedProcesses,
-    spec: StudySpec,
-    *,
-    device: str = "0",
+    objective: str, trials: int, how: SharedProcesses, spec: StudySpec, *, device: str = "0"
 ) -> StudyRun:
     """Run `trials` more trials of a study, and wait for them; however it ends, nothing is left.
 
@@ -207,13 +202,11 @@ def run_study(
         raise InvalidInput(f"a run has 1 to {MOST_TICKETS:,} trials, got {trials}")
     study, run = spec.opened(), uuid4().hex
     with gpu_shared_by(how, device) as shared, tickets_for(trials) as tickets:
-        orders = [
-            WorkerOrder(
-                objective=objective, sampler=spec.sampler, storage=spec.storage, study=spec.name,
-                run=run, cores=cores, tickets=tickets, parent=os.getpid(),
-            )
-            for cores in shared.cores
-        ]  # fmt: skip
+        order = WorkerOrder(
+            objective=objective, sampler=spec.sampler, storage=spec.storage, study=spec.name,
+            run=run, cores=(), tickets=tickets, parent=os.getpid(),
+        )  # fmt: skip
+        orders = [replace(order, cores=cores) for cores in shared.cores]
         crew = StudyCrew(shared.session, how.sharing, shared.environments, orders)
         began = monotonic()
         try:

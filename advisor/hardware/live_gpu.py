@@ -105,35 +105,53 @@ def offers_gpm(nvml: Any, handle: Any) -> bool:
     return bool(support and support.isSupportedDevice)
 
 
+def _utilization(nvml: Any, handle: Any) -> float | None:
+    rates = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    return None if rates is None else rates.gpu / 100
+
+
 def _counters(nvml: Any, handle: Any) -> Literal["gpm", "nvml"] | None:
     if offers_gpm(nvml, handle):
         return "gpm"
     return "nvml" if offered(nvml, "nvmlDeviceGetUtilizationRates", handle) else None
 
 
+def _catalogue_key(nvml: Any, handle: Any, product: str) -> str | None:
+    known = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
+    return known.key if known else None
+
+
+def _mig_modes(nvml: Any, handle: Any) -> tuple[bool | None, bool | None]:
+    """Whether MIG mode is on now, and whether it will be after the next reset."""
+    modes = offered(nvml, "nvmlDeviceGetMigMode", handle)
+    return (None, None) if modes is None else (bool(modes[0]), bool(modes[1]))
+
+
+def _compute_mode(nvml: Any, handle: Any) -> ComputeMode | None:
+    mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
+    return dict(enumerate(_COMPUTE_MODES)).get(mode)
+
+
 def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
     product = str(nvml.nvmlDeviceGetName(handle))
-    known = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    mig = offered(nvml, "nvmlDeviceGetMigMode", handle) or (None, None)
-    mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
-    busy = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+    mig_enabled, mig_pending = _mig_modes(nvml, handle)
     sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
     return LiveGpu(
         index=nvml.nvmlDeviceGetIndex(handle),
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         product=product,
-        catalogue_key=known.key if known else None,
+        catalogue_key=_catalogue_key(nvml, handle, product),
         memory_total_mib=memory.total / _MIB,
         memory_used_mib=memory.used / _MIB,
         driver=str(nvml.nvmlSystemGetDriverVersion()),
-        mig_enabled=None if mig[0] is None else bool(mig[0]),
-        mig_pending=None if mig[1] is None else bool(mig[1]),
-        compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
+        mig_enabled=mig_enabled,
+        mig_pending=mig_pending,
+        compute_mode=_compute_mode(nvml, handle),
         mps=mps_processes(),
         counters=_counters(nvml, handle),
         processes=_processes(nvml, handle),
-        gpu_utilization=None if busy is None else busy.gpu / 100,
+        gpu_utilization=_utilization(nvml, handle),
         power_w=_scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle), 1000),
         power_limit_w=_scaled(offered(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle), 1000),
         sm_clock_mhz=sm_clock_mhz,

@@ -48,16 +48,23 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     Returns:
         None if it is older than Volta, or the driver does not say what predictions need.
     """
-    capability = offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
     cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
-    if not cores or tuple(capability or ()) not in _CAPABILITIES:
+    if not cores or capability not in _CAPABILITIES:
         return None
-    architecture, cores_per_sm, threads = _CAPABILITIES[tuple(capability)]
+    found = _described(nvml, handle, product, capability, cores)
+    keep_gpu(found)
+    return found
+
+
+def _described(
+    nvml: Any, handle: Any, product: str, capability: tuple[int, int], cores: int
+) -> Gpu:
+    architecture, cores_per_sm, threads = _CAPABILITIES[capability]
     memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
     least_w, most_w = _power_limits_w(nvml, handle)
     rows = mig_rows(nvml, handle)
-    said = f"driver {nvml.nvmlSystemGetDriverVersion()} of the GPU at hand"
-    found = Gpu(
+    return Gpu(
         key=key_of(product, memory_mib),
         products=(product,),
         architecture=architecture,
@@ -73,10 +80,13 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         max_mps_clients=_MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
         mig=rows,
-        sources={DESCRIBED: said, "max_mps_clients": "CUDA MPS documentation"},
+        sources=_sources(nvml),
     )
-    keep_gpu(found)
-    return found
+
+
+def _sources(nvml: Any) -> dict[str, str]:
+    described = f"driver {nvml.nvmlSystemGetDriverVersion()} of the GPU at hand"
+    return {DESCRIBED: described, "max_mps_clients": "CUDA MPS documentation"}
 
 
 def _power_limits_w(nvml: Any, handle: Any) -> tuple[float | None, float | None]:

@@ -64,6 +64,17 @@ def guard(
     # A session each, so that a job's own processes end with it.
     yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
     yield 'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }'
+    yield from _stop(served, undo)
+    if served:
+        yield from MPS_WORDS
+    yield from definitions
+    yield "trap stop EXIT"
+    yield "trap 'exit 130' INT"
+    yield "trap 'exit 143' HUP TERM"
+
+
+def _stop(served: Sequence[LaunchPartition], undo: Iterable[str]) -> Iterator[str]:
+    """The shell function that ends jobs and daemons, and takes back what else was set."""
     yield "stop() {  # also when interrupted, and whatever fails"
     yield "  set +e"
     yield "  trap '' INT HUP TERM"
@@ -75,12 +86,6 @@ def guard(
         yield f"  [ -z {_value(part)} ] || {daemon_stopped(part)}"
     yield from (f"  {line}" for line in undo)
     yield "}"
-    if served:
-        yield from MPS_WORDS
-    yield from definitions
-    yield "trap stop EXIT"
-    yield "trap 'exit 130' INT"
-    yield "trap 'exit 143' HUP TERM"
 
 
 STATUS = 'exit "$failed"'

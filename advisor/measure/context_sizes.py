@@ -42,12 +42,16 @@ def contexts(session: MpsSession, core: int) -> Contexts:
         sms=None, limited=(), mps_server_mib=None,
     )  # fmt: skip
     try:
-        session.switch_to(Mps())
-        client = _seen(session, core, Mps())
-        limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
+        return _with_mps(plain, session, core)
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
         return plain
+
+
+def _with_mps(plain: Contexts, session: MpsSession, core: int) -> Contexts:
+    session.switch_to(Mps())
+    client = _seen(session, core, Mps())
+    limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
     return replace(
         plain,
         mps_mib=client.context_mib,

@@ -119,18 +119,8 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
         InvalidInput: No profile was measured on `gpu`; or the file is malformed, or was measured on
             another GPU.
     """
-    path = Path(name)
-    if "/" not in name and not name.endswith(".json"):
-        paths = profile_paths(gpu, given)
-        if not paths:
-            measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
-            raise InvalidInput(
-                f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
-                f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
-            )
-        if name not in paths:
-            raise unknown_profile(name, gpu, paths)
-        path = paths[name]
+    is_path = "/" in name or name.endswith(".json")
+    path = Path(name) if is_path else _path_of(name, gpu, given)
     profile = read_profile(path)
     if profile.gpu == "cpu":
         raise InvalidInput(
@@ -144,6 +134,19 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
             f"{path} --to {gpu}`."
         )
     return profile
+
+
+def _path_of(name: str, gpu: str, given: Path | None) -> Path:
+    paths = profile_paths(gpu, given)
+    if not paths:
+        measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
+        raise InvalidInput(
+            f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
+            f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
+        )
+    if name not in paths:
+        raise unknown_profile(name, gpu, paths)
+    return paths[name]
 
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:

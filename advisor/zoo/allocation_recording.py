@@ -114,22 +114,10 @@ def recorded(workload: Workload) -> Recording:
     ledger = _Ledger()
     with ledger:
         step = Step(eager, torch.device("meta"))
-        optimizer = step.optimizer
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        for group in optimizer.param_groups:
+        for group in step.optimizer.param_groups:
             # As on a GPU: many weights at a time; with fp16 in one kernel, without temporaries.
             group["foreach"] = workload.precision != "fp16"
-        ledger.label("weights", parameters)
-        halved = workload.precision in ("amp", "fp16")
-        for _ in range(_STEPS):
-            for name, phase in step.phases.items():
-                ledger.phase = name
-                with AsOnGpu(halved=halved) if name == "forward" else nullcontext():
-                    phase()
-                if name == "backward":
-                    ledger.label("gradients", [each.grad for each in parameters])
-            state = [value for each in optimizer.state.values() for value in each.values()]
-            ledger.label("optimizer", state)
+        _take_steps(step, ledger, halved=workload.precision in ("amp", "fp16"))
     return Recording(
         requests=tuple(ledger.requests),
         products=tuple(ledger.products.values()),
@@ -137,3 +125,18 @@ def recorded(workload: Workload) -> Recording:
         recurrent=any(isinstance(each, torch.nn.RNNBase) for each in step.network.modules()),
         convolves="aten::convolution" in ledger.operators,
     )
+
+
+def _take_steps(step: Step, ledger: _Ledger, *, halved: bool) -> None:
+    optimizer = step.optimizer
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    ledger.label("weights", parameters)
+    for _ in range(_STEPS):
+        for name, phase in step.phases.items():
+            ledger.phase = name
+            with AsOnGpu(halved=halved) if name == "forward" else nullcontext():
+                phase()
+            if name == "backward":
+                ledger.label("gradients", [each.grad for each in parameters])
+        state = [value for each in optimizer.state.values() for value in each.values()]
+        ledger.label("optimizer", state)

@@ -43,7 +43,7 @@ _LITTLE_SHM_MIB = 1024
 
 def host_findings(host: HostHealth) -> Iterator[Finding]:
     """What on the host spoils."""
-    for said in (*_mps(host), *_cores(host), *_cores_at_hand(host), *_surroundings(host)):
+    for said in (*_mps(host), *_cores(host), *_load(host), *_places(host), *_surroundings(host)):
         yield Finding(said[0], "host", *said[1:])
 
 
@@ -98,7 +98,7 @@ def _cores(host: HostHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _cores_at_hand(host: HostHealth) -> Iterator[Said]:
+def _load(host: HostHealth) -> Iterator[Said]:
     if host.busy_cores > max(1.0, host.online / 4):
         yield (
             "spoils", f"{host.busy_cores:.1f} of {host.online} cores were busy in the last minute",
@@ -113,6 +113,9 @@ def _cores_at_hand(host: HostHealth) -> Iterator[Said]:
             "processes on all of them are stopped in turn",
             f"ask for more, or use --cores with {max(1, int(host.quota_cores))} cores",
         )  # fmt: skip
+
+
+def _places(host: HostHealth) -> Iterator[Said]:
     if host.siblings:
         groups = "; ".join(_listed(group) for group in host.siblings[:4])
         more = "" if len(host.siblings) <= 4 else f" and {len(host.siblings) - 4} more"

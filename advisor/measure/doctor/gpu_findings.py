@@ -135,7 +135,6 @@ def _memory(health: GpuHealth) -> Iterator[Said]:
 
 
 def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
-    branch = int(found[0]) if (found := re.match(r"\d+", gpu.driver)) else None
     if health.compute_capability is not None and tuple(health.compute_capability) < _VOLTA:
         yield (
             "blocks", f"{gpu.product} is older than Volta",
@@ -147,9 +146,11 @@ def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
             "blocks", f"{gpu.product} is not in the catalogue, and its driver does not describe it",
             "nothing can be answered for it", "update the driver",
         )  # fmt: skip
-        return
-    if branch is None or not known_gpus()[gpu.catalogue_key].mig:
-        return
+    elif known_gpus()[gpu.catalogue_key].mig and (branch := re.match(r"\d+", gpu.driver)):
+        yield from _age_for_mig(gpu, int(branch[0]))
+
+
+def _age_for_mig(gpu: LiveGpu, branch: int) -> Iterator[Said]:
     names = [name for name in _FIRST_FOR_MIG if re.search(rf"\b{name}\b", gpu.product)]
     first = max((_FIRST_FOR_MIG[name] for name in names), default=0)
     if branch < first:

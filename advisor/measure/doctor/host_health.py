@@ -59,27 +59,21 @@ class HostHealth:
     variables: tuple[str, ...]
 
 
-def host_health(
-    proc: Path = Path("/proc"),
-    system: Path = Path("/sys"),
-    root: Path = Path("/"),
-    siblings: Callable[[int], str] = siblings_of,
-) -> HostHealth:
+def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = siblings_of) -> HostHealth:
     """This host now.
 
     Args:
-        proc: Where the kernel lists processes.
-        system: Where the kernel lists devices and control groups.
-        root: Where containers leave their marks.
+        root: Of its file system, in which the kernel has ``proc`` and ``sys``.
         siblings: As of `advisor.measure.process.cores.split_cores`.
     """
+    proc, system = root / "proc", root / "sys"
     cores = tuple(sorted(os.sched_getaffinity(0)))
     before = _ticks(proc)
     core_s = _spells(cores)
     sleep(_TICKING_S)
     return HostHealth(
         administrator=bool(_capabilities(proc) & _CAP_SYS_ADMIN),
-        container=_container(proc, root),
+        container=_container(root),
         cores=cores,
         online=os.cpu_count() or len(cores),
         quota_cores=_quota(system / "fs" / "cgroup"),
@@ -108,11 +102,11 @@ def _capabilities(proc: Path) -> int:
     return int(said[0], 16) if said else 0
 
 
-def _container(proc: Path, root: Path) -> str | None:
+def _container(root: Path) -> str | None:
     for mark, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if (root / mark).exists():
             return kind
-    groups = _text(proc / "1" / "cgroup") or ""
+    groups = _text(root / "proc" / "1" / "cgroup") or ""
     return next((kind for kind in _CONTAINERS if kind in groups), None)
 
 

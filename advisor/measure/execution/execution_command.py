@@ -140,18 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     run = verbs.add_parser("run", help="start a plan and watch it")
-    add = run.add_argument
-    add("plan", type=Path, nargs="?", help="what `advisor export --format json` wrote")
-    add("--apply", action="store_true", help="start it [say what would be started]")
-    add("--resume", nargs="?", const="", metavar="RUN", help="watch a run that goes on unwatched")
-    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add("--steps", type=_count, help="steps of each job of the zoo at most [as planned]")
-    add("--cores", help="host cores for jobs, e.g. 0-15 [all]")
-    add("--deadline", type=_seconds, help="stop what still runs after so many seconds")
-    add("--grace", type=_seconds, default=GRACE_S, help="seconds between asking a job to end and "
-        "killing it [30]")  # fmt: skip
-    add("--patience", type=_seconds, help="end a job that does no step for so many seconds")
-    add("--out", type=Path, help="JSON Lines file to which what was measured is added")
+    _add_run_words(run.add_argument)
     run.set_defaults(verb=_run)
     status = verbs.add_parser("status", help="show runs")
     status.add_argument("--all", action="store_true", help="those that are over too")
@@ -164,6 +153,20 @@ def _parser() -> argparse.ArgumentParser:
     restore = verbs.add_parser("restore", help="end what runs left whose watcher was killed")
     restore.set_defaults(verb=_restore)
     return parser
+
+
+def _add_run_words(add: Callable[..., argparse.Action]) -> None:
+    add("plan", type=Path, nargs="?", help="what `advisor export --format json` wrote")
+    add("--apply", action="store_true", help="start it [say what would be started]")
+    add("--resume", nargs="?", const="", metavar="RUN", help="watch a run that goes on unwatched")
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add("--steps", type=_count, help="steps of each job of the zoo at most [as planned]")
+    add("--cores", help="host cores for jobs, e.g. 0-15 [all]")
+    add("--deadline", type=_seconds, help="stop what still runs after so many seconds")
+    add("--grace", type=_seconds, default=GRACE_S, help="seconds between asking a job to end and "
+        "killing it [30]")  # fmt: skip
+    add("--patience", type=_seconds, help="end a job that does no step for so many seconds")
+    add("--out", type=Path, help="JSON Lines file to which what was measured is added")
 
 
 def _seconds(text: str) -> float:

@@ -102,17 +102,11 @@ class JobProcess:
         for path in (self.folder.progress(number), self.folder.end(number)):
             path.unlink(missing_ok=True)
             blank(path)
-        spec = {
-            "end": str(self.folder.end(number)),
-            "log": str(self.folder.log(number, self.job.name)),
-            "folder": str(command.folder), "cores": list(setting.cores),
-            "mps": setting.under_mps, "grace_s": setting.grace_s, "log_bytes": _LOG_BYTES,
-        }  # fmt: skip
-        environment = self._environment(command, setting)
+        spec = dumps(self._spec(command, setting))
         try:
             keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", kept_process.__file__, dumps(spec), *command.words],
-                env=environment,
+                [sys.executable, "-I", "-S", kept_process.__file__, spec, *command.words],
+                env=self._environment(command, setting),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=[] if setting.lock is None else [setting.lock],
             )  # fmt: skip
@@ -123,6 +117,15 @@ class JobProcess:
             number=number, phase="running", keeper=keeper.pid, born=born(keeper.pid),
             began_s=monotonic(),
         )  # fmt: skip
+
+    def _spec(self, command: JobCommand, setting: JobSetting) -> dict[str, object]:
+        """What its keeper is asked to do; see `kept_process.Keeper`."""
+        return {
+            "end": str(self.folder.end(self.job.number)),
+            "log": str(self.folder.log(self.job.number, self.job.name)),
+            "folder": str(command.folder), "cores": list(setting.cores),
+            "mps": setting.under_mps, "grace_s": setting.grace_s, "log_bytes": _LOG_BYTES,
+        }  # fmt: skip
 
     def _environment(self, command: JobCommand, setting: JobSetting) -> dict[str, str]:
         given = dict(setting.environment) | dict(command.environment)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from statistics import fmean
 from time import monotonic
 
@@ -10,7 +11,7 @@ from advisor.measure.execution.run_state import JobState
 from advisor.measure.execution.run_view import JobView, RunView
 from advisor.measure.execution.running_plan import RunningPlan
 from advisor.measure.execution.stages import ExecutedStage
-from advisor.measure.execution.watched_pace import JUDGED_S, SETTLE_S, outside
+from advisor.measure.execution.watched_pace import JUDGED_S, SETTLE_S, WatchedPace, outside
 from advisor.workload.plan_document import StepRange
 
 Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
@@ -74,14 +75,29 @@ class Sight:
     def _job_view(
         self, state: JobState, predicted: Mapping[int, StepRange], held: Mapping[int, float]
     ) -> JobView:
-        now_s, since_s = monotonic(), self.running.mates_since_s
-        job, pace = self.running.plan.job(state.number), self.running.paces[state.number]
         running = state.phase == "running"
-        said = predicted.get(state.number) if running else None
-        step_s = pace.step_s(max(now_s - _LATELY_S, since_s)) if running else None
-        settled = running and now_s - since_s > SETTLE_S + JUDGED_S
-        judged = pace.step_s(since_s + SETTLE_S) if settled else None
-        view = JobView(
+        expected = predicted.get(state.number) if running else None
+        settled_s = self._settled_step_s(self.running.paces[state.number]) if running else None
+        view = self._as_it_is(state, expected, held)
+        view = replace(view, outside=outside(settled_s, expected))
+        self._warn(view, settled_s)
+        return view
+
+    def _settled_step_s(self, pace: WatchedPace) -> float | None:
+        """Seconds of a step since jobs beside it came or went; None before that can be judged."""
+        since_s = self.running.mates_since_s
+        settled = monotonic() - since_s > SETTLE_S + JUDGED_S
+        return pace.step_s(since_s + SETTLE_S) if settled else None
+
+    def _as_it_is(
+        self, state: JobState, predicted: StepRange | None, held: Mapping[int, float]
+    ) -> JobView:
+        """A job without a judgement of its pace."""
+        job, pace = self.running.plan.job(state.number), self.running.paces[state.number]
+        running, now_s = state.phase == "running", monotonic()
+        since_s = max(now_s - _LATELY_S, self.running.mates_since_s)
+        step_s = pace.step_s(since_s) if running else None
+        return JobView(
             number=state.number,
             name=job.name,
             phase=state.phase,
@@ -90,23 +106,21 @@ class Sight:
             done=pace.steps if running else state.steps,
             steps=job.steps,
             step_s=step_s,
-            predicted=said,
-            outside=outside(judged, said),
+            predicted=predicted,
+            outside=False,
             memory_mib=self._memory_mib(state, held),
-            left_s=_left_s(pace.steps, job.steps, step_s, said) if running else None,
+            left_s=_left_s(pace.steps, job.steps, step_s, predicted) if running else None,
             silent_s=pace.silent_s(now_s, step_s) if running else None,
             log=str(self.running.folder.log(state.number, job.name)),
         )
-        self._tell_trouble(view, judged)
-        return view
 
-    def _tell_trouble(self, view: JobView, judged: float | None) -> None:
+    def _warn(self, view: JobView, settled_s: float | None) -> None:
         who = f"job {view.number}, {view.name}"
-        if view.outside and judged is not None and view.predicted is not None:
+        if view.outside and settled_s is not None and view.predicted is not None:
             low, high = 1e3 * view.predicted.p05, 1e3 * view.predicted.p95
             self._once(
                 (view.number, self.running.mates),
-                f"{who}: {1e3 * judged:,.1f} ms a step, predicted {low:,.1f} to {high:,.1f} ms. "
+                f"{who}: {1e3 * settled_s:,.1f} ms a step, predicted {low:,.1f} to {high:,.1f} ms. "
                 f"Another plan may be better: `advisor recommend` again",
             )
         if view.silent_s is not None:

@@ -89,15 +89,9 @@ def start(
     """
     sweep()
     sweep_drafts()
-    run_id = new_id()
-    state = RunState(
-        id=run_id, gpu=plan.gpu, device=place.device.uuid or "cpu", boot=boot_id(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"), command=place.command,
-        pipes=str(pipes_folder(run_id)), most_steps=most_steps,
-        jobs=tuple(JobState(number=job.number) for job in plan.jobs),
-    )  # fmt: skip
-    folder = RunFolder(runs_folder() / run_id)
-    claim = GpuClaim(place.device.uuid, place.command, run_id)
+    state = _before_it_starts(plan, place, most_steps)
+    folder = RunFolder(runs_folder() / state.id)
+    claim = GpuClaim(place.device.uuid, place.command, state.id)
     claim.take()
     with _signals() as asked:
         try:
@@ -108,6 +102,16 @@ def start(
             claim.give_back()
             raise
         return _watched(RunningPlan(plan, folder, _site(place, claim), watch.say), watch, asked)
+
+
+def _before_it_starts(plan: ExecutionPlan, place: RunPlace, most_steps: int | None) -> RunState:
+    run_id = new_id()
+    return RunState(
+        id=run_id, gpu=plan.gpu, device=place.device.uuid or "cpu", boot=boot_id(),
+        date=datetime.now(UTC).isoformat(timespec="seconds"), command=place.command,
+        pipes=str(pipes_folder(run_id)), most_steps=most_steps,
+        jobs=tuple(JobState(number=job.number) for job in plan.jobs),
+    )  # fmt: skip
 
 
 def resume(plan: ExecutionPlan, folder: RunFolder, place: RunPlace, watch: Watch) -> Sight:

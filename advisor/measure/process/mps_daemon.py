@@ -61,22 +61,25 @@ class MpsDaemon:
         shutil.rmtree(self.pipes, ignore_errors=True)  # a daemon that was killed left its pipes
         self.pipes.mkdir(parents=True)
         self._logs.mkdir(exist_ok=True)
-        with (self._logs / "output").open("wb") as output:
-            command = [CONTROL, "-f"]
-            self._process = subprocess.Popen(
-                tied_to_parent(command) if self._mark is None else command,
-                env=self._whole_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=self._mark is not None,
-            )
+        self._process = self._launched()
         wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
         if not self.running or self._answer("get_server_list") is None:
             last = self._log_tail()
             self.stop()
             raise GpuUnavailable(
                 f"the MPS daemon does not start: {last}. Fix that, or choose naive sharing."
+            )
+
+    def _launched(self) -> "subprocess.Popen[bytes]":
+        command = [CONTROL, "-f"]
+        with (self._logs / "output").open("wb") as output:
+            return subprocess.Popen(
+                tied_to_parent(command) if self._mark is None else command,
+                env=self._whole_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=self._mark is not None,
             )
 
     def servers(self) -> frozenset[int]:

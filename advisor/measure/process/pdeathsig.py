@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -24,7 +25,7 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def tied_to_parent(command: list[str]) -> list[str]:
+def tied_to_parent(command: Sequence[str]) -> list[str]:
     """The words of a command that runs `command` and gets SIGTERM when its parent dies."""
     return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -61,24 +61,30 @@ class StartedScript:
         _refuse_missing(script)
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if setup.device == "cpu" else {}
         environment = without_mps(os.environ) | script.environment | hidden
+        environment |= {**setup.environment, **added}
+        self._process = self._start(script.command, environment, piped=piped)
+        self.pid = self._process.pid
+        self._interrupted = False
+        self.exited = os.pidfd_open(self.pid)
+        self.output: IO[bytes] | None = self._process.stdout
+        self.pin(setup.cores)
+
+    def _start(
+        self, command: Sequence[str], environment: Mapping[str, str], *, piped: bool
+    ) -> "subprocess.Popen[bytes]":
         try:
             with self.log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    tied_to_parent(list(script.command)),
+                return subprocess.Popen(
+                    tied_to_parent(command),
                     cwd=self.working,
-                    env={**environment, **setup.environment, **added},
+                    env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE if piped else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
                 )
         except OSError as error:
-            raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
-        self.pid = self._process.pid
-        self._interrupted = False
-        self.exited = os.pidfd_open(self.pid)
-        self.output: IO[bytes] | None = self._process.stdout
-        self.pin(setup.cores)
+            raise InvalidInput(f"{command[0]}: {reason_of(error)}") from None
 
     def pin(self, cores: tuple[int, ...]) -> None:
         """Keep all its processes and threads to `cores`."""

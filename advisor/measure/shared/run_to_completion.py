@@ -92,7 +92,7 @@ def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
     answers, activity, clocks_mhz = _watched(ready.tenants, ready.meter, start_at)
     ended_s = tuple(_ended_s(each, start_at) for each in answers)
     return _Group(
-        tenants=ready.records(answers, _windows(answers, start_at, ended_s)),
+        tenants=tuple(ready.records(answers, _windows(answers, start_at, ended_s))),
         ended_s=ended_s,
         pause_s=0.0,
         clients=ready.clients,

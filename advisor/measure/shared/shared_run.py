@@ -1,6 +1,6 @@
 """One real shared run: new tenants train together until settled, then windows are measured."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import time
 
@@ -82,11 +82,10 @@ class ReadyTenants:
 
     def records(
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
-    ) -> tuple[Tenant, ...]:
+    ) -> Iterator[Tenant]:
         """The records of the tenants, by their `answers`, after checking their hosts once more."""
         checks_s = map(_mean_check_s, self._checked, _check_hosts(self.tenants))
         held_mib = self.meter.memory_mib()
-        found = []
         each_tenant = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
         for (workload, tenant, loaded, answer), check_s, its in zip(
             each_tenant, checks_s, windows, strict=True
@@ -94,19 +93,16 @@ class ReadyTenants:
             ended = answer if isinstance(answer, Ended) else None
             reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
             memory = memory_record(reported[0], held_mib.get(tenant.pid)) if reported else None
-            found.append(
-                Tenant(
-                    workload=workload,
-                    outcome=ended.outcome if ended else "ok",
-                    detail=ended.detail if ended else None,
-                    windows=its,
-                    memory=memory,
-                    cores=tenant.setup.cores,
-                    sms=None if isinstance(loaded, Ended) else loaded["sms"],
-                    host_check_s=check_s,
-                )
+            yield Tenant(
+                workload=workload,
+                outcome=ended.outcome if ended else "ok",
+                detail=ended.detail if ended else None,
+                windows=its,
+                memory=memory,
+                cores=tenant.setup.cores,
+                sms=None if isinstance(loaded, Ended) else loaded["sms"],
+                host_check_s=check_s,
             )
-        return tuple(found)
 
     def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
         """The provenance of a measurement that ended now.
@@ -167,7 +163,7 @@ def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
         sharing=str(mix.sharing),
         purpose=mix.purpose,
         repeats=mix.repeats,
-        tenants=ready.records(answers, windows),
+        tenants=tuple(ready.records(answers, windows)),
         mps_clients=ready.clients,
         power_w=activity.power_w,
         counters=activity.counters,

@@ -37,6 +37,7 @@ def timm_workloads(words: Namespace) -> list[Workload]:
 
 
 def profile_parser() -> argparse.ArgumentParser:
+    """What reads the words of ``advisor profile``, those of a script's own command left out."""
     parser = argparse.ArgumentParser(
         prog="advisor profile",
         usage="advisor profile [-h] [options] WORKLOAD...\n"
@@ -47,6 +48,13 @@ def profile_parser() -> argparse.ArgumentParser:
         "`advisor profile --mlflow URI` logs to MLflow what is measured.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
+    _add_measuring_words(parser)
+    add_script_words(parser.add_argument_group("a script of your own, after --"))
+    _add_timm_words(parser.add_argument_group("any model of timm"))
+    return parser
+
+
+def _add_measuring_words(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
@@ -64,12 +72,9 @@ def profile_parser() -> argparse.ArgumentParser:
         "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
     add("--from-mlflow", metavar="STORE", help="measure nothing, and read what MLflow or radT "
         "tracked there; --from-mlflow STORE --help says how")  # fmt: skip
-    add_script_words(parser.add_argument_group("a script of your own, after --"))
-    _addtimm_workloads(parser.add_argument_group("any model of timm"))
-    return parser
 
 
-def _addtimm_workloads(group: "argparse._ArgumentGroup") -> None:
+def _add_timm_words(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")

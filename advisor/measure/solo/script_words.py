@@ -43,13 +43,8 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
     Raises:
         InvalidInput: They contradict each other, or it cannot be started so.
     """
-    given = [name for name in _OF_SCRIPTS if getattr(asked, name)]
     if not command:
-        if given:
-            flag = "--" + given[0].replace("_", "-")
-            raise InvalidInput(
-                f"{flag} describes a script: give its command after --, e.g. -- python train.py"
-            )
+        _refuse_script_words(asked)
         return []
     if asked.workloads or asked.timm is not None:
         raise InvalidInput("a script is profiled by itself: name no workload before the --")
@@ -70,6 +65,15 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
             examples_per_epoch=None if steps is None else steps * batch,
         )
     ]  # fmt: skip
+
+
+def _refuse_script_words(asked: Namespace) -> None:
+    given = [name for name in _OF_SCRIPTS if getattr(asked, name)]
+    if given:
+        flag = "--" + given[0].replace("_", "-")
+        raise InvalidInput(
+            f"{flag} describes a script: give its command after --, e.g. -- python train.py"
+        )
 
 
 def _variable(text: str) -> tuple[str, str]:

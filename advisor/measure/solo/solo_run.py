@@ -22,6 +22,7 @@ from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits,
 from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
 from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.measured import Provenance
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
@@ -98,18 +99,22 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     session.switch_to(Naive())
     to_end = workload.script is not None and workload.script.to_end
     alone = (_run_to_end if to_end else _trained_alone)(workload, settings, watch)
-    pace, inside = alone.pace, alone.inside
-    _report(pace, inside)
-    probe = None
+    _report(alone.pace, alone.inside)
+    profile = _profile(alone, settings)
     if settings.probe and session.device.kind == "cuda" and not to_end:
-        probe = mps_probe(alone.workload, session, alone.cores, pace.mean_step_s, watch)
+        step_s = alone.pace.mean_step_s
+        probe = mps_probe(alone.workload, session, alone.cores, step_s, watch)
+        profile = replace(profile, mps=probe)
+    return replace(profile, took=watch.took(alone.pace.meter_s))
+
+
+def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
+    """The profile that `alone` amounts to, without an MPS probe."""
+    pace, inside = alone.pace, alone.inside
     power_w = pace.activity.power_w
-    provenance = settings.origin.provenance(alone.versions, pace.clocks_mhz)
-    if workload.script is not None:
-        provenance = replace(provenance, recipes=recipe_of_script(workload.script))
     return Profile(
         workload=alone.workload,
-        gpu=session.device.key,
+        gpu=settings.session.device.key,
         windows=pace.windows,
         host_s=inside.host_s,
         gpu_s=inside.gpu_s,
@@ -120,13 +125,18 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
         energy_j=None if power_w is None else power_w * pace.mean_step_s,
         idle_power_w=settings.idle_power_w,
         cores=alone.cores,
-        mps=probe,
+        mps=None,
         trace=inside.trace,
-        provenance=provenance,
+        provenance=_provenance(alone, settings),
         host_check_s=pace.host_check_s,
-        took=watch.took(pace.meter_s),
         host=pace.host and replace(pace.host, main_s=inside.main_s, loader_s=inside.loader_s),
     )
+
+
+def _provenance(alone: _Alone, settings: SoloRunSettings) -> Provenance:
+    found = settings.origin.provenance(alone.versions, alone.pace.clocks_mhz)
+    script = alone.workload.script
+    return found if script is None else replace(found, recipes=recipe_of_script(script))
 
 
 def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:

@@ -29,20 +29,26 @@ def run(argv: Sequence[str]) -> int:
     asked = _parser().parse_args(argv)
     gpu = _gpu_of(asked.pid)
     if gpu.catalogue_key is None:
-        raise InvalidInput(f"{gpu.product} is not in the catalogue, nor told by its driver")
-    name = asked.name or _name_of(asked.pid)
-    path = (asked.out or user_folder("profiles") / gpu.catalogue_key) / f"{name}.json"
+        raise InvalidInput(f"{gpu.product} is not in the catalogue, nor described by its driver")
+    asked.name = asked.name or _name_of(asked.pid)
+    path = (asked.out or user_folder("profiles") / gpu.catalogue_key) / f"{asked.name}.json"
     refuse_fuller(path)
+    minimal = _watched_profile(asked, gpu, gpu.catalogue_key)
+    write_whole(path, minimal_text(minimal))
+    say(f"  {minimal.step_s * 1e3:.2f} ms a step, {minimal.memory_mib:,.0f} MiB\n  {path}")
+    return 0
+
+
+def _watched_profile(asked: argparse.Namespace, gpu: LiveGpu, key: str) -> MinimalProfile:
     log = None if asked.throughput is None else _Log(asked.log or _output_of(asked.pid))
     activity, memory_mib = _watched(gpu, asked.pid, asked.seconds)
-    alone = len(gpu.processes) == 1
+    counters, alone = activity.counters, len(gpu.processes) == 1
     if not alone:
         say("  other processes use this GPU, so its power and utilisation say nothing of this one")
     if memory_mib is None:
         raise GpuUnavailable(f"the driver does not say what process {asked.pid} holds. Run as root")
-    counters = activity.counters
-    minimal = MinimalProfile(
-        schema=1, workload=name, gpu=gpu.catalogue_key, batch_size=asked.batch_size,
+    return MinimalProfile(
+        schema=1, workload=asked.name, gpu=key, batch_size=asked.batch_size,
         step_s=asked.step_s if log is None else asked.batch_size / log.rate(asked.throughput),
         memory_mib=memory_mib,
         power_w=activity.power_w if alone else None,
@@ -50,9 +56,6 @@ def run(argv: Sequence[str]) -> int:
         memory_utilization=None,
         examples_per_epoch=asked.examples_per_epoch,
     )  # fmt: skip
-    write_whole(path, minimal_text(minimal))
-    say(f"  {minimal.step_s * 1e3:.2f} ms a step, {memory_mib:,.0f} MiB\n  {path}")
-    return 0
 
 
 def _gpu_of(pid: int) -> LiveGpu:

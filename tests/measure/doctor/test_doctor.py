@@ -178,7 +178,7 @@ def kernel(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         (tmp_path / "proc").mkdir(exist_ok=True)
-        return host_health(tmp_path / "proc", tmp_path / "sys", tmp_path, lambda _core: "one")
+        return host_health(tmp_path, lambda _core: "one")
 
     return put
 
