@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 
 from advisor.errors import AdvisorError
-from advisor.hardware.mps_processes import CONTROL, mps_processes
+from advisor.hardware.mps import CONTROL, mps_processes
 from advisor.measure.execution.mps_daemons import pipes_folder
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK

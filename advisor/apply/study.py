@@ -16,6 +16,7 @@ from uuid import uuid4
 from advisor.apply.study_crew import MOST_TICKETS, StudyCrew, tickets_for
 from advisor.apply.study_worker import RUN, WorkerOrder, storage_of
 from advisor.errors import InvalidInput
+from advisor.hardware.mps import client_variables
 from advisor.measure.process.claimed_device import claimed, device_at_hand
 from advisor.measure.process.cores import allowed_cores, cores_of_each
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
@@ -58,8 +59,7 @@ class SharedProcesses:
     @property
     def cap(self) -> dict[str, str]:
         """The variable that caps what each may allocate."""
-        capped = self.sharing.under_mps and self.memory_cap_mib is not None
-        return {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={self.memory_cap_mib}M"} if capped else {}
+        return client_variables(None, None, self.memory_cap_mib) if self.sharing.under_mps else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from advisor.hardware.mps import MpsProcess
 from advisor.workload.measured import Counters
 
 ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
@@ -14,30 +15,6 @@ class GpuProcess:
 
     pid: int
     memory_mib: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class MpsProcess:
-    """A process of NVIDIA's Multi-Process Service.
-
-    Attributes:
-        role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
-        owner: The user it runs as; jobs of other users wait until its server is idle.
-        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None if it was not
-            set, or its environment may not be read.
-        gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
-            machine's, or its environment may not be read.
-    """
-
-    pid: int
-    role: Literal["control", "server"]
-    owner: str
-    pipe_directory: str | None
-    gpus: tuple[str, ...] = ()
-
-    def serves(self, uuid: str) -> bool:
-        """Whether it may serve clients of the GPU `uuid`."""
-        return not self.gpus or uuid in self.gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import gpu_of_product
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.hardware.nvml_driver import driver, handle_of, offered
 from advisor.hardware.unlisted_gpu import gpu_from_driver, reserved_of
 

@@ -14,7 +14,6 @@ in any way, tells what a dead one left from what a live one still does. Processe
 have the folder of their run for this: `advisor.measure.execution`.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.machine_changes import ChangedMig, Owner, this_process
+from advisor.measure.process.run_locks import locked_file
 from advisor.workload.files import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 
@@ -138,7 +138,7 @@ def journal(gpu: str, command: str) -> Iterator[Journal]:
     with ExitStack() as ends:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if (descriptor := _locked(path, os.O_CREAT)) is None:
+            if (descriptor := locked_file(path, os.O_APPEND | os.O_CREAT, 0o600)) is None:
                 raise GpuUnavailable(
                     f"another run changes the MIG instances of {gpu}. Wait for it."
                 )
@@ -162,7 +162,7 @@ def taken_over(path: Path) -> Iterator[Journal | None]:
         InvalidInput: It was spoilt.
     """
     try:
-        descriptor = _locked(path)
+        descriptor = locked_file(path, os.O_APPEND, 0o600)
     except FileNotFoundError:
         descriptor = None
     except OSError as error:
@@ -201,25 +201,6 @@ def _begun(path: Path, descriptor: int, owner: Owner) -> Journal:
 def _has_owner(path: Path) -> bool:
     """Whether it says whose it is; not where its owner died before it began anything."""
     return b"\n" in read_bytes(path)
-
-
-def _locked(path: Path, create: int = 0) -> int | None:
-    """A descriptor of the file at `path`, locked; None where another process has the lock."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_APPEND | create, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its owner may have removed it between our opening and locking it.
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            if not create:
-                os.close(descriptor)
-                raise
-        os.close(descriptor)
 
 
 def _written(descriptor: int, record: Owner | _Event) -> None:

@@ -4,10 +4,10 @@ import os
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 from advisor.hardware.gpu_instances import GpuInstance
+from advisor.measure.execution.run_processes import boot_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Owner:
 
     @property
     def in_this_boot(self) -> bool:
-        return self.boot == _boot()
+        return self.boot == boot_id()
 
     def __str__(self) -> str:
         return f"`{self.command}`, process {self.pid} on {self.host} since {self.since}"
@@ -59,10 +59,5 @@ def this_process(gpu: str, command: str) -> Owner:
     """This process as an owner; `command` holds no secrets."""
     return Owner(
         schema=1, gpu=gpu, command=command, pid=os.getpid(), host=socket.gethostname(),
-        boot=_boot(), since=datetime.now(UTC).isoformat(timespec="seconds"),
+        boot=boot_id(), since=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
-
-
-def _boot() -> str:
-    """Names this start of the machine: proc(5), random/boot_id."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -8,16 +8,15 @@ answers, CUDA runs without MPS and says nothing: so each is asked before a job s
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
+from advisor.hardware.mps import CONTROL, client_variables
 from advisor.launch.launch_plan import LaunchPartition, Start
-
-_CONTROL = "nvidia-cuda-mps-control"
 
 MPS_WORDS = (
     "unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT "
     "CUDA_MPS_CLIENT_PRIORITY",
-    f"mps_answers() {{ echo get_server_list | {_CONTROL} > /dev/null 2>&1; }}",
+    f"mps_answers() {{ echo get_server_list | {CONTROL} > /dev/null 2>&1; }}",
     "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
-    f"  {_CONTROL} -d 9>&- && for _ in $(seq 50); do",
+    f"  {CONTROL} -d 9>&- && for _ in $(seq 50); do",
     "    mps_answers && return",
     "    sleep 0.1",
     "  done",
@@ -27,9 +26,9 @@ MPS_WORDS = (
     "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
     "  local said servers='' silent=0",
     "  for _ in $(seq 100); do",
-    f"    if said=$(echo get_server_list | {_CONTROL} 2> /dev/null); then",
+    f"    if said=$(echo get_server_list | {CONTROL} 2> /dev/null); then",
     "      servers=${said:-$servers} silent=0",
-    f"      echo quit | {_CONTROL} > /dev/null 2>&1 || :",
+    f"      echo quit | {CONTROL} > /dev/null 2>&1 || :",
     "    else",
     "      # shellcheck disable=SC2086",
     "      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0",
@@ -131,19 +130,10 @@ def daemon_stopped(part: LaunchPartition) -> str:
 
 def client(part: LaunchPartition, start: Start) -> list[str]:
     """Settings of a job as an MPS client; none where its partition has no MPS."""
-    return [_pipes(part), *_limits(start)] if part.under_mps else []
-
-
-def _limits(start: Start) -> list[str]:
-    """Settings of what an MPS client may take, and when; device 0 is the one that it sees."""
-    said = []
-    if start.limit is not None:
-        said.append(f"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={start.limit:g}")
-    if start.priority is not None:
-        said.append(f"CUDA_MPS_CLIENT_PRIORITY={start.priority}")
-    if start.memory_cap_mib is not None:
-        said.append(f"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={start.memory_cap_mib}M")
-    return said
+    if not part.under_mps:
+        return []
+    own = client_variables(start.limit, start.priority, start.memory_cap_mib)
+    return [_pipes(part), *(f"{name}={value}" for name, value in own.items())]
 
 
 def pinned(start: Start) -> list[str]:

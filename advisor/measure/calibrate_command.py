@@ -1,7 +1,6 @@
 """``advisor calibrate``: measures a machine in about a minute and writes its calibration file."""
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
@@ -20,7 +19,7 @@ from advisor.measure.process.claimed_device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
@@ -77,8 +76,7 @@ def calibrated(
     taken = cores[: max(CORES_AT_ONCE)]
     with claimed(device, command), scratch_folder() as folder:
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        # This process must not disturb the tenants.
-        os.sched_setaffinity(0, spare_cores([tuple(taken)], ours))
+        leave_to_tenants([tuple(taken)], ours)
         warm_up(folder)
         with mps_session_on(device, folder) as session:
             checks, versions = _host(session, taken)

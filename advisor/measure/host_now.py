@@ -6,22 +6,20 @@ during the run.
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import astuple
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from advisor.errors import AdvisorError
 from advisor.measure.calibrate_command import CORES_AT_ONCE, host_checks
 from advisor.measure.process.claimed_device import Device, host_cpu
-from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import INTERRUPTED, say, supervised
 from advisor.measure.process.tenants import tenants_on
-from advisor.measure.process.worker import TenantSetup
+from advisor.measure.process.worker import TenantSetup, installed_version
 from advisor.workload.machine_calibration import Calibration, HostCheck
 
 # Of checks in all: advice is waited for. Starting the processes takes some seconds more.
@@ -35,12 +33,8 @@ def host_now(gpu: str) -> Calibration:
         AdvisorError: It cannot be checked.
         KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
-    try:
-        torch = version("torch")
-    except PackageNotFoundError:
-        raise AdvisorError(
-            "torch is not installed, and the check is half dispatch into it"
-        ) from None
+    if (torch := installed_version("torch")) is None:
+        raise AdvisorError("torch is not installed, and the check is half dispatch into it")
     with TemporaryDirectory(prefix="advisor-host-") as folder:
         file = Path(folder) / "checks.json"
         code = supervised("advisor.measure.host_now:run", [str(file)])
@@ -67,8 +61,7 @@ def run(argv: Sequence[str]) -> int:
     taken = ours[: max(CORES_AT_ONCE)]
     try:
         with scratch_folder() as folder:
-            # This process must not disturb the tenants.
-            os.sched_setaffinity(0, spare_cores([taken], ours))
+            leave_to_tenants([taken], ours)
             with tenants_on([TenantSetup("cpu", (core,), {}) for core in taken], folder) as tenants:
                 checks = host_checks(tenants, _LONGEST_S)
     except AdvisorError as error:

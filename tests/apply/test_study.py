@@ -11,7 +11,7 @@ import pytest
 from advisor.apply.study import SharedProcesses, StudySpec, processes_of, run_study
 from advisor.apply.study_worker import named_function
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.launch.launch_plan import launch_plan
 from advisor.measure.process.run_locks import sweep
 from advisor.plan.copies_search import copies_that_pay

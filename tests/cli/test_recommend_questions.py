@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from advisor.hardware.gpu_state import MpsProcess
+from advisor.hardware.mps import MpsProcess
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 

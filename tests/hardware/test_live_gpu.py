@@ -12,7 +12,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
 from advisor.hardware.mig_layouts import place
 from advisor.hardware.mig_offer import as_offered_here, mig_profiles
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.sharing import Instance
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 

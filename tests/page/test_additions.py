@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from advisor.hardware.gpu_state import MpsProcess
+from advisor.hardware.mps import MpsProcess
 from advisor.workload.job import Job
 from tests import shelf
 from tests.hardware.conftest import install  # noqa: F401 - a fixture

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from advisor.hardware.gpu_state import GpuProcess, MpsProcess
+from advisor.hardware.gpu_state import GpuProcess
+from advisor.hardware.mps import MpsProcess
 from advisor.plan.machine import recognised
 from advisor.workload.job import Job
 from tests import synthetic

@@ -4,7 +4,8 @@ from dataclasses import replace
 from rich.console import Console
 
 from advisor.hardware.catalogue import catalogue
-from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, LiveGpu, MpsProcess
+from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, LiveGpu
+from advisor.hardware.mps import MpsProcess
 from advisor.report.listing_text import (
     gpus_document,
     gpus_table,

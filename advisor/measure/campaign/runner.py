@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.cores import spare_cores
+from advisor.measure.process.cores import leave_to_tenants
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, started_inner
@@ -95,7 +95,7 @@ def _alone_on(bench: Bench, settings: RunnerSettings) -> SoloRunSettings:
 def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
     if isinstance(task, Measurable):
         return bench.measure(task)
-    os.sched_setaffinity(0, spare_cores([cores_for(task, alone)], alone.host_cores))
+    leave_to_tenants([cores_for(task, alone)], alone.host_cores)
     return profile_alone(task, alone)
 
 

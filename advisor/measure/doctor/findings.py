@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from advisor.hardware.mps_processes import CONTROL
+from advisor.hardware.mps import CONTROL
 from advisor.measure.doctor.host_health import HostHealth
 
 Severity = Literal["blocks", "spoils", "note"]
@@ -138,12 +138,12 @@ def _listed(cores: tuple[int, ...] | list[int]) -> str:
 def _mps(host: HostHealth) -> Iterator[Said]:
     """Whether MPS can be used, and who does already."""
     for each in host.mps:
-        pipes = each.pipe_directory or "/tmp/nvidia-mps"
         yield (
             "blocks",
-            f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in {pipes})",
+            f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in "
+            f"{each.pipes})",
             "it would serve or disturb what is measured, and serves one user at a time",
-            f"have its owner end it: echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {CONTROL}",
+            f"have its owner end it: {each.how_to_end}",
         )  # fmt: skip
     if not host.has_mps:
         yield (

@@ -7,8 +7,7 @@ from pathlib import Path
 from shutil import which
 from time import process_time, sleep
 
-from advisor.hardware.gpu_state import MpsProcess
-from advisor.hardware.mps_processes import CONTROL, mps_processes
+from advisor.hardware.mps import CONTROL, MpsProcess, mps_processes
 from advisor.measure.process.cores import siblings_of
 
 _CAP_SYS_ADMIN = 1 << 21  # linux/capability.h

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.hardware.mps import client_variables
 from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.execution.stages import ExecutedJob, ExecutedPartition, ExecutedStage
 from advisor.measure.process.claimed_device import Device, Meter
+from advisor.measure.process.cores import cores_of_each
 from advisor.measure.process.run_locks import (
     lock_gpu,
     run_holding,
@@ -153,18 +155,12 @@ def environment_of(
 def own_variables(
     job: ExecutedJob, partition: ExecutedPartition, uuid: str, daemons: MpsDaemons
 ) -> Iterator[tuple[str, str]]:
-    """What a job is told beyond its caller's environment."""
+    """Variables that are set for a job beside its caller's."""
     if uuid:
         yield "CUDA_VISIBLE_DEVICES", uuid
     yield from daemons.variables(partition, uuid).items()
-    if not partition.under_mps:
-        return
-    if job.limit is not None:
-        yield "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", f"{job.limit:g}"
-    if job.priority is not None:
-        yield "CUDA_MPS_CLIENT_PRIORITY", str(job.priority)
-    if job.memory_cap_mib is not None:
-        yield "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", f"0={job.memory_cap_mib}M"
+    if partition.under_mps:
+        yield from client_variables(job.limit, job.priority, job.memory_cap_mib).items()
 
 
 def cores_of_stage(
@@ -175,8 +171,6 @@ def cores_of_stage(
     Raises:
         InvalidInput: There are too few.
     """
-    from advisor.measure.process.cores import cores_of_each
-
     numbers = sorted(stage.jobs)
     wanted = [jobs[number - 1].core_count for number in numbers]
     return dict(zip(numbers, cores_of_each(wanted, allowed, share=share), strict=True))

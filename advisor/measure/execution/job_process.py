@@ -12,7 +12,7 @@ from time import monotonic
 
 from advisor.errors import AdvisorError
 from advisor.measure.execution.run_folder import RunFolder
-from advisor.measure.execution.run_processes import MARK, born, marked, send
+from advisor.measure.execution.run_processes import MARK, bears, born, marked, send
 from advisor.measure.execution.run_state import Fate, JobState
 from advisor.measure.execution.stages import ExecutedJob
 from advisor.measure.process import kept_process
@@ -196,19 +196,12 @@ class JobProcess:
     def processes(self) -> tuple[int, ...]:
         """Pids of all that came of it and still live."""
         mark = f"{JOB_MARK}={self.job.number}".encode()
-        return tuple(pid for pid in marked(self.folder.path.name) if _has(pid, mark))
+        return tuple(pid for pid in marked(self.folder.path.name) if bears(pid, mark))
 
     def ask_to_end(self, state: JobState) -> None:
         """Ask it to end; its keeper kills what is left after the grace."""
         if state.keeper and born(state.keeper) == state.born:
             send([state.keeper], SIGTERM)
-
-
-def _has(pid: int, variable: bytes) -> bool:
-    try:
-        return variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
 
 
 def _how(status: int, detail: str, said: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage
 from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent

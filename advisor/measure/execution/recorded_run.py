@@ -12,9 +12,10 @@ from advisor.measure.execution.sight import Sight
 from advisor.measure.execution.stages import ExecutedJob, ExecutedStage
 from advisor.measure.execution.watched_pace import SETTLE_S, WatchedPace
 from advisor.measure.process.provenance import Origin
+from advisor.measure.process.tenants import memory_record
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import restricted, together
-from advisor.workload.measured import Memory, Provenance, Window
+from advisor.workload.measured import Provenance, Window
 from advisor.workload.run import Run, Tenant
 
 # Of a stage; a shorter one says little, and more windows say no more.
@@ -77,16 +78,11 @@ def _record(
 
 def _tenant(sight: Sight, job: ExecutedJob, windows: tuple[Window, ...]) -> Tenant:
     last = sight.running.paces[job.number].last
-    held_mib = sight.held_mib.get(job.number)
-    memory = None
-    if last is not None and last.reserved_mib is not None:
-        trusted = held_mib is not None and held_mib >= last.reserved_mib
-        memory = Memory(
-            allocated_mib=last.allocated_mib, reserved_mib=last.reserved_mib,
-            device_mib=held_mib if trusted else None,
-        )  # fmt: skip
-    elif held_mib:
-        memory = Memory(allocated_mib=None, reserved_mib=None, device_mib=held_mib)
+    reported = {
+        "allocated_mib": last and last.allocated_mib,
+        "reserved_mib": last and last.reserved_mib,
+    }
+    memory = memory_record(reported, sight.held_mib.get(job.number) or None)
     return Tenant(
         workload=job.workload,
         outcome="ok",

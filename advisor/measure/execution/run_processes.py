@@ -37,13 +37,14 @@ def marked(run_id: str) -> tuple[int, ...]:
     """Every living process of the run but this one, by pid."""
     mark = f"{MARK}={run_id}".encode()
     found = (int(path.name) for path in _PROC.iterdir() if path.name.isdigit())
-    return tuple(sorted(pid for pid in found if pid != os.getpid() and _bears(pid, mark)))
+    living = (pid for pid in found if pid != os.getpid() and bears(pid, mark))
+    return tuple(sorted(pid for pid in living if born(pid) is not None))
 
 
-def _bears(pid: int, mark: bytes) -> bool:
+def bears(pid: int, variable: bytes) -> bool:
+    """Whether the environment of the process has the `variable`, ``NAME=VALUE``."""
     with suppress(OSError):
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-        return mark in environment.split(b"\0") and born(pid) is not None
+        return variable in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     return False
 
 

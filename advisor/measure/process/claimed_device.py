@@ -13,10 +13,8 @@ from advisor.english import with_article
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu_meant
 from advisor.hardware.gpu_state import NOT_METERED, Activity
-from advisor.hardware.mps_processes import CONTROL, mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.measure.process.run_locks import gpu_lock, wait_until
-
-_DEFAULT_PIPES = "/tmp/nvidia-mps"
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 
@@ -148,11 +146,10 @@ def refuse_strangers(uuid: str) -> None:
     """
     for stranger in mps_processes():
         if stranger.serves(uuid):
-            pipes = stranger.pipe_directory or _DEFAULT_PIPES
             raise GpuUnavailable(
                 f"an MPS {stranger.role} of {stranger.owner} (process {stranger.pid}, pipes in "
-                f"{pipes}) runs on this machine and would serve or disturb what is measured. "
-                f"Have its owner end it: echo quit | CUDA_MPS_PIPE_DIRECTORY={pipes} {CONTROL}"
+                f"{stranger.pipes}) runs on this machine and would serve or disturb what is "
+                f"measured. Have its owner end it: {stranger.how_to_end}"
             )
 
 

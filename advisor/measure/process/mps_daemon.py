@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware.mps_processes import CONTROL, mps_processes
+from advisor.hardware.mps import CONTROL, mps_processes
 from advisor.measure.process.pdeathsig import tied_to_parent
 from advisor.measure.process.run_locks import end_mps_within, mps_within, wait_until
 from advisor.measure.process.worker import without_mps

@@ -6,6 +6,7 @@ from itertools import repeat
 from pathlib import Path
 
 from advisor.errors import AdvisorError
+from advisor.hardware.mps import client_variables
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent
 from advisor.measure.process.worker import TenantSetup
@@ -99,17 +100,12 @@ def tenant_environments(
     if not sharing.under_mps:
         return (common | {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))},) * tenants
     common |= {"CUDA_MPS_PIPE_DIRECTORY": str(MpsDaemon(folder, uuid).pipes)}
-    return tuple(common | of_job for of_job in client_variables(sharing, tenants))
-
-
-def client_variables(sharing: Concurrent, tenants: int) -> Iterator[dict[str, str]]:
-    """What each MPS client is told about its limit and priority, where it has one."""
-    caps = sharing.limits or (None,) * tenants
-    order = sharing.priorities or (None,) * tenants
-    for limit, priority in zip(caps, order, strict=True):
-        capped = {} if limit is None else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{limit:g}"}
-        placed = {} if priority is None else {"CUDA_MPS_CLIENT_PRIORITY": str(priority)}
-        yield capped | placed
+    limits = sharing.limits or (None,) * tenants
+    priorities = sharing.priorities or (None,) * tenants
+    return tuple(
+        common | client_variables(limit, priority, None)
+        for limit, priority in zip(limits, priorities, strict=True)
+    )
 
 
 def _no_pipes(folder: Path) -> Path:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
 from advisor.measure.process.claimed_device import Device, host_cpu
 from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.worker import installed_version
 from advisor.workload.measured import Provenance
 from advisor.workload.spec import Script
 from advisor.workload.staleness import Present
@@ -102,35 +102,28 @@ def command_line(module: str, argv: Sequence[str]) -> str:
 
 def gpu_at_hand() -> str | None:
     """The key of this machine's first GPU that can be answered for; None without one."""
-    from advisor.hardware.live_gpu import live_gpus
-
-    try:
-        keys = (each.catalogue_key for each in live_gpus() if isinstance(each, LiveGpu))
-        return next((key for key in keys if key is not None), None)
-    except AdvisorError:
-        return None
+    keys = (each.catalogue_key for each in _gpus_here())
+    return next((key for key in keys if key is not None), None)
 
 
 def present_machine(gpu: str) -> Present | None:
     """This machine, if its driver shows a GPU of the model `gpu`; else None."""
-    from advisor.hardware.live_gpu import live_gpus
-
-    try:
-        found = live_gpus()
-    except AdvisorError:
-        return None
-    drivers = [each.driver for each in found
-               if isinstance(each, LiveGpu) and each.catalogue_key == gpu]  # fmt: skip
+    drivers = [each.driver for each in _gpus_here() if each.catalogue_key == gpu]
     if not drivers:
         return None
     return Present(
-        driver=drivers[0], torch=_torch(), host_cpu=host_cpu(), host_cores=len(allowed_cores())
+        driver=drivers[0],
+        torch=installed_version("torch"),
+        host_cpu=host_cpu(),
+        host_cores=len(allowed_cores()),
     )
 
 
-def _torch() -> str | None:
-    """The version of torch, without importing it; None if it is not installed here."""
+def _gpus_here() -> list[LiveGpu]:
+    """The GPUs of this machine that answer; none without a driver."""
+    from advisor.hardware.live_gpu import live_gpus
+
     try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
+        return [each for each in live_gpus() if isinstance(each, LiveGpu)]
+    except AdvisorError:
+        return []

@@ -18,7 +18,7 @@ from tempfile import gettempdir, mkdtemp
 from time import monotonic, sleep, time
 
 from advisor.errors import GpuUnavailable
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 
 FOLDER_PREFIX = "advisor-run-"
 
@@ -129,7 +129,7 @@ def lock_gpu(uuid: str, command: str, run: str | None = None) -> tuple[Path, int
         GpuUnavailable: Another run holds the lock; the message names it.
     """
     path = _lock_path(uuid)
-    descriptor = _locked_file(path)
+    descriptor = _locked_lock(path)
     owner = {
         "pid": os.getpid(),
         "user": _user(),
@@ -165,37 +165,48 @@ def sweep_locks() -> None:
     """Remove the lock files of runs that were killed."""
     for path in temporary_base().glob("advisor-*.lock"):
         with suppress(OSError, GpuUnavailable):
-            descriptor = _locked_file(path, create=False)
+            descriptor = _locked_lock(path, create=False)
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
 
-def _locked_file(path: Path, *, create: bool = True) -> int:
-    """A descriptor of the file at `path`, locked, and still the file at `path`."""
+def _locked_lock(path: Path, *, create: bool = True) -> int:
+    """A descriptor of the lock file at `path`, locked."""
     until = monotonic() + 0.5
+    try:
+        while (descriptor := locked_file(path, os.O_CREAT if create else 0, 0o644)) is None:
+            with suppress(FileNotFoundError):
+                if path.stat().st_size > 0 or monotonic() > until:
+                    raise _owned(path)
+            sleep(0.01)  # another process looks whether it was left, or has just made it
+    except PermissionError:
+        raise _owned(path) from None
+    return descriptor
+
+
+def locked_file(path: Path, flags: int, mode: int) -> int | None:
+    """A descriptor of the file at `path`, locked, and still the file there; None: another has it.
+
+    Args:
+        path: A regular file.
+        flags: Of open(2), beside those for reading and writing.
+        mode: Of a new file.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
     while True:
-        descriptor = _opened(path, os.O_CREAT if create else 0)
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owned = os.fstat(descriptor).st_size > 0
             os.close(descriptor)
-            if not owned and monotonic() < until:
-                sleep(0.01)  # another process looks whether it was left, or has just made it
-                continue
-            raise _owned(path) from None
+            return None
         # The owner before us may have removed the file between our opening and locking it.
         with suppress(FileNotFoundError):
             if path.stat().st_ino == os.fstat(descriptor).st_ino:
                 return descriptor
         os.close(descriptor)
-
-
-def _opened(path: Path, create: int) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | create, 0o644)
-    except PermissionError:
-        raise _owned(path) from None
 
 
 def _owned(path: Path) -> GpuUnavailable:

@@ -119,13 +119,8 @@ class StartedScript:
         )
 
     def cpu_s(self) -> float:
-        """CPU seconds of its living processes so far (proc(5): stat, fields 14 and 15)."""
-        ticks = 0
-        for process in session_members(self.pid):
-            with suppress(OSError):
-                fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-                ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        """CPU seconds of its living processes so far."""
+        return sum(map(cpu_s_of, session_members(self.pid)))
 
     def resident_mib(self) -> float:
         """Memory of its processes on the host (proc(5): statm, field 2)."""
@@ -184,6 +179,14 @@ def _working_folder(script: Script, folder: Path) -> Path:
     except OSError as error:
         where = error.filename or folder
         raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
+
+
+def cpu_s_of(pid: int) -> float:
+    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def session_members(leader: int) -> list[int]:

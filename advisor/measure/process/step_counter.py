@@ -11,10 +11,10 @@ from typing import Any
 from advisor.measure.process.in_place import ProgressWriter
 from advisor.measure.process.script_hook import ScriptHook
 from advisor.measure.process.script_patches import tell_of_steps
-from advisor.measure.process.worker import versions
+from advisor.measure.process.tenant_verbs import memory
+from advisor.measure.process.worker import TenantState, versions
 
 _REPORT_S = 0.2
-_MIB = 2**20
 
 
 def counting() -> "StepCounter":
@@ -57,8 +57,4 @@ def _memory() -> dict[str, Any]:
 
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return {}
-    held = {
-        "allocated_mib": torch.cuda.max_memory_allocated() / _MIB,
-        "reserved_mib": torch.cuda.max_memory_reserved() / _MIB,
-    }
-    return {"memory": held}
+    return {"memory": memory(TenantState("cuda"))}

@@ -119,11 +119,16 @@ def versions() -> dict[str, Any]:
     """Versions of torch, CUDA and timm."""
     import torch
 
-    try:
-        timm = version("timm")
-    except PackageNotFoundError:
-        timm = None
+    timm = installed_version("timm")
     return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
+
+
+def installed_version(package: str) -> str | None:
+    """The version of `package`, without importing it; None if it is not installed here."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def attempted(request: Callable[[], dict[str, Any]]) -> Answer:

@@ -1,6 +1,5 @@
 """A claimed device on which mixes are measured one after another."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,9 +7,14 @@ from itertools import chain
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.hardware.mps_processes import CONTROL
+from advisor.hardware.mps import CONTROL
 from advisor.measure.process.claimed_device import Device, claimed
-from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores
+from advisor.measure.process.cores import (
+    allowed_cores,
+    cores_of_each,
+    leave_to_tenants,
+    spare_cores,
+)
 from advisor.measure.process.mps_daemon import MpsDaemon
 from advisor.measure.process.mps_session import mps_session_on, tenant_environments
 from advisor.measure.process.run_locks import FOLDER_PREFIX, scratch_folder, temporary_base
@@ -49,8 +53,7 @@ class Bench:
         """
         kind = self.settings.session.device.kind
         cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
-        # This process must not disturb the tenants.
-        os.sched_setaffinity(0, spare_cores(cores, self.settings.cores))
+        leave_to_tenants(cores, self.settings.cores)
         if isinstance(mix, CompletionRun):
             return run_to_the_end(mix, cores, self.settings)
         return measure(mix, cores, self.settings)

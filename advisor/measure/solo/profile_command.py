@@ -1,6 +1,5 @@
 """``advisor profile``: profiles workloads one after another, and writes each file as it is done."""
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from advisor.measure.process.claimed_device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.process.cores import allowed_cores, spare_cores
+from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.mps_session import mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
@@ -70,7 +69,7 @@ def _settings_of(device: Device, asked: Namespace, command: str) -> Iterator[Sol
     ours, allowed = allowed_cores(), allowed_cores(asked.cores)
     with claimed(device, command), scratch_folder() as folder:
         idle_w = idle_power_w(device)
-        os.sched_setaffinity(0, spare_cores([allowed[:1]], ours))
+        leave_to_tenants([allowed[:1]], ours)
         warm_up(folder)
         with mps_session_on(device, folder) as session:
             yield SoloRunSettings(
@@ -83,10 +82,6 @@ def idle_power_w(device: Device) -> float | None:
     """Power of a claimed device on which nothing has run yet; None if not metered."""
     known = power_readings_w(device, 5, 0.1)
     return median(known) if known else None
-
-
-def _spread(profile: Profile) -> float:
-    return pace_spread(profile.windows)
 
 
 class _Batch:
@@ -143,10 +138,11 @@ class _Batch:
         began = monotonic()
         written = None
         try:
-            # This process must not disturb the tenants.
-            os.sched_setaffinity(0, spare_cores([cores_for(each, settings)], settings.host_cores))
+            leave_to_tenants([cores_for(each, settings)], settings.host_cores)
             profile = profile_alone(each, settings)
-            if steadier_than is None or _spread(profile) < _spread(steadier_than):
+            if steadier_than is None or pace_spread(profile.windows) < pace_spread(
+                steadier_than.windows
+            ):
                 path = self._path(each)
                 write_whole(path, profile_text(profile))
                 say(f"  {path}")

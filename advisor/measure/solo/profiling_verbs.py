@@ -1,7 +1,6 @@
 """The requests that a profiled tenant answers in addition to those of every tenant."""
 
 import json
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -13,6 +12,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.measure.process.started_script import cpu_s_of
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
 from advisor.measure.process.trainable import Course, Part, Trainable
 from advisor.measure.process.worker import TenantState, Verb
@@ -48,7 +48,7 @@ def train(state: TenantState, start_at: float, stop_at: float) -> Course:
 def _used(state: TenantState) -> dict[str, Any]:
     """What this process and its loader's workers have used so far, by name."""
     workers = [each.pid for each in active_children() if each.pid is not None]
-    loader_cpu_s = sum(map(_cpu_s_of, workers))
+    loader_cpu_s = sum(map(cpu_s_of, workers))
     return {
         "cpu_s": process_time() + loader_cpu_s,
         "loader_cpu_s": loader_cpu_s,
@@ -64,12 +64,6 @@ def _read_mib(pids: Sequence[int]) -> float | None:
         return sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
     except (OSError, IndexError, ValueError):
         return None
-
-
-def _cpu_s_of(pid: int) -> float:
-    """User and system time of a process (proc(5): fields 14 and 15 of stat)."""
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def issue(state: TenantState, seconds: float) -> Course:

@@ -12,8 +12,9 @@ import pytest
 
 from advisor.hardware import gpu_health as health_of
 from advisor.hardware.gpu_health import gpu_health, time_slice_in
-from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, MpsProcess
+from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
 from advisor.hardware.live_gpu import live_gpu
+from advisor.hardware.mps import MpsProcess
 from advisor.measure.doctor import doctor_command
 from advisor.measure.doctor import host_health as host_health_of
 from advisor.measure.doctor.findings import host_findings, without_gpu

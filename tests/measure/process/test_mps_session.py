@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware.mps_processes import mps_processes
+from advisor.hardware.mps import mps_processes
 from advisor.measure.process.claimed_device import Device, refuse_strangers
 from advisor.measure.process.mps_daemon import MpsDaemon
 from advisor.measure.process.mps_session import mps_session_on, tenant_environments

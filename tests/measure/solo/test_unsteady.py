@@ -36,7 +36,7 @@ def batch(tmp_path, monkeypatch):
 
         monkeypatch.setattr(profile_command, "profile_alone", alone)
         monkeypatch.setattr(profile_command, "sleep", done.append)
-        monkeypatch.setattr(profile_command.os, "sched_setaffinity", lambda *_: None)
+        monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
         asked = SimpleNamespace(
             workloads=list(names), skip_existing=False, deadline=None, probe=False, data=None
         )
