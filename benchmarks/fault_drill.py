@@ -23,12 +23,12 @@ from time import monotonic, sleep
 
 from advisor.errors import AdvisorError
 from advisor.hardware.mps import CONTROL, mps_processes
+from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.measure.execution.mps_daemons import pipes_folder
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK
-from advisor.measure.execution.stages import read_execution_plan
 from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.in_place import progress_in, record_in
+from advisor.measure.process.progress_file import progress_in, record_in
 from advisor.measure.process.run_locks import temporary_base
 from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument
 from advisor.workload.spec import Script, Workload

@@ -15,7 +15,7 @@ from time import sleep
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from advisor.measure.process.in_place import ProgressWriter
+from advisor.measure.process.progress_file import ProgressWriter
 
 STEP_S = 0.02
 

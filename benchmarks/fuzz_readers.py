@@ -204,7 +204,7 @@ def of_plans() -> Reader:
 
 
 def of_plans_that_run() -> Reader:
-    from advisor.measure.execution.stages import read_execution_plan
+    from advisor.measure.execution.execution_plan import read_execution_plan
 
     plan = _json_of("benchmarks/run-check/plan-mps.json")[0]
     phases = copy.deepcopy(plan)
@@ -216,7 +216,7 @@ def of_plans_that_run() -> Reader:
 
 def of_run_states() -> Reader:
     from advisor.measure.execution.run_folder import RunFolder
-    from advisor.measure.process.in_place import progress_in, record_in
+    from advisor.measure.process.progress_file import progress_in, record_in
 
     state = {"schema": 1, "id": "20260101T000000-abcdef", "gpu": GPU, "device": "GPU-1",
              "boot": "b", "date": "2026-01-01", "command": "advisor run", "pipes": "/tmp/x",

@@ -55,7 +55,7 @@ def run(folder: Path, device: str, deadline_s: float) -> int:
 
 
 def compare(folder: Path) -> str:
-    from advisor.measure.execution.stages import read_execution_plan
+    from advisor.measure.execution.execution_plan import read_execution_plan
     from advisor.workload.store import read_runs
 
     lines = ["| plan | job | predicted, ms | interval, ms | measured, ms | error | inside |",

@@ -17,7 +17,7 @@ from advisor.measure.campaign.confirm_cases import NAME, InstanceCase, instance_
 from advisor.measure.campaign.confirm_command import parsed, place_records, say_what_next
 from advisor.measure.campaign.ledger import CampaignProgress, Ledger
 from advisor.measure.campaign.steadiness import Steadiness
-from advisor.measure.process.claimed_device import Device, devices_in
+from advisor.measure.process.claimed_device import Device, device_at_hand, devices_in
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.mps_session import MpsSession, tenant_environments
 from advisor.measure.process.provenance import command_line
@@ -143,8 +143,5 @@ def _gpu_in_mig_mode(devices: str) -> Device:
     asked = devices_in(devices)
     if len(asked) > 1:
         raise InvalidInput(f"--devices {devices}: with --apply, one GPU at a time")
-    live = live_gpu(asked[0])
-    refuse_mode(live)
-    if live.catalogue_key is None:
-        raise AdvisorError(f"GPU {live.index}: what {live.product} offers is not known")
-    return Device("cuda", live.uuid, live.catalogue_key, live.product, live.driver)
+    refuse_mode(live_gpu(asked[0]))
+    return device_at_hand(asked[0], on_mig=True)

@@ -108,10 +108,13 @@ class Gpu:
         return self.memory_mib - reserved_mib
 
 
+def _mig_of(entry: dict[str, Any]) -> tuple[MigProfile, ...]:
+    return tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
+
+
 def _gpu(key: str, entry: dict[str, Any]) -> Gpu:
-    mig = tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
     rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
-    fields = {"products": tuple(entry["products"]), "mig": mig, "rates": rates}
+    fields = {"products": tuple(entry["products"]), "mig": _mig_of(entry), "rates": rates}
     return Gpu(key=key, **entry | fields)
 
 
@@ -159,8 +162,7 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
     if document["schema"] != 1 or document["key"] != key:
         raise InvalidInput(f"it is not of {key} in schema 1")
     fields = {name: value for name, value in document.items() if name != "schema"}
-    rows = [MigProfile(**row | {"starts": tuple(row["starts"])}) for row in document["mig"]]
-    found = Gpu(**fields | {"products": tuple(document["products"]), "mig": tuple(rows)})
+    found = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
     words = (found.architecture, found.compute_capability, *found.products, *found.sources)
     if not all(isinstance(each, str) for each in words):
         raise InvalidInput("a name in it is no text")

@@ -10,7 +10,6 @@ of the cycle is the slice. There are two changes of owner a cycle, so one costs
 ``overhead * cycle / 2``; that contains what refilling caches costs.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -23,7 +22,7 @@ from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.tenant_handle import TenantHandle, living
-from advisor.measure.process.tenant_verbs import synchronise, training_verbs
+from advisor.measure.process.tenant_verbs import GpuQueue, synchronise, training_verbs
 from advisor.measure.process.tenants import GRACE_S, ask_all, tenants_on
 from advisor.measure.process.trainable import Trainable
 from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
@@ -87,20 +86,15 @@ class _Repeated:
     def __init__(self, device: str, side: int, ahead: int) -> None:
         import torch
 
-        self._multiply, self._event = torch.mm, torch.cuda.Event
+        self._multiply = torch.mm
         self._factor = torch.ones(side, side, device=device)
         self._product = torch.empty_like(self._factor)
-        self._ahead = ahead
-        self._queued: deque[Any] = deque()
+        self._queue = GpuQueue(ahead)
 
     def __call__(self) -> None:
         self._multiply(self._factor, self._factor, out=self._product)
         if self._factor.is_cuda:
-            event: Any = self._event()  # type: ignore[no-untyped-call]
-            event.record()
-            self._queued.append(event)
-            if len(self._queued) > self._ahead:
-                self._queued.popleft().synchronize()
+            self._queue.mark()
 
 
 def all_answers(

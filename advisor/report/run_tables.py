@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from advisor.measure.execution.run_view import JobView, RunView
-from advisor.measure.execution.run_words import fate_word, left_word, progress_word
+from advisor.measure.execution.run_view import JobView, RunView, fate_word, left_word, progress_word
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -4,21 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from json import loads
 
-from advisor.apply.mig_ground import MigGround, refuse_switching
+from advisor.apply.mig_provider import MigProvider, refuse_switching
 from advisor.errors import GpuUnavailable
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN
-from advisor.measure.execution.execution_command import origin_of, told
-from advisor.measure.execution.recorded_run import recorded_runs
-from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
-from advisor.measure.execution.run_folder import run_named
-from advisor.measure.execution.run_view import RunView
-from advisor.measure.execution.sight import Expected, Sight
-from advisor.measure.execution.stages import (
+from advisor.measure.execution.execution_command import exit_code_of, origin_of
+from advisor.measure.execution.execution_plan import (
     ExecutionPlan,
     execution_plan,
     read_execution_plan,
 )
+from advisor.measure.execution.recorded_run import recorded_runs
+from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
+from advisor.measure.execution.run_folder import run_named
+from advisor.measure.execution.run_monitor import Expected, RunMonitor
+from advisor.measure.execution.run_view import RunView
 from advisor.measure.execution.watching import RunPlace, Watch, resume, start
 from advisor.measure.process.claimed_device import Device, device_at_hand
 from advisor.measure.process.cores import allowed_cores
@@ -65,14 +65,14 @@ class Ask:
         """
         device = device_at_hand(self.device, on_mig=plan.on_mig)
         refuse_unfit(plan, device)
-        ground = None
+        provider = None
         if plan.on_mig:
-            ground = MigGround(
+            provider = MigProvider(
                 plan, gpu(plan.gpu), str(device.uuid), _COMMAND,
                 replacing=self.replacing, say=self.say,
             )  # fmt: skip
         return RunPlace(
-            device=device, command=_COMMAND, ground=ground, cores=self.cores,
+            device=device, command=_COMMAND, provider=provider, cores=self.cores,
             grace_s=self.grace_s, patience_s=self.patience_s,
         )  # fmt: skip
 
@@ -118,8 +118,8 @@ def execute(document: str, expected: Expected, ask: Ask) -> int:
     plan = _plan(document, ask)
     place = ask.place(plan)
     writable(store_file(place.device.key))
-    sight = start(plan, document, place, ask.watch(expected), ask.steps)
-    return _kept(sight, place, ask)
+    monitor = start(plan, document, place, ask.watch(expected), ask.steps)
+    return _kept(monitor, place, ask)
 
 
 def watch_again(named: str, ask: Ask) -> int:
@@ -140,9 +140,9 @@ def _plan(document: str, ask: Ask) -> ExecutionPlan:
     return execution_plan(record(PlanDocument, loads(document)), ask.steps)
 
 
-def _kept(sight: Sight, place: RunPlace, ask: Ask) -> int:
-    for run in recorded_runs(sight, origin_of(place)):
+def _kept(monitor: RunMonitor, place: RunPlace, ask: Ask) -> int:
+    for run in recorded_runs(monitor, origin_of(place)):
         append_run(store_file(place.device.key), run)
         if ask.log is not None:
             ask.log(run)
-    return told(sight)
+    return exit_code_of(monitor)

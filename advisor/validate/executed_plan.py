@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import check_memory, launch_plan
 from advisor.launch.plan_file import SavedPlan, plan_document, read_plan
-from advisor.measure.execution.sight import Expected
+from advisor.measure.execution.run_monitor import Expected
 from advisor.measure.shared.run_list_file import is_advice
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.estimated_profile import profile_finder

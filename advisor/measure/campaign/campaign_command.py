@@ -8,7 +8,6 @@ from pathlib import Path
 
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.campaign_file import Campaign, read_campaign
 from advisor.measure.campaign.campaign_words import parsed_words
 from advisor.measure.campaign.crew import Crew
@@ -24,6 +23,7 @@ from advisor.measure.campaign.runner import (
     stop_all,
 )
 from advisor.measure.campaign.steadiness import Steadiness
+from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.measure.process.claimed_device import device_at_hand, devices_in
 from advisor.measure.process.cores import allowed_cores, cores_of_each, split_cores
 from advisor.measure.process.provenance import command_line
@@ -196,12 +196,12 @@ def _measure(
     ]
     busy = [task for task in todo if task not in idle_controls]
     names = [runner.name for runner in runners]
-    board = Board(busy, idle_controls, ledger.homes, names)
+    queue = TaskQueue(busy, idle_controls, ledger.homes, names)
     progress = CampaignProgress(len(todo), len(runners), deadline_s, steadiness)
-    Crew(board, ledger, progress).work(runners)
+    Crew(queue, ledger, progress).work(runners)
     say(progress.summary())
-    if board.left:
-        say(f"{board.left} left; the same command does them")
+    if queue.left:
+        say(f"{queue.left} left; the same command does them")
     say(steadiness.summary())
     return AdvisorError.exit_code if progress.failed else 0
 

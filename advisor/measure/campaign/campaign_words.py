@@ -5,6 +5,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.measure.process.option_numbers import ABOVE_0
+
 
 def parsed_words(argv: Sequence[str]) -> Namespace:
     """The options in the words `argv`.
@@ -37,12 +39,5 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
         "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
     add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
-    add("--deadline", type=_seconds, metavar="S", help="begin nothing that would end after these")
+    add("--deadline", type=ABOVE_0, metavar="S", help="begin nothing that would end after these")
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value

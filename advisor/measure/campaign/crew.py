@@ -7,9 +7,9 @@ from time import monotonic
 
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.ledger import CampaignProgress, Ledger, task_name
 from advisor.measure.campaign.runner import Record, Runner, Task
+from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.measure.process.supervisor import say
 from advisor.workload.run import Run
 
@@ -20,8 +20,8 @@ _AGAIN = 2
 class Crew:
     """All runners of a campaign, started."""
 
-    def __init__(self, board: Board, ledger: Ledger, progress: CampaignProgress) -> None:
-        self._board = board
+    def __init__(self, queue: TaskQueue, ledger: Ledger, progress: CampaignProgress) -> None:
+        self._queue = queue
         self._ledger = ledger
         self._progress = progress
         self._tries: Counter[str] = Counter()
@@ -42,36 +42,36 @@ class Crew:
                 thread.join()
             if self._error is not None:
                 raise self._error
-            if self._board.left and not self._board.over:
+            if self._queue.left and not self._queue.over:
                 raise AdvisorError(
-                    f"every runner was given up, and {counted(self._board.left, 'run')} "
-                    f"{is_or_are(self._board.left)} left. Fix the errors above; the same "
+                    f"every runner was given up, and {counted(self._queue.left, 'run')} "
+                    f"{is_or_are(self._queue.left)} left. Fix the errors above; the same "
                     f"command goes on from here."
                 )
         finally:
-            self._board.close()
+            self._queue.close()
 
     def _serve(self, runner: Runner) -> None:
         try:
-            while block := self._board.take(runner.name):
+            while block := self._queue.take(runner.name):
                 if not self._block(runner, block):
                     break
         except BaseException as error:  # otherwise an error in a thread would be lost
             self._error = error
-            self._board.close()
+            self._queue.close()
         finally:
-            self._board.leave(runner.name)
+            self._queue.leave(runner.name)
 
     def _block(self, runner: Runner, block: list[Task]) -> bool:
         """Do the tasks of `block`; whether `runner` can go on."""
         while block:
             if self._progress.too_late():
-                self._board.back(block)
-                self._board.close()
+                self._queue.back(block)
+                self._queue.close()
                 return False
             task, *block = block
             if not self._do(runner, task) and not self._replaced(runner):
-                self._board.back(block)
+                self._queue.back(block)
                 return False
         return True
 
@@ -84,7 +84,7 @@ class Crew:
             self._give_up(runner, task, str(error))
             return True
         except AdvisorError as error:
-            if not self._board.over:
+            if not self._queue.over:
                 self._once_more(runner, task, str(error))
             return False
         died = _died(record)
@@ -92,7 +92,7 @@ class Crew:
             self._once_more(runner, task, died)
             return False
         self._ledger.add(record, runner.name)
-        self._board.done(task, runner.name)
+        self._queue.done(task, runner.name)
         self._progress.report_done(record, runner.name, monotonic() - began)
         return not died
 
@@ -103,7 +103,7 @@ class Crew:
         with self._lock:
             self._tries[task_name(task)] += 1
         say(f"{task_name(task)} on {runner.name}: {why}; it will be done again")
-        self._board.back([task])
+        self._queue.back([task])
 
     def _may_try_again(self, task: Task) -> bool:
         with self._lock:
@@ -111,14 +111,14 @@ class Crew:
 
     def _give_up(self, runner: Runner, task: Task, why: str) -> None:
         self._ledger.fail(task, why)
-        self._board.done(task, runner.name)
+        self._queue.done(task, runner.name)
         self._progress.give_up(task_name(task), why)
 
     def _replaced(self, runner: Runner) -> bool:
         """Whether a lost runner was replaced by a new one."""
         why: object = "the campaign ends"
         for _ in range(_AGAIN + 1):
-            if self._board.over:
+            if self._queue.over:
                 return False
             runner.stop()
             try:

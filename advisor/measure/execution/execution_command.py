@@ -8,19 +8,19 @@ from pathlib import Path
 from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.measure.execution.job_process import GRACE_S
 from advisor.measure.execution.leftovers import abandoned, end_run
 from advisor.measure.execution.recorded_run import recorded_runs
 from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
 from advisor.measure.execution.run_folder import run_folders, run_named
+from advisor.measure.execution.run_monitor import RunMonitor
 from advisor.measure.execution.run_status import status_lines, status_of, stop_run
-from advisor.measure.execution.run_view import RunView
-from advisor.measure.execution.run_words import view_lines
-from advisor.measure.execution.sight import Sight
-from advisor.measure.execution.stages import read_execution_plan
+from advisor.measure.execution.run_view import RunView, view_lines
 from advisor.measure.execution.watching import RunPlace, Watch, resume, start
 from advisor.measure.process.claimed_device import Device, device_at_hand
 from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.option_numbers import option_number
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.supervisor import INTERRUPTED, say
 from advisor.workload.writing import append_run, writable
@@ -53,17 +53,17 @@ def _run(asked: argparse.Namespace) -> int:
         device=device, command=asked.command, cores=asked.cores, grace_s=asked.grace,
         patience_s=asked.patience,
     )  # fmt: skip
-    sight = go(
+    monitor = go(
         place=place,
         watch=Watch(say=say, show=printed(partial(print, flush=True)), deadline_s=asked.deadline),
     )
     if asked.out is not None:
-        for run in recorded_runs(sight, origin_of(place)):
+        for run in recorded_runs(monitor, origin_of(place)):
             append_run(asked.out, run)
-    return told(sight)
+    return exit_code_of(monitor)
 
 
-def _chosen(asked: argparse.Namespace) -> tuple[Device, Callable[..., Sight]] | None:
+def _chosen(asked: argparse.Namespace) -> tuple[Device, Callable[..., RunMonitor]] | None:
     """The GPU, and what starts or resumes the run; None where it is only rehearsed."""
     if asked.resume is not None:
         folder = run_named(asked.resume or None)
@@ -100,9 +100,9 @@ def printed(write: Callable[[str], None]) -> Callable[[RunView], None]:
     return show
 
 
-def told(sight: Sight) -> int:
+def exit_code_of(monitor: RunMonitor) -> int:
     """The exit code of a run that is over: 1 where a job of it failed."""
-    running = sight.running
+    running = monitor.running
     bad = [each for each in running.state.jobs if each.fate not in ("done", "stopped")]
     for each in bad:
         log = running.folder.log(each.number, running.plan.job(each.number).name)
@@ -134,6 +134,10 @@ def _restore(_asked: argparse.Namespace) -> int:
     return 0
 
 
+_SECONDS = option_number(float, lambda value: 0 <= value < float("inf"), "a number of seconds")
+_COUNT = option_number(int, lambda value: value >= 1, "at least 1")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m advisor.execution", description="Runs a plan, and shows and ends runs."
@@ -148,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(verb=_status)
     stop = verbs.add_parser("stop", help="end a run, or some jobs of it")
     stop.add_argument("run", nargs="?", metavar="RUN")
-    stop.add_argument("--job", type=_count, action="append", help="only the job of that number")
+    stop.add_argument("--job", type=_COUNT, action="append", help="only the job of that number")
     stop.set_defaults(verb=_stop)
     restore = verbs.add_parser("restore", help="end what runs left whose watcher was killed")
     restore.set_defaults(verb=_restore)
@@ -160,24 +164,10 @@ def _add_run_words(add: Callable[..., argparse.Action]) -> None:
     add("--apply", action="store_true", help="start it [say what would be started]")
     add("--resume", nargs="?", const="", metavar="RUN", help="watch a run that goes on unwatched")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add("--steps", type=_count, help="steps of each job of the zoo at most [as planned]")
+    add("--steps", type=_COUNT, help="steps of each job of the zoo at most [as planned]")
     add("--cores", help="host cores for jobs, e.g. 0-15 [all]")
-    add("--deadline", type=_seconds, help="stop what still runs after so many seconds")
-    add("--grace", type=_seconds, default=GRACE_S, help="seconds between asking a job to end and "
+    add("--deadline", type=_SECONDS, help="stop what still runs after so many seconds")
+    add("--grace", type=_SECONDS, default=GRACE_S, help="seconds between asking a job to end and "
         "killing it [30]")  # fmt: skip
-    add("--patience", type=_seconds, help="end a job that does no step for so many seconds")
+    add("--patience", type=_SECONDS, help="end a job that does no step for so many seconds")
     add("--out", type=Path, help="JSON Lines file to which what was measured is added")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
-    return value

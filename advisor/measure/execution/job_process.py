@@ -11,13 +11,13 @@ from signal import SIGTERM, Signals
 from time import monotonic
 
 from advisor.errors import AdvisorError
+from advisor.measure.execution.execution_plan import ExecutedJob
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK, bears, born, marked, send
 from advisor.measure.execution.run_state import Fate, JobState
-from advisor.measure.execution.stages import ExecutedJob
 from advisor.measure.process import kept_process
 from advisor.measure.process.hook_folder import hooked
-from advisor.measure.process.in_place import PROGRESS, blank, progress_in, record_in
+from advisor.measure.process.progress_file import PROGRESS, blank, progress_in, record_in
 from advisor.measure.process.worker import lacks_memory
 
 JOB_MARK = "ADVISOR_JOB"

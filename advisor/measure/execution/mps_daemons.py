@@ -6,8 +6,8 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError
 from advisor.hardware.mps import mps_processes
+from advisor.measure.execution.execution_plan import ExecutedPartition, ExecutedStage
 from advisor.measure.execution.run_processes import MARK
-from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage
 from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent
 from advisor.measure.process.run_locks import (
     end_mps_within,

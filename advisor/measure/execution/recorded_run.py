@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from advisor.measure.execution.sight import Sight
-from advisor.measure.execution.stages import ExecutedJob, ExecutedStage
+from advisor.measure.execution.execution_plan import ExecutedJob, ExecutedStage
+from advisor.measure.execution.run_monitor import RunMonitor
 from advisor.measure.execution.watched_pace import SETTLE_S, WatchedPace
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenants import memory_record
@@ -22,16 +22,16 @@ from advisor.workload.run import Run, Tenant
 _SHORTEST_S, _WINDOWS = 6.0, 6
 
 
-def recorded_runs(sight: Sight, origin: Origin) -> Iterator[Run]:
+def recorded_runs(monitor: RunMonitor, origin: Origin) -> Iterator[Run]:
     """A record of each stage of the whole GPU in which every job counted its steps long enough.
 
     Raises:
         InvalidInput: What was measured cannot be true.
     """
-    for number, stage in enumerate(sight.running.plan.stages, start=1):
-        windows = _windows(stage, sight.running.paces)
+    for number, stage in enumerate(monitor.running.plan.stages, start=1):
+        windows = _windows(stage, monitor.running.paces)
         if windows is not None and not any(part.instance for part in stage.partitions):
-            yield _record(sight, origin, stage, number, windows)
+            yield _record(monitor, origin, stage, number, windows)
 
 
 def _windows(
@@ -51,50 +51,50 @@ def _windows(
 
 
 def _record(
-    sight: Sight,
+    monitor: RunMonitor,
     origin: Origin,
     stage: ExecutedStage,
     number: int,
     windows: Mapping[int, tuple[Window, ...]],
 ) -> Run:
-    jobs = sorted(stage.jobs)
-    whole = parse_sharing(sight.running.plan.sharing)
+    running, jobs = monitor.running, sorted(stage.jobs)
+    whole = parse_sharing(running.plan.sharing)
     sharing = together(restricted(whole, [job - 1 for job in jobs]))
-    suffix = f"-stage{number}" if len(sight.running.plan.stages) > 1 else ""
+    suffix = f"-stage{number}" if len(running.plan.stages) > 1 else ""
     under_mps = any(part.under_mps for part in stage.partitions)
     return Run(
-        id=f"run-{sight.running.state.id}{suffix}",
-        gpu=sight.running.site.device.key,
+        id=f"run-{running.state.id}{suffix}",
+        gpu=running.site.device.key,
         sharing=str(sharing) if sharing is not None and len(jobs) > 1 else "naive",
         purpose="validation",
         repeats=None,
-        tenants=tuple(_tenant(sight, sight.running.plan.job(job), windows[job]) for job in jobs),
+        tenants=tuple(_tenant(monitor, running.plan.job(job), windows[job]) for job in jobs),
         mps_clients=len(jobs) if under_mps else 0,
-        power_w=sight.power_w(stage),
+        power_w=monitor.power_w(stage),
         counters=None,
-        provenance=_provenance(sight, origin, jobs),
+        provenance=_provenance(monitor, origin, jobs),
     )
 
 
-def _tenant(sight: Sight, job: ExecutedJob, windows: tuple[Window, ...]) -> Tenant:
-    last = sight.running.paces[job.number].last
+def _tenant(monitor: RunMonitor, job: ExecutedJob, windows: tuple[Window, ...]) -> Tenant:
+    last = monitor.running.paces[job.number].last
     reported = {
-        "allocated_mib": last and last.allocated_mib,
-        "reserved_mib": last and last.reserved_mib,
+        "allocated_mib": None if last is None else last.allocated_mib,
+        "reserved_mib": None if last is None else last.reserved_mib,
     }
-    memory = memory_record(reported, sight.held_mib.get(job.number) or None)
+    memory = memory_record(reported, monitor.held_mib.get(job.number) or None)
     return Tenant(
         workload=job.workload,
         outcome="ok",
         detail=None,
         windows=windows,
         memory=memory,
-        cores=sight.running.cores.get(job.number, ()),
+        cores=monitor.running.cores.get(job.number, ()),
         sms=None if last is None else last.sms,
     )
 
 
-def _provenance(sight: Sight, origin: Origin, jobs: Sequence[int]) -> Provenance:
-    said = (sight.running.paces[job].last for job in jobs)
+def _provenance(monitor: RunMonitor, origin: Origin, jobs: Sequence[int]) -> Provenance:
+    said = (monitor.running.paces[job].last for job in jobs)
     versions = next((dict(each.versions) for each in said if each and each.versions), {})
-    return origin.provenance(versions, sight.clocks_mhz)
+    return origin.provenance(versions, monitor.clocks_mhz)

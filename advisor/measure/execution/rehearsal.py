@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import join
 
 from advisor.errors import InvalidInput
-from advisor.measure.execution.ground import cores_of_stage, own_variables
+from advisor.measure.execution.execution_plan import ExecutedJob, ExecutionPlan
 from advisor.measure.execution.job_process import command_of
 from advisor.measure.execution.mps_daemons import MpsDaemons, pipes_folder
-from advisor.measure.execution.stages import ExecutedJob, ExecutionPlan
+from advisor.measure.execution.run_site import cores_of_stage, own_variables
 from advisor.measure.process.claimed_device import Device
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)

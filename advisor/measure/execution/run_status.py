@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from advisor.errors import InvalidInput
+from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.measure.execution.leftovers import end_run
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import born, marked, send
 from advisor.measure.execution.run_state import JobState, RunState
-from advisor.measure.execution.stages import read_execution_plan
-from advisor.measure.process.in_place import progress_in
+from advisor.measure.process.progress_file import progress_in
 from advisor.measure.process.run_locks import wait_until
 
 # A watcher ends its jobs first, each within its grace.

@@ -13,15 +13,15 @@ from signal import SIGKILL
 from time import monotonic
 
 from advisor.errors import AdvisorError
-from advisor.measure.execution.ground import Site, cores_of_stage, environment_of
+from advisor.measure.execution.execution_plan import ExecutedPartition, ExecutedStage, ExecutionPlan
 from advisor.measure.execution.job_process import JobCommand, JobProcess, JobSetting, command_of
 from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import born, send
+from advisor.measure.execution.run_site import Site, cores_of_stage, environment_of
 from advisor.measure.execution.run_state import JobState, RunState
-from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage, ExecutionPlan
 from advisor.measure.execution.watched_pace import WatchedPace
-from advisor.measure.process.in_place import progress_in
+from advisor.measure.process.progress_file import progress_in
 
 
 class RunningPlan:
@@ -135,7 +135,7 @@ class RunningPlan:
         if all(self.state.job(each).phase == "ended" for each in part.jobs):
             if self._daemons is not None:
                 self._daemons.stop(part)
-            self.site.ground.freed(part)
+            self.site.provider.release(part)
 
     def _step_on(self) -> None:
         """Start the stage that is due, or finish."""
@@ -149,7 +149,7 @@ class RunningPlan:
 
     def _start(self, stage: ExecutedStage) -> None:
         self.site.claim.take()
-        devices = self.site.ground.made(stage)
+        devices = self.site.provider.provide(stage)
         daemons = self._mps()
         daemons.prepared(stage, devices)
         share = self.site.device.kind == "cpu"
@@ -186,7 +186,7 @@ class RunningPlan:
     def finish(self) -> None:
         """End daemons, put the GPU back as it was, and say so in the folder."""
         self._mps().clear()
-        self.site.ground.given_back()
+        self.site.provider.restore()
         self._write(replace(self.state, over=True))
         self.site.claim.give_back()
 

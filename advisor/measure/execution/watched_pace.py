@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from advisor.measure.process.in_place import ReportedProgress
+from advisor.measure.process.progress_file import ReportedProgress
 from advisor.workload.measured import Window
 from advisor.workload.plan_document import StepRange
 

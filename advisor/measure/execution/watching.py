@@ -10,17 +10,17 @@ from time import monotonic, sleep
 from types import FrameType
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.measure.execution.ground import GpuClaim, Ground, Site, WholeDevice
+from advisor.measure.execution.execution_plan import ExecutionPlan
 from advisor.measure.execution.job_process import GRACE_S
 from advisor.measure.execution.leftovers import end_run
 from advisor.measure.execution.mps_daemons import pipes_folder
 from advisor.measure.execution.run_folder import RunFolder, new_id, runs_folder, sweep_drafts
+from advisor.measure.execution.run_monitor import Expected, RunMonitor
 from advisor.measure.execution.run_processes import boot_id
+from advisor.measure.execution.run_site import DeviceProvider, GpuClaim, Site, WholeDevice
 from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.execution.run_view import RunView
 from advisor.measure.execution.running_plan import RunningPlan
-from advisor.measure.execution.sight import Expected, Sight
-from advisor.measure.execution.stages import ExecutionPlan
 from advisor.measure.process.claimed_device import Device, Meter, refuse_busy
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.run_locks import sweep
@@ -52,7 +52,7 @@ class RunPlace:
     """Where a run happens, as it was asked for.
 
     Attributes:
-        ground: What cuts the GPU up; None: it is taken as it is.
+        provider: What cuts the GPU up; None: it is taken as it is.
         cores: Host cores that jobs may have, as a user writes them; None: all.
         grace_s: Between asking a job to end and killing it.
         patience_s: A job that counts its steps, and does none for so long, is ended; None: never.
@@ -60,7 +60,7 @@ class RunPlace:
 
     device: Device
     command: str
-    ground: Ground | None = None
+    provider: DeviceProvider | None = None
     cores: str | None = None
     grace_s: float = GRACE_S
     patience_s: float | None = None
@@ -72,7 +72,7 @@ def start(
     place: RunPlace,
     watch: Watch,
     most_steps: int | None = None,
-) -> Sight:
+) -> RunMonitor:
     """Run `plan` in a folder of its own, and watch it until all of it has ended.
 
     Args:
@@ -114,7 +114,7 @@ def _before_it_starts(plan: ExecutionPlan, place: RunPlace, most_steps: int | No
     )  # fmt: skip
 
 
-def resume(plan: ExecutionPlan, folder: RunFolder, place: RunPlace, watch: Watch) -> Sight:
+def resume(plan: ExecutionPlan, folder: RunFolder, place: RunPlace, watch: Watch) -> RunMonitor:
     """Go on watching the run in `folder`, whose watcher ended; otherwise as `start`.
 
     Raises:
@@ -134,7 +134,7 @@ def resume(plan: ExecutionPlan, folder: RunFolder, place: RunPlace, watch: Watch
 def _site(place: RunPlace, claim: GpuClaim) -> Site:
     return Site(
         device=place.device,
-        ground=place.ground or WholeDevice(place.device),
+        provider=place.provider or WholeDevice(place.device),
         meter=Meter(place.device),
         cores=allowed_cores(place.cores),
         claim=claim,
@@ -143,13 +143,13 @@ def _site(place: RunPlace, claim: GpuClaim) -> Site:
     )
 
 
-def _watched(running: RunningPlan, watch: Watch, asked: Sequence[int]) -> Sight:
+def _watched(running: RunningPlan, watch: Watch, asked: Sequence[int]) -> RunMonitor:
     """Watch until the run is over; `asked` has the interrupts that came."""
-    folder, sight = running.folder, Sight(running, watch.say, watch.expected)
+    folder, monitor = running.folder, RunMonitor(running, watch.say, watch.expected)
     with folder.watched():
         running.begin()
         try:
-            _to_the_end(sight, watch, asked)
+            _to_the_end(monitor, watch, asked)
         except AdvisorError:
             running.stop()
             _wait_for_end(running, watch)
@@ -157,14 +157,14 @@ def _watched(running: RunningPlan, watch: Watch, asked: Sequence[int]) -> Sight:
     if asked:
         end_run(folder)  # what a job that was killed left, if anything
         raise KeyboardInterrupt
-    return sight
+    return monitor
 
 
-def _to_the_end(sight: Sight, watch: Watch, asked: Sequence[int]) -> None:
-    running, began_s, stopped = sight.running, monotonic(), False
+def _to_the_end(monitor: RunMonitor, watch: Watch, asked: Sequence[int]) -> None:
+    running, began_s, stopped = monitor.running, monotonic(), False
     while not running.state.over:
         running.advance()
-        watch.show(sight.view())
+        watch.show(monitor.view())
         late = watch.deadline_s is not None and monotonic() - began_s > watch.deadline_s
         if (asked or late) and not stopped:
             stopped = True

@@ -6,14 +6,13 @@ python -m advisor.measure.execution.zoo_training NAME [--steps N] [--device cuda
 import argparse
 import os
 import sys
-from collections import deque
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any, cast
+from typing import cast
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.in_place import ProgressWriter
-from advisor.measure.process.tenant_verbs import load, memory, synchronise
+from advisor.measure.process.progress_file import ProgressWriter
+from advisor.measure.process.tenant_verbs import GpuQueue, load, memory, synchronise
 from advisor.measure.process.trainable import PhasedStep, trained
 from advisor.measure.process.worker import TenantState, one_thread_versions
 from advisor.measure.shared.strict_record import workload_of
@@ -43,40 +42,18 @@ def train(workload: Workload, device: str, steps: int | None) -> None:
     loaded = trained(load(state, workload), lambda: state.trainable)
     step = cast("PhasedStep", state.trainable)
     writer.report(0, versions=found, sms=loaded["sms"], memory=loaded["memory"])
-    count, said_at = _Count(state.device), monotonic()
-    while steps is None or count.begun < steps:
+    begun, said_at = 0, monotonic()
+    queue = GpuQueue(_QUEUED) if state.device == "cuda" else None
+    while steps is None or begun < steps:
         step()
-        count.mark()
+        begun += 1
+        if queue is not None:
+            queue.mark()
         if monotonic() - said_at >= _REPORT_S:
-            writer.report(count.done())
+            writer.report(begun - (queue.ahead() if queue else 0))
             said_at = monotonic()
     synchronise(state)
-    writer.report(count.begun, memory=memory(state))
-
-
-class _Count:
-    """Steps that the device has done, of those that were begun."""
-
-    def __init__(self, device: str) -> None:
-        self.begun = 0
-        self._on_gpu = device == "cuda"
-        self._queued: deque[Any] = deque()
-
-    def mark(self) -> None:
-        self.begun += 1
-        if self._on_gpu:
-            import torch
-
-            event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            event.record()
-            self._queued.append(event)
-            if len(self._queued) > _QUEUED:
-                self._queued.popleft().synchronize()
-
-    def done(self) -> int:
-        while self._queued and self._queued[0].query():
-            self._queued.popleft()
-        return self.begun - len(self._queued)
+    writer.report(begun, memory=memory(state))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,12 +9,12 @@ from advisor.measure.process.script_hook import VARIABLE
 _PROCESS = Path(__file__).resolve().parent
 
 
-def hooked(folder: Path, told: Mapping[str, object], pythonpath: str | None) -> dict[str, str]:
-    """Variables with which a script's hook attaches to torch, after making its folder.
+def hooked(folder: Path, settings: Mapping[str, object], pythonpath: str | None) -> dict[str, str]:
+    """Variables by which a script's hook attaches to torch, after making its folder.
 
     Args:
         folder: Made here.
-        told: What the hook is told; see `advisor.measure.process.script_hook.VARIABLE`.
+        settings: For the hook; see `advisor.measure.process.script_hook.VARIABLE`.
         pythonpath: The script's own PYTHONPATH.
     """
     folder.mkdir(exist_ok=True)
@@ -26,4 +26,4 @@ def hooked(folder: Path, told: Mapping[str, object], pythonpath: str | None) -> 
         link.unlink(missing_ok=True)
         link.symlink_to(target)
     paths = ":".join(filter(None, [str(folder), pythonpath]))
-    return {VARIABLE: json.dumps(told), "PYTHONPATH": paths}
+    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths}

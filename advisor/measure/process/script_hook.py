@@ -29,8 +29,8 @@ from advisor.measure.process.trainable import Course, Part
 from advisor.measure.process.worker import TenantState, Verb, attempted, versions
 
 VARIABLE = "ADVISOR_HOOK"
-"""Names the variable that tells a hook, as JSON, its ``address``, ``verbs``, ``device`` and
-``folder``; or ``count``, where its steps are counted and nothing is asked."""
+"""Name of the variable with a hook's settings as JSON: ``address``, ``verbs`` and ``folder``; or
+``count``, where its steps are counted and nothing is asked."""
 
 # An optimizer counts where it steps at least once in so many steps of the busiest.
 _SELDOM = 64
@@ -46,15 +46,15 @@ def attach() -> None:
     """Make torch call a hook from now on, once for this process and those it forks."""
     global _hook  # noqa: PLW0603 - torch has one list of hooks for a process, too
     if _hook is None:
-        told = json.loads(os.environ[VARIABLE])
-        if "count" in told:
+        settings = json.loads(os.environ[VARIABLE])
+        if "count" in settings:
             from advisor.measure.process.step_counter import counting
 
             _hook = counting()
             return
-        guard_links(Path(told["folder"]))
-        _hook = ScriptHook(told)
-        patch_torch(_hook, Path(told["folder"]))
+        guard_links(Path(settings["folder"]))
+        _hook = ScriptHook(settings)
+        patch_torch(_hook, Path(settings["folder"]))
 
 
 def step_ended() -> None:
@@ -73,12 +73,12 @@ class ScriptHook:
         capturing: Takes optimizers that step while a CUDA graph is captured; None while none is.
     """
 
-    def __init__(self, told: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str]) -> None:
         self.feeds = Feeds()
         self.precision = "default"
         self.graphed = False
         self.capturing: list[object] | None = None
-        self._told = told
+        self._settings = settings
         self._process: int | None = None  # the one that trains, once known
         self._fires: Counter[int] = Counter()
         self._last: int | None = None  # the optimizer that ends a step, once known
@@ -148,12 +148,12 @@ class ScriptHook:
     def _connect(self) -> None:
         ours = socket.socket(socket.AF_UNIX)
         try:
-            ours.connect(self._told["address"])
+            ours.connect(self._settings["address"])
         except OSError:  # nobody measures any more
             self._lost = True
             return
         self._connection, self._process = Connection(ours.detach()), os.getpid()
-        module, _, function = self._told["verbs"].partition(":")
+        module, _, function = self._settings["verbs"].partition(":")
         self._verbs = getattr(import_module(module), function)() | {"load": self._load}
         self._state = TenantState("cpu", self)
         self._send({"pid": os.getpid()})

@@ -7,18 +7,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from tempfile import mkdtemp
 from time import monotonic
 from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.measure.process.hook_folder import hooked
-from advisor.measure.process.started_script import StartedScript
-from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
+from advisor.measure.process.started_script import ScriptTenant, StartedScript
+from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
 from advisor.workload.spec import Script
-
-_PROCESS = Path(__file__).resolve().parent
 
 _NO_STEPS = (
     "Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once a "
@@ -26,10 +23,10 @@ _NO_STEPS = (
 )
 
 
-class SteppingScript(TenantHandle):
+class SteppingScript(ScriptTenant):
     """A script whose steps a hook in its process finds.
 
-    It is started by the request to load, and connects with its first step.
+    It connects with its first step.
     """
 
     def __init__(
@@ -39,19 +36,9 @@ class SteppingScript(TenantHandle):
         folder: Path,
         verbs: Callable[[], Mapping[str, Verb]],
     ) -> None:
-        """Make it ready to be started.
-
-        Args:
-            setup: Where it runs.
-            script: What is started.
-            folder: In which it gets a folder of its own; a short path.
-            verbs: An importable function that returns the requests its hook answers.
-        """
-        super().__init__(setup)
-        self._script = script
-        self._folder = Path(mkdtemp(prefix="s", dir=folder))
+        """As `ScriptTenant`; `verbs` is importable, and returns the requests its hook answers."""
+        super().__init__(setup, script, folder)
         self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
-        self._started: StartedScript | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         self._connection: Connection | None = None
         self._unsent: bytes | None = None
@@ -75,23 +62,22 @@ class SteppingScript(TenantHandle):
         address = str(self._folder / "socket")
         self._listener.bind(address)
         self._listener.listen()
-        told = {
+        settings = {
             "address": address,
             "verbs": self._verbs,
             "folder": str(self._folder),
         }
         own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-        added = hooked(self._folder / "hook", told, own)
+        added = hooked(self._folder / "hook", settings, own)
         self._started = StartedScript(self._script, self.setup, self._folder, added)
         self.pid = self._started.pid
 
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:
             return self.ended
-        assert self._started is not None
         until = monotonic() + timeout_s
         while True:
-            sources: list[Any] = [self._listener, self._started.exited]
+            sources: list[Any] = [self._listener, self._running.exited]
             if self._connection is not None:
                 sources.append(self._connection)
             ready = wait(sources, max(0.0, until - monotonic()))
@@ -142,15 +128,14 @@ class SteppingScript(TenantHandle):
             )
 
     def _died(self) -> Ended:
-        assert self._started is not None
-        how = self._started.how_it_ended()
-        if self._started.out_of_memory:
-            return self._end("out-of-memory", self._started.last_line())
+        how = self._running.how_it_ended()
+        if self._running.out_of_memory:
+            return self._end("out-of-memory", self._running.last_line())
         error = self._folder / "hook" / "error"
         if error.is_file():
             how += f". The hook could not be set: {error.read_text()}"
         if self._connection is None:
-            remedy = f". {_NO_STEPS}" if self._started.succeeded else ""
+            remedy = f". {_NO_STEPS}" if self._running.succeeded else ""
             return self._end("died", f"{self._named} trained no step and {how}{remedy}")
         return self._end(
             "died",
@@ -159,8 +144,7 @@ class SteppingScript(TenantHandle):
         )
 
     def _late(self, timeout_s: float) -> Ended:
-        assert self._started is not None
-        line = self._started.last_line()
+        line = self._running.last_line()
         self.end_by(monotonic())
         if self._connection is None:
             said = f"; its last line: {line}" if line else ""
@@ -173,11 +157,6 @@ class SteppingScript(TenantHandle):
     def _named(self) -> str:
         return self._script.file or self._script.command[0]
 
-    def pin(self, cores: tuple[int, ...]) -> None:
-        super().pin(cores)
-        if self._started is not None:
-            self._started.pin(cores)
-
     def _interrupt(self) -> None:
         if self._connection is not None:
             self._connection.close()  # which its hook takes for Ctrl-C too, while it waits
@@ -187,6 +166,4 @@ class SteppingScript(TenantHandle):
     def end_by(self, deadline: float) -> None:
         self._interrupt()
         self._listener.close()
-        if self._started is not None:
-            self._started.end_by(deadline)
-            self._started = None
+        super().end_by(deadline)

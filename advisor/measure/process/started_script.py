@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from time import monotonic, sleep
 from typing import IO
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.pdeathsig import tied_to_parent
 from advisor.measure.process.script_folder import made_beside
+from advisor.measure.process.tenant_handle import TenantHandle
 from advisor.measure.process.worker import TenantSetup, lacks_memory, without_mps
 from advisor.terminal import clean
 from advisor.workload.files import reason_of
@@ -161,6 +163,38 @@ class StartedScript:
         while session_members(self.pid) and monotonic() < deadline:
             self._process.poll()  # or it would stay as a zombie
             sleep(0.02)
+
+
+class ScriptTenant(TenantHandle):
+    """A program of the user's as a tenant, started by the request to load.
+
+    Args:
+        setup: Where it runs.
+        script: What is started.
+        folder: In which it gets a folder of its own; a short path.
+    """
+
+    def __init__(self, setup: TenantSetup, script: Script, folder: Path) -> None:
+        super().__init__(setup)
+        self._script = script
+        self._folder = Path(mkdtemp(prefix="s", dir=folder))
+        self._started: StartedScript | None = None
+
+    @property
+    def _running(self) -> StartedScript:
+        if self._started is None:
+            raise AdvisorError(f"{self._script.command[0]} was not started")
+        return self._started
+
+    def pin(self, cores: tuple[int, ...]) -> None:
+        super().pin(cores)
+        if self._started is not None:
+            self._started.pin(cores)
+
+    def end_by(self, deadline: float) -> None:
+        if self._started is not None:
+            self._started.end_by(deadline)
+            self._started = None
 
 
 def _refuse_missing(script: Script) -> None:

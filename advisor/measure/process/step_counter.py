@@ -8,7 +8,7 @@ import os
 from time import monotonic
 from typing import Any
 
-from advisor.measure.process.in_place import ProgressWriter
+from advisor.measure.process.progress_file import ProgressWriter
 from advisor.measure.process.script_hook import ScriptHook
 from advisor.measure.process.script_patches import tell_of_steps
 from advisor.measure.process.tenant_verbs import memory

@@ -157,6 +157,29 @@ class _HostClock:
         return self._marks
 
 
+class GpuQueue:
+    """Marks work that was queued on the GPU; waits while more than `most` marks are ahead."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ahead: deque[Any] = deque()
+
+    def mark(self) -> None:
+        import torch
+
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._ahead.append(event)
+        if len(self._ahead) > self._most:
+            self._ahead.popleft().synchronize()
+
+    def ahead(self) -> int:
+        """Marks that the GPU has not reached."""
+        while self._ahead and self._ahead[0].query():
+            self._ahead.popleft()
+        return len(self._ahead)
+
+
 class _GpuClock:
     """When steps ended on the GPU, in seconds of the wall clock.
 

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from tempfile import mkdtemp
 from time import monotonic, sleep, time
 from typing import Any
 
 import numpy as np
 
-from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.process.started_script import StartedScript
-from advisor.measure.process.tenant_handle import Answer, Ended, TenantHandle
+from advisor.errors import InvalidInput
+from advisor.measure.process.started_script import ScriptTenant, StartedScript
+from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
 from advisor.workload.spec import Script
 
@@ -27,7 +26,7 @@ _NEXT_FIGURE_S = 30.0
 _LOOK_S = 0.05
 
 
-class WatchedScript(TenantHandle):
+class WatchedScript(ScriptTenant):
     """A program that runs from the request to load on, whoever else is ready.
 
     One with a throughput answers ``run`` and ``train`` from what it printed meanwhile; the only
@@ -41,10 +40,7 @@ class WatchedScript(TenantHandle):
         folder: Path,
         _verbs: Callable[[], Mapping[str, Verb]],
     ) -> None:
-        super().__init__(setup)
-        self._script = script
-        self._folder = Path(mkdtemp(prefix="s", dir=folder))
-        self._started: StartedScript | None = None
+        super().__init__(setup, script, folder)
         self._began_at = 0.0
         self._began_cpu_s = 0.0
         self._batch = 1
@@ -109,7 +105,7 @@ class WatchedScript(TenantHandle):
             }
         if (ended := self._gone()) is not None:
             return ended
-        line = self._script_started.last_line()
+        line = self._running.last_line()
         self.end_by(monotonic())
         return self._end(
             "died",
@@ -121,7 +117,7 @@ class WatchedScript(TenantHandle):
     def _wait_for_figures(self, count: int, timeout_s: float) -> bool:
         until = monotonic() + timeout_s
         while len(self._figures) < count and monotonic() < until:
-            if wait([self._script_started.exited], _LOOK_S):
+            if wait([self._running.exited], _LOOK_S):
                 sleep(_LOOK_S)  # for its last lines
                 break
         return len(self._figures) >= count
@@ -135,7 +131,7 @@ class WatchedScript(TenantHandle):
             sleep(_LOOK_S)
         return {
             "completed_at": self._completed_at(start_at, stop_at),
-            "cpu_s": self._script_started.cpu_s() - self._began_cpu_s,
+            "cpu_s": self._running.cpu_s() - self._began_cpu_s,
             "memory": self._memory(),
         }
 
@@ -150,7 +146,7 @@ class WatchedScript(TenantHandle):
         return [float(each) for each in np.maximum(ends, start_at + 1e-9)]
 
     def _to_the_end(self, timeout_s: float) -> Answer:
-        started = self._script_started
+        started = self._running
         memory, cpu_s = self._memory(), 0.0
         until = monotonic() + timeout_s
         while not wait([started.exited], _LOOK_S):
@@ -166,7 +162,7 @@ class WatchedScript(TenantHandle):
 
     def _gone(self) -> Ended | None:
         """How it ended, if it has."""
-        started = self._script_started
+        started = self._running
         if not wait([started.exited], 0):
             return None
         how = f"{self._script.command[0]} {started.how_it_ended()}"
@@ -174,21 +170,5 @@ class WatchedScript(TenantHandle):
 
     def _memory(self) -> dict[str, float | None]:
         """What is known without asking it: nothing on a GPU, its resident memory on a CPU."""
-        held = self._script_started.resident_mib() if self.setup.device == "cpu" else None
+        held = self._running.resident_mib() if self.setup.device == "cpu" else None
         return {"allocated_mib": held, "reserved_mib": held}
-
-    @property
-    def _script_started(self) -> StartedScript:
-        if self._started is None:
-            raise AdvisorError(f"{self._script.command[0]} was not started")
-        return self._started
-
-    def pin(self, cores: tuple[int, ...]) -> None:
-        super().pin(cores)
-        if self._started is not None:
-            self._started.pin(cores)
-
-    def end_by(self, deadline: float) -> None:
-        if self._started is not None:
-            self._started.end_by(deadline)
-            self._started = None

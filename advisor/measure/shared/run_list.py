@@ -10,6 +10,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.option_numbers import ABOVE_0, option_number
 from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.windows import Timing
@@ -105,6 +106,10 @@ def records_in(path: Path) -> list[dict[str, Any]]:
     return records
 
 
+_SECONDS = option_number(float, lambda value: 0 <= value <= 3600, "between 0 and 3600 seconds")
+_COUNT = option_number(int, lambda value: 1 <= value <= 100, "between 1 and 100")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m advisor.collocation",
@@ -117,30 +122,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
     add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
     add("--share-cores", action="store_true", help="where these are too few, let tenants share")
-    add("--settle", type=_seconds, default=0.7, help="seconds of training before windows [0.7]")
-    add("--window", type=_positive, default=1.0, help="seconds of a window, at least [1.0]")
-    add("--windows", type=_count, default=3, help="windows of a run [3]")
+    add("--settle", type=_SECONDS, default=0.7, help="seconds of training before windows [0.7]")
+    add("--window", type=ABOVE_0, default=1.0, help="seconds of a window, at least [1.0]")
+    add("--windows", type=_COUNT, default=3, help="windows of a run [3]")
     add("--resume", action="store_true", help="skip runs that --out has already")
-    add("--deadline", type=_positive, help="begin no run that would end after these seconds")
+    add("--deadline", type=ABOVE_0, help="begin no run that would end after these seconds")
     return parser
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600 seconds")
-    return value
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100")
-    return value

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from advisor.errors import InvalidInput
+from advisor.measure.process.option_numbers import ABOVE_0
 from advisor.measure.process.tenant_handle import LOAD_S
 from advisor.measure.solo.script_words import add_script_words
 from advisor.workload.named_workloads import timm_workload
@@ -62,8 +63,8 @@ def _add_measuring_words(parser: argparse.ArgumentParser) -> None:
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
-    add("--deadline", type=_seconds, metavar="S", help="begin none that would end after these")
-    add("--patience", type=_seconds, metavar="S", default=LOAD_S, help="end what takes no step "
+    add("--deadline", type=ABOVE_0, metavar="S", help="begin none that would end after these")
+    add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
         "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
     add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
@@ -85,10 +86,3 @@ def _add_timm_words(group: "argparse._ArgumentGroup") -> None:
     add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]; also of "
         "a script [its loader's]")  # fmt: skip
     add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value

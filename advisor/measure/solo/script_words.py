@@ -83,7 +83,7 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def told(workload: Workload) -> str:
+def training_text(workload: Workload) -> str:
     """What a script was found to train on, in words, or how to say it where nothing tells."""
     examples = (
         f"{workload.batch:,} examples" if workload.batch > 1 else "no loader's batch: --batch N"

@@ -16,9 +16,9 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.script_words import described, told
+from advisor.measure.solo.script_words import described, training_text
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, measured_pace, settled_step_s
-from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_told
+from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_from
 from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
 from advisor.workload.kernel_trace import KernelTrace
@@ -147,7 +147,7 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         loaded = asked(tenant, "load", timeout_s=settings.patience_s, workload=workload)
         workload = described(workload, loaded.get("found"))
         if workload.script is not None:
-            say(f"  {told(workload)}")
+            say(f"  {training_text(workload)}")
         cores = cores_for(workload, settings)
         tenant.pin(cores)
         watch.lap("start_s")
@@ -227,7 +227,7 @@ def _inside(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -
     watch.lap("host_path_s")
     capability = gpu(settings.session.device.key).compute_capability
     try:
-        step = step_told(asked(tenant, "trace", compute_capability=capability)["step"])
+        step = step_from(asked(tenant, "trace", compute_capability=capability)["step"])
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
         return _with_loader(sum(issued["phases_s"]), issued)

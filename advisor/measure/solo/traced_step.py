@@ -149,7 +149,7 @@ class TracedStep:
         return busy_us * 1e-6
 
 
-def step_told(fields: Mapping[str, Any]) -> TracedStep:
+def step_from(fields: Mapping[str, Any]) -> TracedStep:
     """The step whose fields a tenant sent."""
     return TracedStep(
         tuple(GpuWork(**each) for each in fields["work"]),

@@ -1,14 +1,14 @@
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign.board import Board
 from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.ledger import CampaignProgress, Ledger
 from advisor.measure.campaign.steadiness import Steadiness
+from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.workload.measured import Memory, Window
 from advisor.workload.run import Run, Tenant
 from advisor.workload.store import read_runs
-from tests.measure.campaign.test_board import many
+from tests.measure.campaign.test_queue import many
 from tests.synthetic import PROVENANCE
 
 
@@ -63,9 +63,9 @@ def work(tmp_path):
 
     def do(count, *runners, out=tmp_path):
         steadiness = Steadiness([])
-        board = Board(many(count), [], {}, [each.name for each in runners])
+        queue = TaskQueue(many(count), [], {}, [each.name for each in runners])
         ledger = Ledger(out, "c", out / "profiles", steadiness)
-        Crew(board, ledger, CampaignProgress(count, len(runners), None, steadiness)).work(runners)
+        Crew(queue, ledger, CampaignProgress(count, len(runners), None, steadiness)).work(runners)
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
 
     return do

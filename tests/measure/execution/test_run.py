@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from advisor.measure.process.in_place import progress_in
+from advisor.measure.process.progress_file import progress_in
 from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_runs
 from tests.measure.execution.runs import FOREVER, STEPS, document, script

@@ -14,7 +14,7 @@ _BLOCK = 8
 _LOOK_AHEAD = 24
 
 
-class Board:
+class TaskQueue:
     """The tasks left to do; every method may be called from any runner's thread.
 
     Args:

@@ -1,4 +1,4 @@
-"""What jobs stand on: a device for each partition, its MPS daemon, and variables that say so."""
+"""Where a run happens: a device for each partition, the lock on the GPU, cores and variables."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import Protocol
 
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.mps import client_variables
+from advisor.measure.execution.execution_plan import ExecutedJob, ExecutedPartition, ExecutedStage
 from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.run_processes import MARK
-from advisor.measure.execution.stages import ExecutedJob, ExecutedPartition, ExecutedStage
 from advisor.measure.process.claimed_device import Device, Meter
 from advisor.measure.process.cores import cores_of_each
 from advisor.measure.process.run_locks import (
@@ -28,13 +28,13 @@ _KEEPERS_END_S = 3.0
 _OURS = (MARK, "ADVISOR_JOB", "ADVISOR_PROGRESS", "ADVISOR_APPLY")
 
 
-class Ground(Protocol):
+class DeviceProvider(Protocol):
     """Cuts a GPU up as stages need it, and puts it back as it was.
 
     Each act is written down before it is done, so that it can be taken back by another process.
     """
 
-    def made(self, stage: ExecutedStage) -> Mapping[int, str]:
+    def provide(self, stage: ExecutedStage) -> Mapping[int, str]:
         """``CUDA_VISIBLE_DEVICES`` of each partition of `stage`, by its number.
 
         Called again for a stage that is there already, it only says them.
@@ -43,10 +43,10 @@ class Ground(Protocol):
             GpuUnavailable: No permission, or somebody else uses the GPU.
         """
 
-    def freed(self, partition: ExecutedPartition) -> None:
+    def release(self, partition: ExecutedPartition) -> None:
         """Take away what `partition` had: all its jobs have ended."""
 
-    def given_back(self) -> None:
+    def restore(self) -> None:
         """Put everything as it was before the run."""
 
 
@@ -56,8 +56,8 @@ class WholeDevice:
 
     device: Device
 
-    def made(self, stage: ExecutedStage) -> Mapping[int, str]:
-        """As `Ground.made`.
+    def provide(self, stage: ExecutedStage) -> Mapping[int, str]:
+        """As `DeviceProvider.provide`.
 
         Raises:
             InvalidInput: A partition is a MIG instance.
@@ -69,10 +69,10 @@ class WholeDevice:
             )
         return {part.number: self.device.uuid or "" for part in stage.partitions}
 
-    def freed(self, partition: ExecutedPartition) -> None:
+    def release(self, partition: ExecutedPartition) -> None:
         """Nothing was made."""
 
-    def given_back(self) -> None:
+    def restore(self) -> None:
         """Nothing was made."""
 
 
@@ -81,7 +81,7 @@ class Site:
     """Where a run happens.
 
     Attributes:
-        ground: Makes what its partitions need.
+        provider: Makes what its partitions need.
         meter: Of the device.
         cores: Host cores that jobs may have.
         claim: On the GPU.
@@ -90,7 +90,7 @@ class Site:
     """
 
     device: Device
-    ground: Ground
+    provider: DeviceProvider
     meter: Meter
     cores: tuple[int, ...]
     claim: "GpuClaim"

@@ -7,10 +7,10 @@ from statistics import fmean
 from time import monotonic
 
 from advisor.errors import AdvisorError
+from advisor.measure.execution.execution_plan import ExecutedStage
 from advisor.measure.execution.run_state import JobState
 from advisor.measure.execution.run_view import JobView, RunView
 from advisor.measure.execution.running_plan import RunningPlan
-from advisor.measure.execution.stages import ExecutedStage
 from advisor.measure.execution.watched_pace import JUDGED_S, SETTLE_S, WatchedPace, outside
 from advisor.workload.plan_document import StepRange
 
@@ -21,7 +21,7 @@ Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
 _LATELY_S = 30.0
 
 
-class Sight:
+class RunMonitor:
     """Looks at a run, and says once what whoever runs it should know.
 
     Args:

@@ -8,15 +8,15 @@ from uuid import uuid4
 import pynvml
 import pytest
 
-from advisor.apply.mig_ground import MigGround
+from advisor.apply.mig_provider import MigProvider
 from advisor.apply.restore import restore
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import mig_switch
 from advisor.hardware.catalogue import gpu
 from advisor.launch.journal import journal_files
 from advisor.launch.launch_plan import NOT_RUN
+from advisor.measure.execution.execution_plan import execution_plan
 from advisor.measure.execution.run_folder import run_folders
-from advisor.measure.execution.stages import execution_plan
 from advisor.measure.execution.watching import RunPlace, Watch, start
 from advisor.measure.process.claimed_device import device_at_hand
 from tests.hardware.conftest import install
@@ -42,21 +42,21 @@ def machine(install, tmp_path, monkeypatch):
 
 
 def run(sharing, folder, codes, heard):
-    """Run scripts of these `codes` under `sharing`; the sight of it."""
+    """Run scripts of these `codes` under `sharing`; the monitor of it."""
     jobs = [script(folder, f"job{n}", code) for n, code in enumerate(codes, start=1)]
     planned = document(sharing, *jobs, gpu="a100-40gb")
     plan = execution_plan(planned)
     device = device_at_hand("0", on_mig=True)
-    ground = MigGround(plan, A100, device.uuid, "advisor run", replacing=True, say=heard.append)
+    provider = MigProvider(plan, A100, device.uuid, "advisor run", replacing=True, say=heard.append)
     watch = Watch(say=heard.append, show=lambda _view: None, look_s=0.01)
-    place = RunPlace(device=device, command="advisor run", ground=ground)
+    place = RunPlace(device=device, command="advisor run", provider=provider)
     return start(plan, text_of(planned), place, watch)
 
 
 def test_each_job_sees_its_own_instance_and_the_layout_is_as_before(machine, tmp_path):
     heard = []
-    sight = run("mig=7g.40gb@0/ci=3c[1]+4c[2]", tmp_path, [SEES] * 2, heard)
-    assert [job.fate for job in sight.running.state.jobs] == ["done"] * 2
+    monitor = run("mig=7g.40gb@0/ci=3c[1]+4c[2]", tmp_path, [SEES] * 2, heard)
+    assert [job.fate for job in monitor.running.state.jobs] == ["done"] * 2
     saw = [Path(tmp_path / f"job{n}.py.saw").read_text() for n in (1, 2)]
     assert len(set(saw)) == 2
     assert all(each.startswith("MIG-") for each in saw)

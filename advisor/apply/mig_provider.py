@@ -1,4 +1,4 @@
-"""What jobs on MIG instances stand on while a plan runs: a MIG device for each partition."""
+"""Provides a MIG device for each partition of a plan while it runs, for `advisor run --apply`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -9,12 +9,12 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.launch.journal import Journal, journal
 from advisor.launch.launch_plan import NOT_RUN
-from advisor.measure.execution.stages import ExecutedPartition, ExecutedStage, ExecutionPlan
+from advisor.measure.execution.execution_plan import ExecutedPartition, ExecutedStage, ExecutionPlan
 from advisor.sharing import Instance
 
 
-class MigGround:
-    """A `Ground` of MIG instances, each stage's in place of those of the stage before.
+class MigProvider:
+    """A `DeviceProvider` of MIG instances, each stage's in place of those of the stage before.
 
     Args:
         plan: All of it on MIG, each instance with its start.
@@ -44,8 +44,8 @@ class MigGround:
         self._held = ExitStack()
         self._log: Journal | None = None
 
-    def made(self, stage: ExecutedStage) -> Mapping[int, str]:
-        """As `Ground.made`.
+    def provide(self, stage: ExecutedStage) -> Mapping[int, str]:
+        """As `DeviceProvider.provide`.
 
         Raises:
             NothingFits: The driver's instances are not those planned for.
@@ -55,10 +55,10 @@ class MigGround:
         parts = tuple(_parts(stage))
         return make(self._journal(), self._gpu, parts, replacing=self._replacing)
 
-    def freed(self, partition: ExecutedPartition) -> None:
+    def release(self, partition: ExecutedPartition) -> None:
         """It stays: the run holds the whole GPU until it is over."""
 
-    def given_back(self) -> None:
+    def restore(self) -> None:
         """Have the instances as they were before the run, of which this may be the second watcher.
 
         Raises:

@@ -1,7 +1,7 @@
 from threading import Thread
 
-from advisor.measure.campaign.board import Board, needs_mps
 from advisor.measure.campaign.draw import idle_twin
+from advisor.measure.campaign.task_queue import TaskQueue, needs_mps
 from advisor.measure.shared.planned_run import PlannedMix
 from advisor.sharing import Mps, Naive
 from advisor.workload.named_workloads import workload
@@ -20,8 +20,8 @@ def many(count):
     return [mix(f"run-{n}", Mps() if n % 2 else Naive()) for n in range(count)]
 
 
-def board(tasks, idle_controls=(), homes=None, runners=("0", "1")):
-    return Board(tasks, idle_controls, homes or {}, runners)
+def queue(tasks, idle_controls=(), homes=None, runners=("0", "1")):
+    return TaskQueue(tasks, idle_controls, homes or {}, runners)
 
 
 def drained(one, *runners):
@@ -36,25 +36,25 @@ def drained(one, *runners):
 
 
 def test_a_runner_gets_some_runs_in_a_row_that_need_mps_in_one_state():
-    block = board(many(100)).take("0")
+    block = queue(many(100)).take("0")
     assert len(block) == 8
     assert len({needs_mps(task) for task in block}) == 1
 
 
 def test_no_run_waits_long_for_its_turn_and_none_is_done_twice():
     tasks = many(100)
-    did = [task for _, task in drained(board(tasks, runners=["0"]), "0")]
+    did = [task for _, task in drained(queue(tasks, runners=["0"]), "0")]
     assert sorted(task.id for task in did) == sorted(task.id for task in tasks)
     assert all(abs(did.index(task) - number) <= 24 for number, task in enumerate(tasks))
 
 
 def test_towards_the_end_nobody_takes_more_than_a_share():
-    left = board(many(6))
+    left = queue(many(6))
     assert len(left.take("0")) == 1
 
 
 def test_what_a_lost_runner_had_is_done_before_all_else():
-    one = board(many(40))
+    one = queue(many(40))
     block = one.take("0")
     one.back(block)
     one.leave("0")
@@ -62,7 +62,7 @@ def test_what_a_lost_runner_had_is_done_before_all_else():
 
 
 def test_a_runner_without_work_waits_for_what_another_may_hand_back():
-    one = board(many(2))
+    one = queue(many(2))
     first, second = one.take("0"), one.take("1")
     got = []
     waiting = Thread(target=lambda: got.append(one.take("1")))
@@ -76,7 +76,7 @@ def test_a_runner_without_work_waits_for_what_another_may_hand_back():
 def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
     busy = [mix(f"c-{n}-busy", purpose="control") for n in (1, 2)]
     idle_controls = [mix(idle_twin(each.id), purpose="control") for each in busy]
-    one = board([*busy, *many(2)], idle_controls)
+    one = queue([*busy, *many(2)], idle_controls)
     for _ in range(4):
         (task,) = one.take("0")
         assert task not in idle_controls
@@ -95,15 +95,15 @@ def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
 
 def test_a_quiet_control_whose_runner_is_gone_is_done_by_another():
     idle_controls = mix("c-1-idle", purpose="control")
-    one = board([], [idle_controls], {"c-1-idle": "0"})
+    one = queue([], [idle_controls], {"c-1-idle": "0"})
     one.leave("0")
     assert one.take("1") == [idle_controls]
-    after_a_restart = board([], [idle_controls], {"c-1-idle": "a device of yesterday"})
+    after_a_restart = queue([], [idle_controls], {"c-1-idle": "a device of yesterday"})
     assert after_a_restart.take("1") == [idle_controls]
 
 
 def test_a_closed_board_gives_nothing_and_says_what_is_left():
-    one = board(many(40))
+    one = queue(many(40))
     one.take("0")
     one.close()
     assert one.take("1") == []
