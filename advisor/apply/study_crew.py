@@ -54,7 +54,7 @@ class StudyCrew:
     Attributes:
         sharing: Of the device, into which `session` has been switched.
         environments: Variables of the process at each place, beside the caller's.
-        orders: What each is told.
+        orders: What the process at each place does.
         mps_clients: How many of them the MPS server was seen to serve at once.
     """
 

@@ -33,7 +33,7 @@ holds on to both, so the next trial has a fresh one."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
-    """What a process of a study is told.
+    """What a process of a study does.
 
     Attributes:
         objective: ``"FILE.py:FUNCTION"`` or ``"MODULE:FUNCTION"``.

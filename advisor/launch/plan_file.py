@@ -17,7 +17,7 @@ from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
 from advisor.prediction.estimated_profile import profile_finder
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
-from advisor.workload.files import read_bytes
+from advisor.workload.files import located, read_bytes
 from advisor.workload.job import Job
 from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument, StepRange
 from advisor.workload.records import parse_record
@@ -79,16 +79,14 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
-    try:
+    if lacking := [each.job for each in plan.jobs if each.job not in document.workloads]:
+        raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
+    with located(path):
         jobs = tuple(
             _job(Job(load(each.job)), each, document.workloads[each.job]) for each in plan.jobs
         )
         sharing = parse_sharing(plan.sharing)
         check_count(sharing, len(jobs))
-    except KeyError as error:
-        raise InvalidInput(f"{path}: workloads lacks {error}. {_REMEDY}") from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
     return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
 
 

@@ -9,7 +9,8 @@ import os
 import stat
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -119,6 +120,19 @@ def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path],
         return found
 
     return of
+
+
+@contextmanager
+def located(where: object, remedy: str = "") -> Iterator[None]:
+    """Errors in what the block reads say `where` it lies first, and end with `remedy`.
+
+    Raises:
+        InvalidInput: The block does.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}{remedy and f'. {remedy}'}") from None
 
 
 def read_json(path: Path, remedy: str = "Correct the file.") -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import parse_toml, read_bytes, read_toml, shown
+from advisor.workload.files import located, parse_toml, read_bytes, read_toml, shown
 from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, job_set
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
@@ -103,7 +103,7 @@ def _jobs(
     entries: Sequence[_Entry], where: str, folder: Path | None, load: FindsProfiles, gpus: int
 ) -> tuple[Job, ...]:
     load = cache(load)
-    try:
+    with located(where):
         found = [
             job
             for entry in entries
@@ -111,8 +111,6 @@ def _jobs(
             * checked_copies(entry.copies, entry.profile, gpus)
         ]
         return job_set(found, gpus)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _job(entry: _Entry, folder: Path | None, load: Callable[[str], Profile]) -> Job:

@@ -1,5 +1,6 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
+import argparse
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,6 @@ from pathlib import Path
 from advisor.english import counted, is_or_are
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign.campaign_file import Campaign, read_campaign
-from advisor.measure.campaign.campaign_words import parsed_words
 from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.draw import drawn_plans
 from advisor.measure.campaign.drawn_list import counts, write_list
@@ -26,6 +26,7 @@ from advisor.measure.campaign.steadiness import Steadiness
 from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.measure.process.claimed_device import device_at_hand, devices_in
 from advisor.measure.process.cores import allowed_cores, cores_of_each, split_cores
+from advisor.measure.process.option_numbers import ABOVE_0
 from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.windows import Timing
@@ -43,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
         InvalidInput: Plan, words or files are invalid.
         GpuUnavailable: A device cannot be used.
     """
-    asked = parsed_words(argv)
+    asked = _parsed(argv)
     campaign = read_campaign(asked.plan)
     home = user_folder("profiles") / campaign.gpu
     asked.out, asked.profiles = asked.out or home / "runs", asked.profiles or home
@@ -214,3 +215,38 @@ def _without_controls(todo: Sequence[Task]) -> list[Task]:
         out = len(todo) - len(kept)
         say(f"{counted(out, 'control run')} left out: these need two devices or more")
     return kept
+
+
+def _parsed(argv: Sequence[str]) -> Namespace:
+    """The options in the words `argv`.
+
+    Raises:
+        SystemExit: They ask for help (0), or cannot be parsed (2).
+    """
+    parser = argparse.ArgumentParser(
+        prog="advisor campaign",
+        description="Measures the runs of a plan on all GPUs asked for, out of one queue. What the "
+        "folder has already is not done again. Also starts as `python -m advisor.campaign`, which "
+        "needs torch, timm and nvidia-ml-py only.",
+        epilog="Exit codes: 0 all measured or the deadline is near, 1 some failed, 2 wrong use, "
+        "4 no GPU to use.",
+    )
+    add = parser.add_argument
+    add("plan", type=Path, metavar="PLAN.toml", help="what to measure")
+    add("--out", type=Path, metavar="DIR", help="folder of runs [your own, read by advisor]")
+    add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
+        "ones go [your own, read by advisor]")  # fmt: skip
+    add_places(parser)
+    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
+        "advisor must be installed on its nodes")  # fmt: skip
+    return parser.parse_args(argv)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where and how long a campaign measures."""
+    add = parser.add_argument
+    add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
+        "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
+    add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
+    add("--deadline", type=ABOVE_0, metavar="S", help="begin nothing that would end after these")
+    add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")

@@ -14,7 +14,7 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import refuse_of_cpu
 from advisor.measure.shared.strict_record import Within, record
-from advisor.workload.files import read_toml
+from advisor.workload.files import located, read_toml
 from advisor.workload.spec import Workload
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal", "priority", "priority-limits"]
@@ -127,15 +127,13 @@ def read_campaign(path: Path) -> Campaign:
     """
     document = read_toml(path)
     name = document.get("name", path.stem)
-    try:
+    with located(path, "Correct the file."):
         campaign = record(Campaign, {"name": name, "prefix": f"{name}-"} | document)
         campaign = _resolved(campaign, path.parent)
         _refuse_twins(campaign)
         _refuse_runs(campaign)
         _refuse_idle(document, campaign)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
-    return campaign
+        return campaign
 
 
 def _resolved(campaign: Campaign, folder: Path) -> Campaign:
@@ -152,10 +150,8 @@ def _resolved(campaign: Campaign, folder: Path) -> Campaign:
         raise InvalidInput("workloads are either included or listed, not both")
     path = folder / campaign.include
     document = read_toml(path)
-    try:
+    with located(path):
         listed = record(_Listed, document)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from None
     return replace(campaign, small=listed.small, large=listed.large)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.measure.campaign.campaign_command import measure_campaign
-from advisor.measure.campaign.campaign_words import add_places
+from advisor.measure.campaign.campaign_command import add_places, measure_campaign
 from advisor.measure.campaign.confirm_cases import NAME, cases
 from advisor.measure.process.claimed_device import device_at_hand, devices_in
 from advisor.measure.process.provenance import command_line

@@ -1,4 +1,4 @@
-"""What on a host spoils measuring or sharing, and what to do: from values, to values."""
+"""What on a host disturbs measuring or sharing, and what to do, by what was read of it before."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

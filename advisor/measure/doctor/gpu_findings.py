@@ -1,4 +1,4 @@
-"""What on a GPU spoils measuring or sharing, and what to do: from values, to values.
+"""What on a GPU disturbs measuring or sharing, and what to do, by what was read of it before.
 
 Branches of drivers as NVIDIA's MIG User Guide lists them (Supported GPUs; Placement, of 4g beside
 3g; MIG device names); MPS as its documentation says (Architecture: Volta and later).

@@ -15,8 +15,8 @@ _SHM = "/dev/shm"
 _CONTAINERS = ("docker", "containerd", "kubepods", "libpod", "lxc")
 # Variables that change how CUDA shares or runs, wherever a user's processes inherit them.
 _TELLING = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER")
-# A core's spell of work, and how often: its fastest one counts.
-_SPELL, _SPELLS = 60_000, 4
+# Additions by which a core is timed, and how often: its fastest time counts.
+_ADDITIONS, _TIMES = 60_000, 4
 # The kernel counts in hundredths of a second.
 _TICKING_S = 0.5
 
@@ -36,7 +36,7 @@ class HostHealth:
         stolen: Share of time that the hypervisor gave to others while this was read, 0..1.
         busy_cores: Cores' worth of work on the host, mean of the last minute.
         shm_mib: Shared memory, through which loaders hand over batches.
-        core_s: Seconds of the same spell of work on each of `cores`.
+        core_s: Seconds of the same work on each of `cores`.
         mps: Its MPS processes.
         has_mps: Whether MPS is installed.
         variables: Names of variables set here that change how CUDA shares.
@@ -68,7 +68,7 @@ def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = sibling
     proc, system = root / "proc", root / "sys"
     cores = tuple(sorted(os.sched_getaffinity(0)))
     before = _ticks(proc)
-    core_s = _spells(cores)
+    core_s = _core_times(cores)
     sleep(_TICKING_S)
     return HostHealth(
         administrator=bool(_capabilities(proc) & _CAP_SYS_ADMIN),
@@ -157,7 +157,7 @@ def _size_mib(folder: str) -> float | None:
     return found.f_blocks * found.f_frsize / 2**20
 
 
-def _spells(cores: tuple[int, ...]) -> dict[int, float]:
+def _core_times(cores: tuple[int, ...]) -> dict[int, float]:
     """How long each core takes, this process being moved there and back; what others have is off.
 
     The time of the process, not of the clock: a core that is shared is named by the load.
@@ -166,15 +166,15 @@ def _spells(cores: tuple[int, ...]) -> dict[int, float]:
     try:
         for core in cores:
             os.sched_setaffinity(0, [core])
-            found[core] = min(_spell_s() for _ in range(_SPELLS))
+            found[core] = min(_additions_s() for _ in range(_TIMES))
     finally:
         os.sched_setaffinity(0, cores)
     return found
 
 
-def _spell_s() -> float:
+def _additions_s() -> float:
     began = process_time()
     total = 0
-    for each in range(_SPELL):
+    for each in range(_ADDITIONS):
         total += each
     return process_time() - began

@@ -9,7 +9,7 @@ from advisor.errors import InvalidInput
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import Group, Hybrid, SharedPartition, parse_sharing
 from advisor.sharing.traversal import check_count, groups
-from advisor.workload.files import read_json
+from advisor.workload.files import located, read_json
 from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange
 from advisor.workload.plausible import MOST_COUNT, check_number
 from advisor.workload.spec import Script, Workload
@@ -112,10 +112,8 @@ def read_execution_plan(path: Path, most_steps: int | None = None) -> ExecutionP
         InvalidInput: It holds no plan, or one that cannot be meant.
     """
     document = read_json(path, _REMEDY)
-    try:
+    with located(path, _REMEDY):
         return execution_plan(record(PlanDocument, document), most_steps)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. {_REMEDY}") from None
 
 
 def execution_plan(document: PlanDocument, most_steps: int | None = None) -> ExecutionPlan:

@@ -61,7 +61,7 @@ class MpsDaemons:
                 prove_absent(devices[part.number])
 
     def variables(self, partition: ExecutedPartition, uuid: str) -> dict[str, str]:
-        """What a job of `partition` is told of MPS, also where it is to find none."""
+        """Variables that lead a job of `partition` to its MPS daemon, or to none."""
         if not uuid:
             return {}
         pipes = self.of(partition, uuid).pipes if partition.under_mps else self.folder / "no-mps"

@@ -20,7 +20,7 @@ from time import time
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.execution.run_state import RunState
 from advisor.measure.shared.strict_record import record
-from advisor.workload.files import read_json, reason_of
+from advisor.workload.files import located, read_json, reason_of
 from advisor.workload.writing import write_whole
 
 _REMEDY = "End the run by `advisor stop`, and start it anew."
@@ -99,10 +99,8 @@ class RunFolder:
         """
         path = self.path / "state.json"
         document = read_json(path, _REMEDY)
-        try:
+        with located(path, _REMEDY):
             return record(RunState, document)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}. {_REMEDY}") from None
 
     @contextmanager
     def watched(self) -> Iterator[None]:

@@ -3,7 +3,7 @@
     python -I kept_process.py '{"end": FILE, "log": FILE, ...}' COMMAND...
 
 It outlives whoever started it, and needs the standard library alone. SIGTERM asks the job to end;
-what is left after the grace is killed, under MPS after its server was told to let go of it: a
+what is left after the grace is killed, under MPS after its server was asked to let go of it: a
 client that is killed in the middle of its work can take the others with it (NVIDIA's MPS
 documentation, terminate_client). Processes that the job leaves behind, in sessions of their own
 too, are its children here (PR_SET_CHILD_SUBREAPER, prctl(2)), and end with it.
@@ -89,7 +89,7 @@ class Keeper:
         )  # fmt: skip
 
     def _watch(self, child: "subprocess.Popen[bytes]", output: int, wake: int) -> None:
-        told, sources = False, [output, wake]
+        asked, sources = False, [output, wake]
         while child.poll() is None:
             ready = select.select(sources, [], [], _LOOK_S)[0]
             if wake in ready:
@@ -97,8 +97,8 @@ class Keeper:
                     os.read(wake, 4096)
             if output in ready and not self._pump(output):
                 sources = [wake]
-            if self._asked_at is not None and not told:
-                told = True
+            if self._asked_at is not None and not asked:
+                asked = True
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGTERM)
             if self._asked_at is not None and monotonic() - self._asked_at > self._spec["grace_s"]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from advisor.errors import InvalidInput
 from advisor.hardware.mps import CONTROL
 from advisor.measure.process.claimed_device import Device, claimed
 from advisor.measure.process.cores import (
@@ -29,6 +28,7 @@ from advisor.measure.shared.planned_run import (
 )
 from advisor.measure.shared.run_to_completion import run_to_the_end
 from advisor.measure.shared.shared_run import SharedRunSettings, measure
+from advisor.workload.files import located
 from advisor.workload.run import Run
 
 
@@ -90,11 +90,9 @@ def cores_of_tenants(
     cores: dict[int, tuple[int, ...]] = {}
     for run_group in mix.run_groups:
         needs = [mix.workloads[job].cores for job in run_group.jobs]
-        try:
+        with located(f"run {mix.id}"):
             found = cores_of_each(needs, allowed, share=share or kind == "cpu")
-            cores |= zip(run_group.jobs, found, strict=True)
-        except InvalidInput as error:
-            raise InvalidInput(f"run {mix.id}: {error}") from None
+        cores |= zip(run_group.jobs, found, strict=True)
     return tuple(cores[job] for job in range(len(mix.workloads)))
 
 

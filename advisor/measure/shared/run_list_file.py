@@ -22,7 +22,7 @@ from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import mps_servers, together
-from advisor.workload.files import read_json
+from advisor.workload.files import located, read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,8 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
             entry.
     """
     document = read_json(path)
-    try:
+    with located(path, "Correct the file."):
         return _plans(document, gpu)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
 
 
 def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:

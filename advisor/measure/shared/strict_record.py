@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from advisor.errors import InvalidInput
 from advisor.workload import named_workloads
+from advisor.workload.files import located
 from advisor.workload.spec import Workload
 
 _Record = TypeVar("_Record")
@@ -112,10 +113,8 @@ def _value(value: Any, hint: Any, where: str) -> Any:
 
 
 def _named(name: str, where: str) -> Workload:
-    try:
+    with located(where):
         return named_workloads.workload(name)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
 
 
 def _name(name: str, hint: Any, where: str) -> Any:

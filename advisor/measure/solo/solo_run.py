@@ -67,7 +67,7 @@ class SoloRunSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Inside:
+class _StepParts:
     """Host path, GPU path and kernel trace of a step; all None on a CPU."""
 
     host_s: float | None = None
@@ -84,7 +84,7 @@ class _Alone:
     workload: Workload
     cores: tuple[int, ...]
     pace: SoloPace
-    inside: _Inside
+    parts: _StepParts
     versions: Mapping[str, str | None]
 
 
@@ -99,7 +99,7 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     session.switch_to(Naive())
     to_end = workload.script is not None and workload.script.to_end
     alone = (_run_to_end if to_end else _trained_alone)(workload, settings, watch)
-    _report(alone.pace, alone.inside)
+    _report(alone.pace, alone.parts)
     profile = _profile(alone, settings)
     if settings.probe and session.device.kind == "cuda" and not to_end:
         step_s = alone.pace.mean_step_s
@@ -110,14 +110,14 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
 
 def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
     """The profile that `alone` amounts to, without an MPS probe."""
-    pace, inside = alone.pace, alone.inside
+    pace, parts = alone.pace, alone.parts
     power_w = pace.activity.power_w
     return Profile(
         workload=alone.workload,
         gpu=settings.session.device.key,
         windows=pace.windows,
-        host_s=inside.host_s,
-        gpu_s=inside.gpu_s,
+        host_s=parts.host_s,
+        gpu_s=parts.gpu_s,
         host_cpu_share=pace.host_cpu_share,
         memory=pace.memory,
         counters=pace.activity.counters,
@@ -126,10 +126,10 @@ def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
         idle_power_w=settings.idle_power_w,
         cores=alone.cores,
         mps=None,
-        trace=inside.trace,
+        trace=parts.trace,
         provenance=_provenance(alone, settings),
         host_check_s=pace.host_check_s,
-        host=pace.host and replace(pace.host, main_s=inside.main_s, loader_s=inside.loader_s),
+        host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
     )
 
 
@@ -156,10 +156,10 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
         pace = _steady_pace(tenant, Meter(session.device), timing, step_s)
         watch.lap("windows_s")
-        inside = _inside_of(tenant, pace, settings, watch)
+        parts = _step_parts(tenant, pace, settings, watch)
         versions = tenant.versions
     watch.lap("start_s")
-    return _Alone(workload, cores, pace, inside, versions)
+    return _Alone(workload, cores, pace, parts, versions)
 
 
 def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
@@ -167,7 +167,7 @@ def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch)
     for part in ("start_s", "settle_s"):
         watch.lap(part)
     pace = pace_to_end(workload, settings.session, cores, watch)
-    return _Alone(workload, cores, pace, _of_counters(pace), {})
+    return _Alone(workload, cores, pace, _parts_by_counters(pace), {})
 
 
 def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
@@ -206,23 +206,23 @@ def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
     return cores_of_each([workload.cores], settings.cores, share=share)[0]
 
 
-def _inside_of(
+def _step_parts(
     tenant: TenantHandle, pace: SoloPace, settings: SoloRunSettings, watch: Stopwatch
-) -> _Inside:
-    """As `_inside`; of what cannot be asked, the utilisation that the driver showed."""
+) -> _StepParts:
+    """As `_traced_parts`; of what cannot be asked, the utilisation that the driver showed."""
     if settings.session.device.kind != "cuda":
-        return _Inside()
+        return _StepParts()
     if tenant.setup.script is None or tenant.setup.script.by_steps:
-        return _inside(tenant, settings, watch)
-    return _of_counters(pace)
+        return _traced_parts(tenant, settings, watch)
+    return _parts_by_counters(pace)
 
 
-def _of_counters(pace: SoloPace) -> _Inside:
+def _parts_by_counters(pace: SoloPace) -> _StepParts:
     counters = pace.activity.counters
-    return _Inside(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
+    return _StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
 
 
-def _inside(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -> _Inside:
+def _traced_parts(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -> _StepParts:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
     watch.lap("host_path_s")
     capability = gpu(settings.session.device.key).compute_capability
@@ -241,18 +241,18 @@ def _inside(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -
     return replace(found, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
 
 
-def _with_loader(main_s: float, issued: dict[str, Any]) -> _Inside:
+def _with_loader(main_s: float, issued: dict[str, Any]) -> _StepParts:
     """The host path of a step: at least that of the loader, for which the process waits."""
     loader_s: float | None = issued["loader_s"]
-    return _Inside(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
+    return _StepParts(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
 
 
-def _report(pace: SoloPace, inside: _Inside) -> None:
+def _report(pace: SoloPace, parts: _StepParts) -> None:
     step_s = pace.mean_step_s
     host, on_gpu = (
         "" if each is None else f", {name} {each * 1e3:.2f} ms"
-        for name, each in (("host", inside.host_s), ("GPU", inside.gpu_s))
+        for name, each in (("host", parts.host_s), ("GPU", parts.gpu_s))
     )
     say(f"  {step_s * 1e3:.2f} ms a step{host}{on_gpu}")
-    if inside.gpu_s is not None and inside.gpu_s > _TRACE_MAY_EXCEED * step_s:
+    if parts.gpu_s is not None and parts.gpu_s > _TRACE_MAY_EXCEED * step_s:
         say("  its kernels add up to more than the step measured without a profiler")
