@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from threading import Timer
 from typing import Any
 
-from advisor.measure.process.trainable import Course
+from advisor.measure.process.trainable import Routine
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 
@@ -14,7 +14,7 @@ def script_verbs() -> Mapping[str, Verb]:
     return {**profiling_verbs(), "unhooked": unhooked}
 
 
-def unhooked(state: TenantState, seconds: float) -> Course:  # noqa: ARG001 - as all verbs
+def unhooked(state: TenantState, seconds: float) -> Routine:  # noqa: ARG001 - as all verbs
     """Take every hook out of torch, let the script train on, and put them back."""
     import torch
     from torch.optim.optimizer import _global_optimizer_post_hooks

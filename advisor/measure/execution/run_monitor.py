@@ -1,4 +1,4 @@
-"""What is seen of a plan that runs: pace beside prediction, memory, power, and what goes wrong."""
+"""Monitors a plan that runs: pace beside prediction, memory, power, and what goes wrong."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -22,7 +22,7 @@ _LATELY_S = 30.0
 
 
 class RunMonitor:
-    """Looks at a run, and says once what whoever runs it should know.
+    """Reads how a run does, and warns once of what its user should know.
 
     Args:
         running: The run.
@@ -47,8 +47,8 @@ class RunMonitor:
         power_w = None
         with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
             held, power_w = self.running.site.meter.memory_mib(), self.running.site.meter.power_w()
-            self._take_down(power_w)
-        predicted = self._expected(self.running.mates) if self.running.mates else {}
+            self._keep_readings(power_w)
+        predicted = self._expected(self.running.active_jobs) if self.running.active_jobs else {}
         began = [each.began_s for each in self.running.state.jobs if each.began_s is not None]
         return RunView(
             id=self.running.state.id,
@@ -61,9 +61,9 @@ class RunMonitor:
             jobs=tuple(self._job_view(each, predicted, held) for each in self.running.state.jobs),
         )
 
-    def _take_down(self, power_w: float | None) -> None:
-        """Keep what a record of the stage will say, while all of its jobs run."""
-        if power_w is not None and self.running.mates == frozenset(self.running.stage.jobs):
+    def _keep_readings(self, power_w: float | None) -> None:
+        """Keep power and clocks for the record of the stage, while all of its jobs run."""
+        if power_w is not None and self.running.active_jobs == frozenset(self.running.stage.jobs):
             self._power_w.setdefault(self.running.stage, []).append(power_w)
             self.clocks_mhz = self.running.site.meter.clocks_mhz()
 
@@ -85,7 +85,7 @@ class RunMonitor:
 
     def _settled_step_s(self, pace: WatchedPace) -> float | None:
         """Seconds of a step since jobs beside it came or went; None before that can be judged."""
-        since_s = self.running.mates_since_s
+        since_s = self.running.active_since_s
         settled = monotonic() - since_s > SETTLE_S + JUDGED_S
         return pace.step_s(since_s + SETTLE_S) if settled else None
 
@@ -95,7 +95,7 @@ class RunMonitor:
         """A job without a judgement of its pace."""
         job, pace = self.running.plan.job(state.number), self.running.paces[state.number]
         running, now_s = state.phase == "running", monotonic()
-        since_s = max(now_s - _LATELY_S, self.running.mates_since_s)
+        since_s = max(now_s - _LATELY_S, self.running.active_since_s)
         step_s = pace.step_s(since_s) if running else None
         return JobView(
             number=state.number,
@@ -119,7 +119,7 @@ class RunMonitor:
         if view.outside and settled_s is not None and view.predicted is not None:
             low, high = 1e3 * view.predicted.p05, 1e3 * view.predicted.p95
             self._once(
-                (view.number, self.running.mates),
+                (view.number, self.running.active_jobs),
                 f"{who}: {1e3 * settled_s:,.1f} ms a step, predicted {low:,.1f} to {high:,.1f} ms. "
                 f"Another plan may be better: `advisor recommend` again",
             )

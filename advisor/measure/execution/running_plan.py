@@ -1,8 +1,8 @@
-"""A plan as it runs: stages one after another, each job watched, what ends frees what it held.
+"""A plan while it runs: its stages one after another, each job watched, what it held freed.
 
-Nothing here waits: whoever watches calls `advance` again and again, and shows what it returns. All
-spans of time are of the monotonic clock. What is to be done is written into the run's folder first,
-so that another process can go on, or take all of it back, whenever this one ends.
+Nothing here waits: the watching loop calls `advance` again and again. All times are of the
+monotonic clock. Each act is written into the run's folder before it is done, so that another
+process can go on, or undo it, if this one ends.
 """
 
 import os
@@ -47,13 +47,13 @@ class RunningPlan:
         self._say = say
         self.processes = {job.number: JobProcess(job, folder) for job in plan.jobs}
         self._daemons: MpsDaemons | None = None
-        self.mates: frozenset[int] = frozenset()
+        self.active_jobs: frozenset[int] = frozenset()
         self._stepping: frozenset[int] = frozenset()
-        self.mates_since_s = monotonic()
+        self.active_since_s = monotonic()
         self._unwritten = False
-        self._ended_for: dict[int, str] = {}
+        self._why_ended: dict[int, str] = {}
         self._servers: dict[int, frozenset[int]] = {}
-        self._unserved: set[int] = set()
+        self._without_server: set[int] = set()
         self.cores: dict[int, tuple[int, ...]] = {}
 
     def begin(self) -> None:
@@ -67,7 +67,7 @@ class RunningPlan:
         return self.plan.stages[min(self.state.stage, len(self.plan.stages) - 1)]
 
     def advance(self) -> None:
-        """Take down what happened, start what is due, and end what is no longer needed.
+        """Record what happened, start what is due, and end what is no longer needed.
 
         Raises:
             GpuUnavailable: MPS or MIG cannot be set up for a stage.
@@ -75,8 +75,8 @@ class RunningPlan:
         """
         if not self.state.over:
             self.observe()
-            self._step_on()
-            self._look_at_mates()
+            self._start_due_stage()
+            self._note_who_runs()
 
     def stop(self, numbers: Sequence[int] | None = None) -> None:
         """Ask jobs to end, and start those no more that have not begun; None: all."""
@@ -90,38 +90,42 @@ class RunningPlan:
                                                         detail="was never started")))  # fmt: skip
 
     def observe(self) -> None:
-        """Take down what happened to the jobs that run; start nothing."""
+        """Record what happened to the jobs that run; start nothing."""
         now_s = monotonic()
-        for state in self.state.jobs:
+        for each in self.state.jobs:
+            state = self._found(each)
             if state.phase != "running":
                 continue
             process = self.processes[state.number]
-            if state.keeper is None:
-                state = process.found_again(state)  # noqa: PLW2901 - the state of the same job
-                self._write(self.state.with_job(state))
-                if state.phase == "waiting":
-                    continue
             self.paces[state.number].add(progress_in(self.folder.progress(state.number)), now_s)
             self._end_silent(state, now_s)
             found = process.now(state)
             if found.phase == "ended":
                 send(process.processes(), SIGKILL)  # left where its keeper was killed
-                if (why := self._ended_for.get(state.number)) and found.fate == "stopped":
+                if (why := self._why_ended.get(state.number)) and found.fate == "stopped":
                     found = replace(found, detail=why)
                 self._write(self.state.with_job(found))
-                self._tell_end(found)
+                self._announce_end(found)
                 self._free(found)
+
+    def _found(self, state: JobState) -> JobState:
+        """`state`, or if its starter ended before it noted the process, what became of that."""
+        if state.phase != "running" or state.keeper is not None:
+            return state
+        state = self.processes[state.number].found_again(state)
+        self._write(self.state.with_job(state))
+        return state
 
     def _end_silent(self, state: JobState, now_s: float) -> None:
         """Ask a job to end that does no step for longer than it may."""
         patience_s, seen_s = self.site.patience_s, self.paces[state.number].seen_at_s
-        if patience_s is None or seen_s is None or state.number in self._ended_for:
+        if patience_s is None or seen_s is None or state.number in self._why_ended:
             return
         if now_s - seen_s > patience_s:
-            self._ended_for[state.number] = f"was ended: no step for {now_s - seen_s:.0f} s"
+            self._why_ended[state.number] = f"was ended: no step for {now_s - seen_s:.0f} s"
             self.processes[state.number].ask_to_end(state)
 
-    def _tell_end(self, found: JobState) -> None:
+    def _announce_end(self, found: JobState) -> None:
         job = self.plan.job(found.number)
         done = "" if found.steps is None else f" after {found.steps:,} steps"
         detail = f": {found.detail}" if found.detail else ""
@@ -131,13 +135,13 @@ class RunningPlan:
         """Give back what a partition had, once none of its jobs runs or waits."""
         part = next(each for each in self.stage.partitions if ended.number in each.jobs)
         if part.under_mps:
-            self._look_at_server(part, died=ended.fate == "died")
+            self._note_server_end(part, died=ended.fate == "died")
         if all(self.state.job(each).phase == "ended" for each in part.jobs):
             if self._daemons is not None:
                 self._daemons.stop(part)
             self.site.provider.release(part)
 
-    def _step_on(self) -> None:
+    def _start_due_stage(self) -> None:
         """Start the stage that is due, or finish."""
         while all(self.state.job(each).phase == "ended" for each in self.stage.jobs):
             if self.state.stage + 1 >= len(self.plan.stages):
@@ -191,7 +195,7 @@ class RunningPlan:
         self.site.claim.give_back()
 
     def _write(self, state: RunState) -> None:
-        """Take down `state`; where there is no room for it, later ones may find some."""
+        """Keep `state` in the folder; where the disk is full now, a later one may find room."""
         self.state = state
         try:
             self.folder.write(state)
@@ -200,21 +204,23 @@ class RunningPlan:
                 self._say(f"{error} Jobs go on; `advisor restore` still finds them.")
             self._unwritten = True
 
-    def _look_at_mates(self) -> None:
+    def _note_who_runs(self) -> None:
         running = frozenset(each.number for each in self.state.jobs if each.phase == "running")
         stepping = frozenset(number for number in running if self.paces[number].steps)
-        if (running, stepping) != (self.mates, self._stepping):
-            self.mates, self._stepping, self.mates_since_s = running, stepping, monotonic()
+        if (running, stepping) != (self.active_jobs, self._stepping):
+            self.active_jobs, self._stepping, self.active_since_s = running, stepping, monotonic()
         for part in self.stage.partitions:
             if part.under_mps and running & set(part.jobs):
-                self._look_at_server(part)
+                self._note_server_end(part)
 
-    def _look_at_server(self, part: ExecutedPartition, *, died: bool = False) -> None:
+    def _note_server_end(self, part: ExecutedPartition, *, died: bool = False) -> None:
         """Say once when a partition's MPS server ended: its clients end with it."""
         now = self._mps().living(part)
         gone = self._servers.get(part.number, frozenset()) - now
         self._servers[part.number] = now
-        if (gone or (died and not self._mps().served(part))) and part.number not in self._unserved:
-            self._unserved.add(part.number)
+        if (
+            gone or (died and not self._mps().served(part))
+        ) and part.number not in self._without_server:
+            self._without_server.add(part.number)
             jobs = ", ".join(map(str, part.jobs))
             self._say(f"MPS of job {jobs}: its server ended, and with a server end its clients")

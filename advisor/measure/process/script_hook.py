@@ -1,12 +1,13 @@
-"""What stands in a script's training loop: it finds steps, and serves requests between them.
+"""The hook in a user's training loop: it finds training steps, and serves requests between them.
 
-`attach` runs right after the script has imported torch. Torch calls `ScriptHook.fired` after each
-step of an optimizer; the process in which the first is taken connects to the one that started the
-script, and trains from then on only as it is asked to. CUDA is not touched before that.
+`attach` runs right after the script has imported torch. Torch calls
+`ScriptHook.optimizer_stepped` after each step of an optimizer. The process that takes the first one
+connects to the process that started the script, and from then on trains only as it is asked to.
+CUDA is not touched before that.
 
-Requests are courses (`advisor.measure.process.trainable`), gone through in the script's own thread.
-A step ends with that optimizer which steps least often of those that step at all: so a round of a
-GAN is one step, as are all steps of optimizers that each have one parameter, stepped in backward.
+Requests are routines (`advisor.measure.process.trainable`), which run in the script's own thread.
+With several optimizers, a training step ends when the one that steps least often has stepped: so a
+round of a GAN is one step, and so is a backward pass that steps an optimizer for each parameter.
 """
 
 import json
@@ -25,7 +26,7 @@ from advisor.measure.process.script_feeds import Feeds
 from advisor.measure.process.script_folder import guard_links
 from advisor.measure.process.script_patches import patch_torch
 from advisor.measure.process.tenant_verbs import warmed
-from advisor.measure.process.trainable import Course, Part
+from advisor.measure.process.trainable import Part, Routine
 from advisor.measure.process.worker import TenantState, Verb, attempted, versions
 
 VARIABLE = "ADVISOR_HOOK"
@@ -64,7 +65,7 @@ def step_ended() -> None:
 
 
 class ScriptHook:
-    """The trainable that a script is.
+    """A user's script as something to train, and the connection to whoever measures it.
 
     Attributes:
         feeds: The loaders that it takes batches from.
@@ -80,11 +81,11 @@ class ScriptHook:
         self.capturing: list[object] | None = None
         self._settings = settings
         self._process: int | None = None  # the one that trains, once known
-        self._fires: Counter[int] = Counter()
-        self._last: int | None = None  # the optimizer that ends a step, once known
+        self._optimizer_steps: Counter[int] = Counter()
+        self._step_ender: int | None = None  # the optimizer that ends a step, once known
         self._connection: Connection | None = None
-        self._lost = False
-        self._course: Course | None = None
+        self._unattended = False
+        self._routine: Routine | None = None
         self._part: Part = "step"
         self._state: TenantState | None = None
         self._verbs: Mapping[str, Verb] = {}
@@ -103,44 +104,44 @@ class ScriptHook:
 
     def close(self) -> None:
         """Let the script run on by itself."""
-        self._lost = True
+        self._unattended = True
 
-    def fired(self, optimizer: object) -> None:
+    def optimizer_stepped(self, optimizer: object) -> None:
         """An optimizer stepped, or its gradient scaler skipped the step."""
-        if self._last == _EXPLICIT or self._elsewhere():
+        if self._step_ender == _EXPLICIT or self._not_for_us():
             return
         if self.capturing is not None:
             self.capturing.append(optimizer)
             return
         key = id(optimizer)
-        if self._last is None:
-            self._fires[key] += 1
-            often = max(self._fires.values())
-            if min(n for n in self._fires.values() if n * _SELDOM >= often) >= _ROUNDS:
-                self._last = key
-        elif key != self._last:
+        if self._step_ender is None:
+            self._optimizer_steps[key] += 1
+            often = max(self._optimizer_steps.values())
+            if min(n for n in self._optimizer_steps.values() if n * _SELDOM >= often) >= _ROUNDS:
+                self._step_ender = key
+        elif key != self._step_ender:
             return
         self._step_ended()
 
     def stepped_explicitly(self) -> None:
         """The script says itself that a step has ended."""
-        if not self._elsewhere():
-            self._last = _EXPLICIT
+        if not self._not_for_us():
+            self._step_ender = _EXPLICIT
             self._step_ended()
 
-    def _elsewhere(self) -> bool:
-        """Whether nobody asks, or it is another process that is asked, of which this is a fork."""
-        return self._lost or self._process not in (None, os.getpid())
+    def _not_for_us(self) -> bool:
+        """Whether nobody measures any more, or this is a fork of the process that is measured."""
+        return self._unattended or self._process not in (None, os.getpid())
 
-    def cut(self) -> None:
+    def phase_ended(self) -> None:
         """A phase of the step has ended, and another begins."""
-        if self._course is not None and self._part == "phase":
+        if self._routine is not None and self._part == "phase":
             self._resume(False)
 
     def _step_ended(self) -> None:
         if self._connection is None:
             self._connect()
-        if self._course is None:
+        if self._routine is None:
             self._serve()
         else:
             self._resume(True)
@@ -150,7 +151,7 @@ class ScriptHook:
         try:
             ours.connect(self._settings["address"])
         except OSError:  # nobody measures any more
-            self._lost = True
+            self._unattended = True
             return
         self._connection, self._process = Connection(ours.detach()), os.getpid()
         module, _, function = self._settings["verbs"].partition(":")
@@ -160,39 +161,39 @@ class ScriptHook:
 
     def _serve(self) -> None:
         """Answer requests until one wants training to go on."""
-        while not self._lost and self._course is None:
+        while not self._unattended and self._routine is None:
             assert self._connection is not None
             try:
                 request = json.loads(self._connection.recv_bytes())
             except (EOFError, OSError):
-                self._lost = True
+                self._unattended = True
                 raise KeyboardInterrupt from None  # as if by Ctrl-C: nobody waits for it any more
             verb = self._verbs[request["verb"]]
             self._begin(partial(verb, state=self._state, **request["arguments"]))
 
-    def _begin(self, request: Callable[[], dict[str, Any] | Course]) -> None:
+    def _begin(self, request: Callable[[], dict[str, Any] | Routine]) -> None:
         def first() -> dict[str, Any]:
             answer = request()
             if not isinstance(answer, Generator):
                 return answer
-            self._course = answer
+            self._routine = answer
             return self._advanced(partial(next, answer))
 
         self._answer(first)
 
     def _resume(self, ended: bool) -> None:
-        course = self._course
-        assert course is not None
-        self._answer(lambda: self._advanced(partial(course.send, ended)))
-        if self._course is None:
+        routine = self._routine
+        assert routine is not None
+        self._answer(lambda: self._advanced(partial(routine.send, ended)))
+        if self._routine is None:
             self._serve()
 
     def _advanced(self, advance: Callable[[], Part]) -> dict[str, Any]:
-        """What the course answers in the end; empty while it goes on."""
+        """What the routine answers in the end; empty while it goes on."""
         try:
             self._part = advance()
         except StopIteration as end:
-            self._course = None
+            self._routine = None
             answer: dict[str, Any] = end.value
             return answer
         return {}
@@ -200,8 +201,8 @@ class ScriptHook:
     def _answer(self, request: Callable[[], dict[str, Any]]) -> None:
         answer = attempted(request)
         if answer[0] != "done":
-            self._course = None
-        if self._course is None:
+            self._routine = None
+        if self._routine is None:
             self._send(answer)
 
     def _send(self, message: object) -> None:
@@ -209,15 +210,15 @@ class ScriptHook:
         try:
             self._connection.send_bytes(json.dumps(message).encode())
         except OSError:
-            self._lost = True
+            self._unattended = True
 
-    def _load(self, state: TenantState, warm_steps: int = 5) -> Course:
+    def _load(self, state: TenantState, warm_steps: int = 5) -> Routine:
         """Train until it is known what a step is; then as `warmed`, and what the script is like.
 
         Returns:
             As `warmed`, and ``versions``, ``device`` and ``found``.
         """
-        while self._last is None:
+        while self._step_ender is None:
             yield "step"
         state.device = self._device()
         self.feeds.begin()

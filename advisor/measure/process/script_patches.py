@@ -47,7 +47,7 @@ def tell_of_steps(hook: "ScriptHook") -> None:
     def fired(optimizer: object, _arguments: object, _named: object) -> None:
         nonlocal fires
         fires += 1
-        hook.fired(optimizer)
+        hook.optimizer_stepped(optimizer)
 
     register_optimizer_step_post_hook(fired)
     scaled = torch.amp.GradScaler.step
@@ -57,7 +57,7 @@ def tell_of_steps(hook: "ScriptHook") -> None:
         before = fires
         returned = scaled(self, optimizer, *arguments, **named)
         if fires == before:  # gradients were not finite: a step as long as any other
-            hook.fired(optimizer)
+            hook.optimizer_stepped(optimizer)
         return returned
 
     torch.amp.GradScaler.step = step  # type: ignore[method-assign]
@@ -84,7 +84,7 @@ def _told_of_graphs(hook: "ScriptHook") -> None:
         returned = replay(self)
         for optimizer in captured.get(self, ()):
             hook.graphed = True
-            hook.fired(optimizer)
+            hook.optimizer_stepped(optimizer)
         return returned
 
     graph_class.capture_begin, graph_class.capture_end = capture_begin, capture_end
@@ -99,13 +99,13 @@ def _between_cuts(hook: "ScriptHook", backward: Callable[..., Any]) -> Callable[
         nonlocal inside
         if inside:  # a checkpointed layer's own backward pass
             return backward(*arguments, **named)
-        hook.cut()
+        hook.phase_ended()
         inside = True
         try:
             returned = backward(*arguments, **named)
         finally:
             inside = False
-        hook.cut()
+        hook.phase_ended()
         return returned
 
     return cut

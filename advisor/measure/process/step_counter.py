@@ -33,7 +33,7 @@ class StepCounter(ScriptHook):
         self._count = 0
         self._said_at = 0.0
         ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK"))
-        self._lost = any(rank != "0" for rank in ranks)
+        self._unattended = any(rank != "0" for rank in ranks)
         self._writer = ProgressWriter()
 
     def _step_ended(self) -> None:

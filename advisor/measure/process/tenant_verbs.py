@@ -11,7 +11,7 @@ from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.trainable import Course
+from advisor.measure.process.trainable import Routine
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.workload.spec import Workload
 
@@ -30,7 +30,7 @@ def training_verbs() -> Mapping[str, Verb]:
     return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
 
 
-def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Course:
+def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Routine:
     """Build `workload`; then as `warmed`."""
     from advisor.zoo.task import build
 
@@ -38,7 +38,7 @@ def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Course:
     return (yield from warmed(state, warm_steps))
 
 
-def warmed(state: TenantState, warm_steps: int) -> Course:
+def warmed(state: TenantState, warm_steps: int) -> Routine:
     """Take the first steps, which are slower than later ones.
 
     Returns:
@@ -60,7 +60,7 @@ def warmed(state: TenantState, warm_steps: int) -> Course:
     }
 
 
-def run(state: TenantState, start_at: float, stop_at: float) -> Course:
+def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
     """Train without waiting for the device, from one moment to another.
 
     Args:
@@ -81,7 +81,7 @@ def run(state: TenantState, start_at: float, stop_at: float) -> Course:
     return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def run_steps(state: TenantState, start_at: float, steps: int) -> Course:
+def run_steps(state: TenantState, start_at: float, steps: int) -> Routine:
     """Train the number of `steps` without waiting for the device; otherwise as `run`."""
     clock = _at_the_start(state, start_at)
     for _ in range(steps):

@@ -1,6 +1,6 @@
 """What a tenant trains, a step of the zoo or a script of the user's, in a form measured alike.
 
-A request that trains is a course: a generator that yields where training is to go on, by the rest
+A request that trains is a routine: a generator that yields where training is to go on, by the rest
 of a step or by the next phase of one, and is resumed when that has been enqueued. A step of the zoo
 is taken through it by `trained`; a script goes through it by itself, since it owns its loop, and
 stops where `advisor.measure.process.script_hook` stands.
@@ -11,12 +11,12 @@ from typing import Any, Literal, Protocol, cast
 
 Part = Literal["step", "phase"]
 
-Course = Generator[Part, bool, dict[str, Any]]
+Routine = Generator[Part, bool, dict[str, Any]]
 """Yields how far to train, receives whether that ended a step, and returns plain values."""
 
 
 class Trainable(Protocol):
-    """What courses need to know of what is trained."""
+    """What routines need to know of what is trained."""
 
     @property
     def fetched_s(self) -> float:
@@ -44,16 +44,16 @@ class PhasedStep(Trainable, Protocol):
         """The parts of a step, by name, to be called in this order."""
 
 
-def trained(course: Course, loaded: Callable[[], Trainable | None]) -> dict[str, Any]:
-    """What `course` returns once a step of the zoo was trained as it asks.
+def trained(routine: Routine, loaded: Callable[[], Trainable | None]) -> dict[str, Any]:
+    """What `routine` returns once a step of the zoo was trained as it asks.
 
     Args:
-        course: Asks for training only if there is something to train; it may load that itself.
+        routine: Asks for training only if there is something to train; it may load that itself.
         loaded: Gives what is called from outside.
     """
     left: list[Callable[[], None]] = []
     try:
-        part = next(course)
+        part = next(routine)
         while True:
             step = cast("PhasedStep", loaded())
             if part == "step" and not left:
@@ -64,7 +64,7 @@ def trained(course: Course, loaded: Callable[[], Trainable | None]) -> dict[str,
                 for phase in left[:count]:
                     phase()
                 left = left[count:]
-            part = course.send(not left)
+            part = routine.send(not left)
     except StopIteration as end:
         answer: dict[str, Any] = end.value
         return answer

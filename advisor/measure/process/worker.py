@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.pdeathsig import die_with_parent
-from advisor.measure.process.trainable import Course, Trainable, trained
+from advisor.measure.process.trainable import Routine, Trainable, trained
 from advisor.workload.spec import Script
 
 Answer = tuple[Any, ...]
@@ -53,7 +53,7 @@ class TenantState:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
-Verb = Callable[..., dict[str, Any] | Course]
+Verb = Callable[..., dict[str, Any] | Routine]
 
 
 def serve(
@@ -65,7 +65,7 @@ def serve(
         connection: To the process that started this one.
         setup: Where to run.
         verbs: Returns the requests that are understood: each takes a `TenantState` and the
-            arguments sent, and returns plain values, or a course that does.
+            arguments sent, and returns plain values, or a routine that does.
     """
     _prepare_process(setup)
     known = verbs()

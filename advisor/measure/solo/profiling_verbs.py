@@ -14,7 +14,7 @@ from typing import Any
 from advisor.errors import AdvisorError
 from advisor.measure.process.started_script import cpu_s_of
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
-from advisor.measure.process.trainable import Course, Part, Trainable
+from advisor.measure.process.trainable import Part, Routine, Trainable
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.chrome_trace import joined, marked, steps_of_trace
 from advisor.measure.solo.traced_step import TracedStep, sm_limits
@@ -28,7 +28,7 @@ def profiling_verbs() -> Mapping[str, Verb]:
     return {**training_verbs(), "train": train, "issue": issue, "trace": trace}
 
 
-def train(state: TenantState, start_at: float, stop_at: float) -> Course:
+def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
     """As `run`, and returns what that took of the host.
 
     Returns:
@@ -66,7 +66,7 @@ def _read_mib(pids: Sequence[int]) -> float | None:
         return None
 
 
-def issue(state: TenantState, seconds: float) -> Course:
+def issue(state: TenantState, seconds: float) -> Routine:
     """How long the host takes for each phase of a step, with an empty launch queue.
 
     Returns:
@@ -127,7 +127,7 @@ def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) ->
     return (perf_counter() - began) / batches
 
 
-def trace(state: TenantState, compute_capability: str) -> Course:
+def trace(state: TenantState, compute_capability: str) -> Routine:
     """What the GPU does in a step.
 
     Returns:

@@ -14,7 +14,7 @@ class Counting(ScriptHook):
         self.ended = []
 
     def _step_ended(self):
-        self.ended.append(self._last)
+        self.ended.append(self._step_ender)
 
 
 rounds = st.lists(st.integers(0, 4), min_size=1, max_size=12)
@@ -25,33 +25,33 @@ def test_once_a_round_of_all_optimizers_is_known_each_round_is_one_step(order):
     hook, optimizers = Counting(), [object() for _ in range(5)]
     for _ in range(4):
         for each in order:
-            hook.fired(optimizers[each])
+            hook.optimizer_stepped(optimizers[each])
     hook.ended.clear()
     for done in range(1, 6):
         for each in order:
-            hook.fired(optimizers[each])
+            hook.optimizer_stepped(optimizers[each])
         least = min(order.count(each) for each in set(order))
         assert len(hook.ended) == done * least
 
 
 def test_an_optimizer_that_hardly_ever_steps_ends_no_step():
     hook, busy, seldom = Counting(), object(), object()
-    hook.fired(seldom)
+    hook.optimizer_stepped(seldom)
     for _ in range(500):
-        hook.fired(busy)
+        hook.optimizer_stepped(busy)
     hook.ended.clear()
-    hook.fired(seldom)
-    hook.fired(busy)
+    hook.optimizer_stepped(seldom)
+    hook.optimizer_stepped(busy)
     assert len(hook.ended) == 1
 
 
 def test_steps_captured_into_a_graph_are_no_steps_until_it_is_replayed():
     hook, optimizer = Counting(), object()
     hook.capturing = captured = []
-    hook.fired(optimizer)
+    hook.optimizer_stepped(optimizer)
     assert (captured, hook.ended) == ([optimizer], [])
     hook.capturing = None
-    hook.fired(optimizer)
+    hook.optimizer_stepped(optimizer)
     assert len(hook.ended) == 1
 
 
@@ -59,7 +59,7 @@ def test_a_script_that_says_its_steps_itself_is_believed():
     hook, optimizer = Counting(), object()
     hook.stepped_explicitly()
     for _ in range(10):
-        hook.fired(optimizer)
+        hook.optimizer_stepped(optimizer)
     assert len(hook.ended) == 1
     hook.stepped_explicitly()
     assert len(hook.ended) == 2

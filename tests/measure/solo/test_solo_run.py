@@ -39,7 +39,7 @@ def state():
 
 
 def answered(verb, state, **arguments):
-    """What the course `verb` answers when the zoo's step is taken through it."""
+    """What the routine `verb` answers when the zoo's step is taken through it."""
     return trained(verb(state, **arguments), lambda: state.trainable)
 
 
