@@ -50,13 +50,19 @@ def _of_its_kind(gpu: Gpu) -> GpuRates | None:
         return None
     nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms))
     assert nearest.rates is not None, "the catalogue has the rates of every GPU"
-    share, rates = gpu.sms / nearest.sms, nearest.rates
+    share = gpu.sms / nearest.sms
+    return _scaled(nearest.rates, share, share, gpu.bandwidth_gb_s)
+
+
+def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float) -> GpuRates:
+    """`rates` with shares of those on vector units and on tensor cores, and another bandwidth."""
+    tf32_tflops = rates.tf32_tflops
     return replace(
         rates,
-        fp32_tflops=share * rates.fp32_tflops,
-        tf32_tflops=None if rates.tf32_tflops is None else share * rates.tf32_tflops,
-        fp16_tflops=share * rates.fp16_tflops,
-        bandwidth_gb_s=gpu.bandwidth_gb_s,
+        fp32_tflops=vector * rates.fp32_tflops,
+        tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
+        fp16_tflops=tensor * rates.fp16_tflops,
+        bandwidth_gb_s=bandwidth_gb_s,
     )
 
 
@@ -68,16 +74,11 @@ def _kept_clock(gpu: Gpu, rates: GpuRates) -> float:
 
 
 def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
-    clock, tf32_tflops = _kept_clock(gpu, rates), rates.tf32_tflops
+    clock = _kept_clock(gpu, rates)
     lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
-    tensor = clock * tensor_share(gpu)
     bandwidth = _OF_A100_BANDWIDTH if gpu.compute_capability == "8.0" else _OF_BANDWIDTH
-    return replace(
-        rates,
-        fp32_tflops=clock * lanes * rates.fp32_tflops,
-        tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
-        fp16_tflops=tensor * rates.fp16_tflops,
-        bandwidth_gb_s=bandwidth * rates.bandwidth_gb_s,
+    return _scaled(
+        rates, clock * lanes, clock * tensor_share(gpu), bandwidth * rates.bandwidth_gb_s
     )
 
 

@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from advisor.hardware.nvml_driver import driver, handle_of, offered
+from advisor.hardware.nvml_driver import driver, handle_of, offered, offered_w
 
 TimeSlice = Literal["default", "short", "medium", "long"]
 
@@ -65,14 +65,13 @@ def gpu_health(device: int | str) -> GpuHealth:
 
         reasons = said("CurrentClocksThrottleReasons") or 0
         persistence, ecc = said("PersistenceMode"), said("EccMode")
-        remapped, limit_mw = said("RemappedRows"), said("EnforcedPowerLimit")
-        default_mw = said("PowerManagementDefaultLimit")
+        remapped = said("RemappedRows")
         return GpuHealth(
             compute_capability=said("CudaComputeCapability"),
             persistence=None if persistence is None else bool(persistence),
             slowed_by=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
-            power_limit_w=None if limit_mw is None else limit_mw / 1000,
-            default_limit_w=None if default_mw is None else default_mw / 1000,
+            power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
+            default_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
             ecc=None if ecc is None else (bool(ecc[0]), bool(ecc[1])),
             uncorrected_errors=said(
                 "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC

@@ -18,7 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import gpu_of_product
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
 from advisor.hardware.mps import mps_processes
-from advisor.hardware.nvml_driver import driver, handle_of, offered
+from advisor.hardware.nvml_driver import driver, handle_of, offered, offered_w
 from advisor.hardware.unlisted_gpu import gpu_from_driver, reserved_of
 
 _MIB = 2**20
@@ -31,7 +31,7 @@ _COMPUTE_MODES: tuple[ComputeMode, ...] = (
 def power_w_now(device: int | str) -> float | None:
     """Power draw of the whole GPU at this moment; None if it is not metered."""
     with driver() as nvml:
-        return _scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle_of(nvml, device)), 1000)
+        return offered_w(nvml, "nvmlDeviceGetPowerUsage", handle_of(nvml, device))
 
 
 def reserved_mib(device: int | str) -> int | None:
@@ -77,10 +77,6 @@ def _live_or_broken(index: int) -> LiveGpu | BrokenGpu:
         return BrokenGpu(index, str(error))
 
 
-def _scaled(value: float | None, divisor: int) -> float | None:
-    return None if value is None else value / divisor
-
-
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
     sm, memory = (
         offered(nvml, "nvmlDeviceGetClockInfo", handle, domain)
@@ -94,8 +90,8 @@ def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     memory: dict[int, float | None] = {}
     for kind in ("Compute", "MPSCompute"):
         for each in offered(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v3", handle) or ():
-            known, said = memory.get(each.pid), _scaled(each.usedGpuMemory, _MIB)
-            memory[each.pid] = max((m for m in (known, said) if m is not None), default=None)
+            found = (memory.get(each.pid), each.usedGpuMemory and each.usedGpuMemory / _MIB)
+            memory[each.pid] = max((mib for mib in found if mib is not None), default=None)
     return tuple(GpuProcess(pid, memory[pid]) for pid in sorted(memory))
 
 
@@ -152,8 +148,8 @@ def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
         counters=_counters(nvml, handle),
         processes=_processes(nvml, handle),
         gpu_utilization=_utilization(nvml, handle),
-        power_w=_scaled(offered(nvml, "nvmlDeviceGetPowerUsage", handle), 1000),
-        power_limit_w=_scaled(offered(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle), 1000),
+        power_w=offered_w(nvml, "nvmlDeviceGetPowerUsage", handle),
+        power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
         sm_clock_mhz=sm_clock_mhz,
         memory_clock_mhz=memory_clock_mhz,
     )

@@ -73,6 +73,12 @@ def offered(nvml: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
+def offered_w(nvml: Any, function: str, *arguments: Any) -> float | None:
+    """As `offered`, of a power, which NVML gives in milliwatts: watts."""
+    milliwatts = offered(nvml, function, *arguments)
+    return None if milliwatts is None else float(milliwatts / 1000)
+
+
 def handle_of(nvml: Any, device: int | str) -> Any:
     """NVML's handle of `device`.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.hardware.catalogue import DESCRIBED, Gpu, keep_gpu, name_parts
 from advisor.hardware.mig_table import mig_rows
-from advisor.hardware.nvml_driver import offered
+from advisor.hardware.nvml_driver import offered, offered_w
 
 _MIB = 2**20
 
@@ -92,9 +92,8 @@ def _sources(nvml: Any) -> dict[str, str]:
 def _power_limits_w(nvml: Any, handle: Any) -> tuple[float | None, float | None]:
     """The least that it can be set to, and what it is set to by itself."""
     limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
-    default_mw = offered(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
     least_w = None if limits_mw is None else limits_mw[0] / 1000
-    return least_w, None if default_mw is None else default_mw / 1000
+    return least_w, offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle)
 
 
 def key_of(product: str, memory_mib: float) -> str:

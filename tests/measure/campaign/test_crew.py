@@ -8,7 +8,7 @@ from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.workload.measured import Memory, Window
 from advisor.workload.run import Run, Tenant
 from advisor.workload.store import read_runs
-from tests.measure.campaign.test_queue import many
+from tests.measure.campaign.test_task_queue import many
 from tests.synthetic import PROVENANCE
 
 
