@@ -17,9 +17,10 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import load_profiles, load_runs
 from advisor.workload.writing import write_whole
-from advisor.zoo import overhead
 from advisor.zoo.allocation_recording import recorded
 from advisor.zoo.footprint import replayed, workspace_mib
+from advisor.zoo.overhead import DATA
+from research import overhead_fit
 
 
 def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
@@ -37,11 +38,11 @@ def processes(profile: Profile, runs: Iterable[Run]) -> list[Memory]:
     return [each for each in [profile.memory, *beside] if each.context_mib]
 
 
-def measured(profile: Profile, held: Sequence[Memory]) -> overhead.MeasuredMemory:
+def measured(profile: Profile, held: Sequence[Memory]) -> overhead_fit.MeasuredMemory:
     """The medians of what processes of the workload held, beside a dry run."""
     recording = recorded(profile.workload)
     dry = replayed(recording, workspace_mib(gpu(profile.gpu)))
-    return overhead.MeasuredMemory(
+    return overhead_fit.MeasuredMemory(
         workload=profile.name,
         family=profile.workload.family,
         execution=profile.workload.execution,
@@ -55,17 +56,17 @@ def measured(profile: Profile, held: Sequence[Memory]) -> overhead.MeasuredMemor
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpu", default="h200-141gb")
-    parser.add_argument("--out", type=Path, default=Path("advisor/zoo") / overhead.DATA)
+    parser.add_argument("--out", type=Path, default=Path("advisor/zoo") / DATA)
     asked = parser.parse_args()
     runs = load_runs(asked.gpu)
     each_held = [(each, processes(each, runs)) for each in load_profiles(asked.gpu).values()]
     rows = [measured(profile, held) for profile, held in each_held if held]
-    fit = overhead.fitted(asked.gpu, rows)
+    fit = overhead_fit.fitted(asked.gpu, rows)
     for each in sorted(fit.estimates, key=lambda estimate: abs(estimate.error)):
         print(f"{each.workload:48} {each.measured_mib:9.0f} {each.error:+7.1%}")
     print(f"{len(rows)} workloads, {len(fit.families)} families: MAPE {fit.mape:.1%}")
     print(fit.overhead, f"sigma {fit.sigma:.3f}")
-    write_whole(asked.out, overhead.fitted_text([fit]))
+    write_whole(asked.out, overhead_fit.fitted_text([fit]))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,8 @@ from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_profile
 from advisor.zoo.allocation_recording import recorded
 from advisor.zoo.footprint import footprint, replayed
-from advisor.zoo.overhead import (
-    MeasuredMemory,
-    fit_overhead,
-    fitted,
-    fitted_text,
-    known_overheads,
-)
+from advisor.zoo.overhead import known_overheads
+from research.overhead_fit import MeasuredMemory, fit_overhead, fitted, fitted_text
 
 H200 = gpu("h200-141gb")
 SMALL = ("mlp-toy-bs128", "transformer-toy-bs32", "cnn-cifar10-bs128", "dlrm-1gb-bs128")
