@@ -78,7 +78,7 @@ class Actor:
     def answer(self, task: Task) -> Answer:
         """The runner's answer to `task`."""
         if self._runner is None:
-            return ("broken", AdvisorError.exit_code, "it was not started")
+            return ("failed", AdvisorError.exit_code, "it was not started")
         return self._runner.answer(task)
 
     def stop(self) -> None:

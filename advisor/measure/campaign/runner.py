@@ -1,7 +1,7 @@
 """A runner: a process that measures tasks one at a time on one device, and its starting side.
 
-An answer is ``("done", record)``, ``("refused", message)`` for an error that the user must correct,
-or ``("broken", exit code, message)``, after which this runner should be replaced by a new one.
+An answer is ``("done", record)`` or ``("failed", exit code, message)``; after a failure that is not
+the user's to correct (`InvalidInput`), the runner should be replaced by a new one.
 """
 
 import os
@@ -15,12 +15,13 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.cores import leave_to_tenants
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, started_inner
+from advisor.measure.process.tenant_handle import error_of
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import Measurable
@@ -102,10 +103,8 @@ def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
 def _attempt(work: Callable[[], object]) -> Answer:
     try:
         return ("done", work())
-    except InvalidInput as error:
-        return ("refused", str(error))
     except AdvisorError as error:
-        return ("broken", error.exit_code, str(error))
+        return ("failed", error.exit_code, str(error))
 
 
 # Claiming a GPU that a run has just released takes seconds.
@@ -178,16 +177,16 @@ class LocalRunner:
         return record
 
     def answer(self, task: Task | RunnerSettings, timeout_s: float = _LONGEST_TASK_S) -> Answer:
-        """The answer of the process to `task`; ``"broken"`` if there is none."""
+        """The answer of the process to `task`; ``"failed"`` if there is none."""
         if self._connection is None:
-            return ("broken", AdvisorError.exit_code, "it was ended")
+            return ("failed", AdvisorError.exit_code, "it was ended")
         try:
             self._connection.send(task)
             if not self._connection.poll(timeout_s):
-                return ("broken", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
+                return ("failed", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
             answer: Answer = self._connection.recv()
         except (EOFError, OSError):
-            return ("broken", AdvisorError.exit_code, self._how_it_died())
+            return ("failed", AdvisorError.exit_code, self._how_it_died())
         return answer
 
     def _how_it_died(self) -> str:
@@ -225,9 +224,8 @@ def result_of(answer: Answer) -> Any:
     """
     if answer[0] == "done":
         return answer[1]
-    if answer[0] == "refused":
-        raise InvalidInput(answer[1])
-    raise (GpuUnavailable if answer[1] == GpuUnavailable.exit_code else AdvisorError)(answer[2])
+    _, code, message = answer
+    raise error_of(code, message)
 
 
 def start_all(runners: Sequence[Runner]) -> None:

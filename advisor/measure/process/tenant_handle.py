@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.process.worker import TenantSetup
 
 # A big model on a busy GPU; the first tenant also waits for the imports.
@@ -31,6 +31,12 @@ def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
     if isinstance(answer, Ended):
         raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
     return answer
+
+
+def error_of(code: int, message: str) -> AdvisorError:
+    """The error that another process met, by its exit code."""
+    known = {each.exit_code: each for each in (InvalidInput, GpuUnavailable)}
+    return known.get(code, AdvisorError)(message)
 
 
 class TenantHandle(ABC):
@@ -81,7 +87,7 @@ class TenantHandle(ABC):
             case ["done", dict() as value]:
                 return value
             case ["refused", int() as code, str() as message]:
-                raise (InvalidInput if code == InvalidInput.exit_code else AdvisorError)(message)
+                raise error_of(code, message)
             case ["ended", "out-of-memory" | "died" as outcome, str() as detail]:
                 return self._end(outcome, detail)
             case _:
