@@ -1,6 +1,6 @@
 """How a workload runs alone as a client of MPS, with and without a limit."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
@@ -29,12 +29,13 @@ def mps_probe(
 
     No tenant may live on the GPU; `step_s` is its seconds of a step without MPS.
     """
+    warm_steps = _WARM_STEPS if step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
+    load = {"workload": workload, "warm_steps": warm_steps, "timeout_s": watch.patience_s()}
     try:
         session.switch_to(Mps())
-        probed = _Probed(workload, session, cores, step_s, watch.patience_s())
-        unlimited, pace = _limited(probed, None)
+        unlimited, pace = _limited(None, load, session, cores)
         watch.lap("mps_s")
-        limited = tuple(_limited(probed, limit)[0] for limit in LIMITS_PCT)
+        limited = tuple(_limited(limit, load, session, cores)[0] for limit in LIMITS_PCT)
         watch.lap("limits_s")
     except AdvisorError as error:
         # The daemon does not start, or a client failed: the profile without MPS is still valid.
@@ -44,25 +45,14 @@ def mps_probe(
     return MpsProbe(unlimited, limited, pace.memory)
 
 
-@dataclass(frozen=True, slots=True)
-class _Probed:
-    """What is probed, where; `step_s` of it without MPS, `patience_s` until its first step."""
-
-    workload: Workload
-    session: MpsSession
-    cores: tuple[int, ...]
-    step_s: float
-    patience_s: float
-
-
-def _limited(probed: _Probed, limit_pct: float | None) -> tuple[LimitedRun, SoloPace]:
-    session = probed.session
+def _limited(
+    limit_pct: float | None, load: dict[str, Any], session: MpsSession, cores: tuple[int, ...]
+) -> tuple[LimitedRun, SoloPace]:
+    """A run under that limit, or without one; `load` is the request to its tenant to load."""
     sharing = Mps() if limit_pct is None else Mps((limit_pct,))
-    warm_steps = _WARM_STEPS if probed.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
-    asking = {"workload": probed.workload, "warm_steps": warm_steps}
-    setups = session.setups(sharing, [probed.cores], [probed.workload])
+    setups = session.setups(sharing, [cores], [load["workload"]])
     with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
-        loaded = asked(tenant, "load", timeout_s=probed.patience_s, **asking)
+        loaded = asked(tenant, "load", **load)
         session.proved_clients(sharing, [tenant.pid])
         pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
     run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)
