@@ -149,9 +149,8 @@ class JobProcess:
 
     def now(self, state: JobState) -> JobState:
         """`state` as it is now, of a job that was running."""
-        alive = bool(state.keeper) and born(state.keeper or 0) == state.born
-        end = self._end()
-        if "status" not in end and alive:
+        alive = state.keeper_lives
+        if "status" not in self._end() and alive:
             return state
         if (child := _CHILDREN.pop(state.keeper or 0, None)) is not None:
             child.wait()  # it ends as soon as it has said so
@@ -200,7 +199,7 @@ class JobProcess:
 
     def ask_to_end(self, state: JobState) -> None:
         """Ask it to end; its keeper kills what is left after the grace."""
-        if state.keeper and born(state.keeper) == state.born:
+        if state.keeper and state.keeper_lives:
             send([state.keeper], SIGTERM)
 
 

@@ -64,7 +64,7 @@ class WholeDevice:
         """
         if any(part.instance for part in stage.partitions):
             raise InvalidInput(
-                "its jobs are on MIG instances, which `python -m advisor.running` does not make. "
+                "its jobs are on MIG instances, which `python -m advisor.execution` does not make. "
                 "Use `advisor run`."
             )
         return {part.number: self.device.uuid or "" for part in stage.partitions}

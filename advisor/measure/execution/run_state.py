@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.errors import InvalidInput
-from advisor.measure.execution.run_processes import boot_id
+from advisor.measure.execution.run_processes import boot_id, born
 
 Phase = Literal["waiting", "running", "ended"]
 Fate = Literal["done", "stopped", "out-of-memory", "died"]
@@ -33,6 +33,11 @@ class JobState:
     fate: Fate | None = None
     detail: str | None = None
     steps: int | None = None
+
+    @property
+    def keeper_lives(self) -> bool:
+        """Whether the process that keeps it is there still, and no other under its pid."""
+        return self.keeper is not None and born(self.keeper) == self.born
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

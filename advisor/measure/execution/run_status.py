@@ -44,14 +44,11 @@ def status_of(folder: RunFolder) -> dict[str, Any]:
 
 def _job(folder: RunFolder, state: RunState, job: JobState, name: str) -> dict[str, Any]:
     progress = progress_in(folder.progress(job.number))
-    alive = job.phase == "running" and job.keeper is not None and born(job.keeper) == job.born
-    phase = job.phase
-    if phase == "running" and not (alive and state.same_boot):
-        phase = "ended"
+    ended = job.phase == "running" and not (job.keeper_lives and state.same_boot)
     return {
         "number": job.number,
         "job": name,
-        "phase": phase,
+        "phase": "ended" if ended else job.phase,
         "fate": job.fate,
         "detail": job.detail,
         "steps": job.steps if progress is None else progress.steps,
@@ -104,7 +101,7 @@ def stop_run(
 
 
 def _ask(job: JobState, say: Callable[[str], None]) -> None:
-    if job.phase == "running" and job.keeper and born(job.keeper) == job.born:
+    if job.phase == "running" and job.keeper and job.keeper_lives:
         send([job.keeper], signal.SIGTERM)
         say(f"job {job.number} was asked to end")
     else:
