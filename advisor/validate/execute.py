@@ -8,6 +8,7 @@ from advisor.apply.mig_provider import MigProvider, refuse_switching
 from advisor.errors import GpuUnavailable
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN
+from advisor.measure.execution.dry_run import dry_run, refuse_unfit
 from advisor.measure.execution.execution_command import exit_code_of, origin_of
 from advisor.measure.execution.execution_plan import (
     ExecutionPlan,
@@ -15,7 +16,6 @@ from advisor.measure.execution.execution_plan import (
     read_execution_plan,
 )
 from advisor.measure.execution.recorded_run import recorded_runs
-from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
 from advisor.measure.execution.run_folder import run_named
 from advisor.measure.execution.run_monitor import Expected, RunMonitor
 from advisor.measure.execution.run_view import RunView
@@ -91,10 +91,10 @@ def rehearsed_plan(document: str, ask: Ask) -> list[str]:
         refuse_switching(plan)
     device = _device_meant(plan, ask.device)
     if device is not None:
-        lines = rehearsal(plan, device, allowed_cores(ask.cores))
+        lines = dry_run(plan, device, allowed_cores(ask.cores))
     else:
         some = Device("cuda", "UUID-OF-THE-GPU", plan.gpu, plan.gpu, None)
-        lines = rehearsal(plan, some, range(sum(job.core_count for job in plan.jobs)))
+        lines = dry_run(plan, some, range(sum(job.core_count for job in plan.jobs)))
     return [NOT_RUN, *lines] if plan.on_mig else lines
 
 

@@ -15,7 +15,7 @@ from advisor.measure.calibrate_command import _parser as calibrate_parser
 from advisor.measure.campaign.confirm_command import parsed as confirm_words
 from advisor.measure.solo.from_mlflow import _parser as mlflow_parser
 from advisor.measure.solo.from_numbers import _parser as numbers_parser
-from advisor.measure.solo.profile_words import profile_parser
+from advisor.measure.solo.profile_options import profile_parser
 from advisor.workload.files import beside_package, shown
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.store import load_profile

@@ -8,11 +8,11 @@ from pathlib import Path
 from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.execution.dry_run import dry_run, refuse_unfit
 from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.measure.execution.job_process import GRACE_S
 from advisor.measure.execution.leftovers import abandoned, end_run
 from advisor.measure.execution.recorded_run import recorded_runs
-from advisor.measure.execution.rehearsal import refuse_unfit, rehearsal
 from advisor.measure.execution.run_folder import run_folders, run_named
 from advisor.measure.execution.run_monitor import RunMonitor
 from advisor.measure.execution.run_status import status_lines, status_of, stop_run
@@ -76,7 +76,7 @@ def _chosen(asked: argparse.Namespace) -> tuple[Device, Callable[..., RunMonitor
     device = device_at_hand(asked.device)
     refuse_unfit(plan, device)
     if not asked.apply:
-        print("\n".join(rehearsal(plan, device, allowed_cores(asked.cores))))
+        print("\n".join(dry_run(plan, device, allowed_cores(asked.cores))))
         return None
     return device, partial(start, plan, asked.plan.read_text(), most_steps=asked.steps)
 
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     run = verbs.add_parser("run", help="start a plan and watch it")
-    _add_run_words(run.add_argument)
+    _add_run_options(run.add_argument)
     run.set_defaults(verb=_run)
     status = verbs.add_parser("status", help="show runs")
     status.add_argument("--all", action="store_true", help="those that are over too")
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run_words(add: Callable[..., argparse.Action]) -> None:
+def _add_run_options(add: Callable[..., argparse.Action]) -> None:
     add("plan", type=Path, nargs="?", help="what `advisor export --format json` wrote")
     add("--apply", action="store_true", help="start it [say what would be started]")
     add("--resume", nargs="?", const="", metavar="RUN", help="watch a run that goes on unwatched")

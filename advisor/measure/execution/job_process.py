@@ -15,7 +15,7 @@ from advisor.measure.execution.execution_plan import ExecutedJob
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK, bears, born, marked, send
 from advisor.measure.execution.run_state import Fate, JobState
-from advisor.measure.process import kept_process
+from advisor.measure.process import job_keeper
 from advisor.measure.process.hook_folder import hooked
 from advisor.measure.process.progress_file import PROGRESS, blank, progress_in, record_in
 from advisor.measure.process.worker import lacks_memory
@@ -105,7 +105,7 @@ class JobProcess:
         spec = dumps(self._spec(command, setting))
         try:
             keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", kept_process.__file__, spec, *command.words],
+                [sys.executable, "-I", "-S", job_keeper.__file__, spec, *command.words],
                 env=self._environment(command, setting),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 start_new_session=True, pass_fds=[] if setting.lock is None else [setting.lock],
@@ -119,7 +119,7 @@ class JobProcess:
         )  # fmt: skip
 
     def _spec(self, command: JobCommand, setting: JobSetting) -> dict[str, object]:
-        """What its keeper is asked to do; see `kept_process.Keeper`."""
+        """What its keeper is asked to do; see `job_keeper.Keeper`."""
         return {
             "end": str(self.folder.end(self.job.number)),
             "log": str(self.folder.log(self.job.number, self.job.name)),

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.kept_process import RECORD_BYTES, put
+from advisor.measure.process.job_keeper import RECORD_BYTES, put
 from advisor.workload.files import reason_of
 from advisor.workload.plausible import MOST_COUNT
 

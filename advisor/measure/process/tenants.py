@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from advisor.measure.process.script_tenant import SteppingScript
+from advisor.measure.process.stepping_script import SteppingScript
 from advisor.measure.process.tenant_handle import LOAD_S, Answer, Ended, TenantHandle
 from advisor.measure.process.tenant_verbs import training_verbs
 from advisor.measure.process.watched_script import WatchedScript

@@ -22,8 +22,8 @@ from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
-from advisor.measure.solo.profile_words import profile_parser, timm_workloads
-from advisor.measure.solo.script_words import script_workload, split_command
+from advisor.measure.solo.profile_options import profile_parser, timm_workloads
+from advisor.measure.solo.script_options import script_workload, split_command
 from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
 from advisor.workload.files import user_folder
 from advisor.workload.measured import pace_spread

@@ -16,10 +16,10 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.script_words import described, training_text
+from advisor.measure.solo.run_to_end import pace_to_end
+from advisor.measure.solo.script_options import described, training_text
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, measured_pace, settled_step_s
 from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_from
-from advisor.measure.solo.whole_run import pace_to_end
 from advisor.sharing import Naive
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Provenance

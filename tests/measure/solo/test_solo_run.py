@@ -15,7 +15,7 @@ from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
 from advisor.measure.solo.solo_pace import Stopwatch, _host_side, is_steady
-from advisor.measure.solo.solo_run import SoloRunSettings, _inside
+from advisor.measure.solo.solo_run import SoloRunSettings, _traced_parts
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.host_side import HostSide
 from advisor.workload.named_workloads import workload
@@ -124,7 +124,7 @@ ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
 
 
 def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
-    inside = _inside(
+    inside = _traced_parts(
         Replayed(issue=ISSUED, trace={"step": asdict(STEP)}), settings(tmp_path), Stopwatch()
     )
     assert inside.host_s == pytest.approx(3.5e-4)
@@ -136,7 +136,7 @@ def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_p
 def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
     slow = ISSUED | {"loader_s": 0.01}
     tenant = Replayed(issue=slow, trace={"step": asdict(STEP)})
-    assert _inside(tenant, settings(tmp_path), Stopwatch()).host_s == 0.01
+    assert _traced_parts(tenant, settings(tmp_path), Stopwatch()).host_s == 0.01
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
     watch = Stopwatch()
     for part in ("start_s", "settle_s", "windows_s"):
         watch.lap(part)
-    inside = _inside(Replayed(issue=ISSUED, trace=answer), settings(tmp_path), watch)
+    inside = _traced_parts(Replayed(issue=ISSUED, trace=answer), settings(tmp_path), watch)
     assert inside.host_s == pytest.approx(3.5e-4)
     assert (inside.gpu_s, inside.trace) == (None, None)
     assert "no kernel trace" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Keeps one job: starts it, writes its log, ends all that it started, and writes down its end.
 
-    python -I kept_process.py '{"end": FILE, "log": FILE, ...}' COMMAND...
+    python -I job_keeper.py '{"end": FILE, "log": FILE, ...}' COMMAND...
 
 It outlives whoever started it, and needs the standard library alone. SIGTERM asks the job to end;
 what is left after the grace is killed, under MPS after its server was asked to let go of it: a

@@ -1,4 +1,4 @@
-"""Words of ``advisor profile`` that say which script of the user's is measured."""
+"""The options of ``advisor profile`` about a script of the user's, and what was found of it."""
 
 import argparse
 from argparse import Namespace
@@ -20,7 +20,7 @@ def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1 :]
 
 
-def add_script_words(group: "argparse._ArgumentGroup") -> None:
+def add_script_options(group: "argparse._ArgumentGroup") -> None:
     """Add what describes a script to the words of a command line."""
     add = group.add_argument
     add("--name", help="what its profile is called [its file's]")
@@ -44,7 +44,7 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
         InvalidInput: They contradict each other, or it cannot be started so.
     """
     if not command:
-        _refuse_script_words(asked)
+        _refuse_script_options(asked)
         return []
     if asked.workloads or asked.timm is not None:
         raise InvalidInput("a script is profiled by itself: name no workload before the --")
@@ -67,7 +67,7 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
     ]  # fmt: skip
 
 
-def _refuse_script_words(asked: Namespace) -> None:
+def _refuse_script_options(asked: Namespace) -> None:
     given = [name for name in _OF_SCRIPTS if getattr(asked, name)]
     if given:
         flag = "--" + given[0].replace("_", "-")

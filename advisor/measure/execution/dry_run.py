@@ -1,4 +1,4 @@
-"""What running a plan would start, said and not done."""
+"""A dry run: lists all that running a plan would start, and starts nothing."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ def refuse_unfit(plan: ExecutionPlan, device: Device) -> None:
         )
 
 
-def rehearsal(plan: ExecutionPlan, device: Device, allowed: Sequence[int]) -> list[str]:
+def dry_run(plan: ExecutionPlan, device: Device, allowed: Sequence[int]) -> list[str]:
     """Every process that running `plan` would start, with its variables, cores and command.
 
     Args:
@@ -66,12 +66,12 @@ def rehearsal(plan: ExecutionPlan, device: Device, allowed: Sequence[int]) -> li
                 lines.append("  $ nvidia-cuda-mps-control -f")
             for job in part.jobs:
                 given = dict(own_variables(plan.job(job), part, where, daemons))
-                lines += _rehearsed(plan.job(job), given, own[job], device.kind)
+                lines += _lines_of(plan.job(job), given, own[job], device.kind)
     lines.append("Nothing was started: add --apply.")
     return lines
 
 
-def _rehearsed(
+def _lines_of(
     job: ExecutedJob, own: Mapping[str, str], cores: Sequence[int], kind: str
 ) -> list[str]:
     command = command_of(job, kind)

@@ -1,4 +1,4 @@
-"""The words of the command that profiles, and what they ask for."""
+"""The options of ``advisor profile``, and which models of timm they ask for."""
 
 import argparse
 from argparse import Namespace
@@ -8,7 +8,7 @@ from typing import get_args
 from advisor.errors import InvalidInput
 from advisor.measure.process.option_numbers import ABOVE_0
 from advisor.measure.process.tenant_handle import LOAD_S
-from advisor.measure.solo.script_words import add_script_words
+from advisor.measure.solo.script_options import add_script_options
 from advisor.workload.named_workloads import timm_workload
 from advisor.workload.spec import Execution, Precision, Workload
 
@@ -49,13 +49,13 @@ def profile_parser() -> argparse.ArgumentParser:
         "`advisor profile --mlflow URI` logs to MLflow what is measured.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
-    _add_measuring_words(parser)
-    add_script_words(parser.add_argument_group("a script of your own, after --"))
-    _add_timm_words(parser.add_argument_group("any model of timm"))
+    _add_measuring_options(parser)
+    add_script_options(parser.add_argument_group("a script of your own, after --"))
+    _add_timm_options(parser.add_argument_group("any model of timm"))
     return parser
 
 
-def _add_measuring_words(parser: argparse.ArgumentParser) -> None:
+def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
@@ -75,7 +75,7 @@ def _add_measuring_words(parser: argparse.ArgumentParser) -> None:
         "tracked there; --from-mlflow STORE --help says how")  # fmt: skip
 
 
-def _add_timm_words(group: "argparse._ArgumentGroup") -> None:
+def _add_timm_options(group: "argparse._ArgumentGroup") -> None:
     add = group.add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
