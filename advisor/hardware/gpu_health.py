@@ -1,4 +1,4 @@
-"""What a GPU's driver says of its settings and its state that sharing and measuring rest on."""
+"""Reads from its driver the settings and state of a GPU that affect sharing and measuring."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Profiles that nobody measured as they are: which of some they are, and their files."""
+"""Estimated profiles, measured on another GPU or at other batch sizes: found, refused, written."""
 
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A workload's batch size: in its name, and as what an estimate for another size rests on."""
+"""A workload's batch size: in its name, and as the basis of an estimate for another size."""
 
 import re
 from dataclasses import dataclass

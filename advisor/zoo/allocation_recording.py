@@ -1,4 +1,4 @@
-"""What a first step asks of the allocator, recorded without a GPU."""
+"""Records, without a GPU, what the first steps of a workload ask of the memory allocator."""
 
 import weakref
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Makes images of the bytes of files, by torchvision or Pillow."""
+"""Decodes image files, by torchvision or Pillow."""
 
 from collections.abc import Callable
 from pathlib import Path

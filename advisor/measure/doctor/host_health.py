@@ -1,4 +1,4 @@
-"""What the kernel says of this host that sharing and measuring rest on; nothing is changed."""
+"""Reads from the kernel the state of this host that affects sharing and measuring."""
 
 import os
 from collections.abc import Callable, Mapping

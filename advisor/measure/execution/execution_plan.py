@@ -1,4 +1,4 @@
-"""An exported plan as what is started: jobs with their settings, in stages one after another."""
+"""An exported plan in the form that is executed: jobs with their settings, in stages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ends a run whoever watched it, and what is left of runs whose watcher was killed."""
+"""Ends runs that nobody watches, and finds those whose watcher was killed."""
 
 import shutil
 from collections.abc import Iterator

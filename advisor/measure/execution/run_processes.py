@@ -1,4 +1,4 @@
-"""Processes of a run, however they came to be: each bears the run's mark in its environment.
+"""The processes of a run, found by the mark that each of them inherits in its environment.
 
 A pid alone names no process for long: with it goes the moment of its birth, in clock ticks since
 the machine started, which no clock change moves (proc(5), starttime).

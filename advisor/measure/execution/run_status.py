@@ -1,4 +1,4 @@
-"""What is known of a run without watching it; and how it is ended, watched or not."""
+"""Shows runs without watching them, and ends them, watched or not."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Keeps one job: starts it, writes its log, ends all that it started, and writes down its end.
+"""Keeps one job: starts it, writes its log, ends all that it started, and records how it ended.
 
     python -I job_keeper.py '{"end": FILE, "log": FILE, ...}' COMMAND...
 

@@ -1,4 +1,4 @@
-"""Small records that a job's processes write in place, and that whoever watches reads.
+"""Small records, such as steps done, that a job's processes overwrite and its watcher reads.
 
 Each is one JSON object in a file of a fixed size, written by a single call; a reader that meets one
 half written, or none, has None. What is read was written by a user's process: it is checked.

@@ -1,4 +1,4 @@
-"""The data loaders of a script: which feeds its training, how long that is, and waits for it."""
+"""Finds which data loader feeds a script's training, how long it is, and the waits for it."""
 
 from collections import Counter
 from time import perf_counter

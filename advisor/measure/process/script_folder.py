@@ -1,4 +1,4 @@
-"""A working folder in which a script reads what is in its own and writes what stays out of it.
+"""A working copy of a script's folder, so that what the script writes does not reach its own files.
 
 The folder is made anew: directories as such, small files copied, large ones linked. What a script
 writes by a relative path then lands here. Writing to a linked file would reach the original, so

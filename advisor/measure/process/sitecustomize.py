@@ -1,4 +1,4 @@
-"""What a user's script is started with, from a folder that is first on its PYTHONPATH.
+"""Attaches the hook in a user's script, from a folder that is first on its PYTHONPATH.
 
 Python imports it before the script, in each Python that the script starts too. It does nothing but
 wait for torch to be imported there, so it starts no CUDA and costs those without torch nothing.
@@ -16,7 +16,7 @@ from types import ModuleType
 _FOLDER = str(Path(__file__).parent)
 
 
-class _Awaited:
+class _TorchFinder:
     """Finds torch as others would, and attaches to it when it has been imported."""
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
@@ -54,5 +54,5 @@ def _run_the_users_own() -> None:
 
 
 if "ADVISOR_HOOK" in os.environ:
-    sys.meta_path.insert(0, _Awaited())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _TorchFinder())  # type: ignore[arg-type]
 _run_the_users_own()

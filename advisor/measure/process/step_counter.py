@@ -1,4 +1,4 @@
-"""What stands in the training loop of a script that is run and not measured: it counts its steps.
+"""The hook in a user's training loop that is run and not measured: it only counts steps.
 
 They are counted where the script enqueues them; on a GPU that is ahead of it by its launch queue.
 """

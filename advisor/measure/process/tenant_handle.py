@@ -1,4 +1,4 @@
-"""A tenant as seen from the process that started it, whatever it is: asked, and answering."""
+"""A tenant as the process that started it sees it: takes requests, gives answers, or has ended."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace

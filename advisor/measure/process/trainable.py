@@ -1,4 +1,4 @@
-"""What a tenant trains, a step of the zoo or a script of the user's, in a form measured alike.
+"""The one form in which a step of the zoo and a user's script are trained, to be measured alike.
 
 A request that trains is a routine: a generator that yields where training is to go on, by the rest
 of a step or by the next phase of one, and is resumed when that has been enqueued. A step of the zoo

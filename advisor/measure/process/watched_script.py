@@ -1,4 +1,4 @@
-"""A program as a tenant that nothing asks: its pace is what it prints, or the time to its end."""
+"""A program as a tenant without a hook: its pace is what it prints, or the time until it ends."""
 
 import re
 import threading

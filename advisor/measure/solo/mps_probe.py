@@ -1,4 +1,4 @@
-"""How a workload runs alone as a client of MPS, with and without a limit."""
+"""Measures how fast a workload trains alone as a client of MPS, with and without a limit."""
 
 from typing import Any
 
