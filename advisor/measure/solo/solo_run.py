@@ -18,7 +18,7 @@ from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.run_to_end import pace_to_end
 from advisor.measure.solo.script_options import described, training_text
-from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, measured_pace, settled_step_s
+from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, repeated_pace, settled_step_s
 from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_from
 from advisor.sharing import Naive
 from advisor.workload.kernel_trace import KernelTrace
@@ -29,13 +29,6 @@ from advisor.workload.spec import Workload
 # A loader starts with prefetched batches, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
 _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
-
-# A virtual core can be slow for seconds. If windows differ by this ratio, more are measured, so
-# that their median shows the workload and not such a slow time.
-_MOST_WINDOW_RATIO = 1.1
-_MORE_ROUNDS = 2
-# ... unless a round takes so long that settling, three rounds and the trace would exceed 20 s.
-_LONGEST_ROUND_S = 4.0
 
 _ISSUE_S = 1.0
 
@@ -154,7 +147,7 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         step_s = settled_step_s(tenant, loaded["warm_step_s"])
         watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        pace = _steady_pace(tenant, Meter(session.device), timing, step_s)
+        pace = repeated_pace(tenant, Meter(session.device), timing, step_s)
         watch.lap("windows_s")
         parts = _step_parts(tenant, pace, settings, watch)
         versions = tenant.versions
@@ -168,32 +161,6 @@ def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch)
         watch.lap(part)
     pace = pace_to_end(workload, settings.session, cores, watch)
     return _Alone(workload, cores, pace, _parts_by_counters(pace), {})
-
-
-def _steady_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
-    """The pace, measured again while the windows disagree; every window is kept."""
-    pace = measured_pace(tenant, meter, timing, step_s)
-    for rounds in range(_MORE_ROUNDS):
-        paces = [window.step_s for window in pace.windows]
-        too_long = pace.seconds > _LONGEST_ROUND_S * (rounds + 1)
-        if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
-            break
-        say("  its windows disagree; measuring more of them")
-        more = measured_pace(tenant, meter, timing, step_s)
-        pace = replace(
-            more,
-            windows=pace.windows + more.windows,
-            host_check_s=_mean_check_s(pace, more, rounds + 1),
-            meter_s=pace.meter_s + more.meter_s,
-        )
-    return pace
-
-
-def _mean_check_s(pace: SoloPace, more: SoloPace, rounds: int) -> float | None:
-    """Mean host check over `pace`, of so many rounds, and one round more."""
-    if pace.host_check_s is None or more.host_check_s is None:
-        return None
-    return (pace.host_check_s * rounds + more.host_check_s) / (rounds + 1)
 
 
 def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:

@@ -2,7 +2,7 @@ from itertools import chain, repeat
 
 import pytest
 
-from advisor.measure.solo import solo_run
+from advisor.measure.solo import solo_pace
 from advisor.measure.solo.solo_pace import SoloPace
 from advisor.workload.measured import Memory, Window
 
@@ -25,7 +25,7 @@ def pace(windows):
 )
 def test_where_windows_disagree_more_are_taken_and_every_one_is_kept(monkeypatch, looks, kept):
     seen = chain(map(pace, looks), repeat(pace(looks[-1])))
-    monkeypatch.setattr(solo_run, "measured_pace", lambda *_: next(seen))
-    calm = solo_run._steady_pace(None, None, None, 0.01)
+    monkeypatch.setattr(solo_pace, "measured_pace", lambda *_: next(seen))
+    calm = solo_pace.repeated_pace(None, None, None, 0.01)
     assert calm.windows == kept
     assert calm.meter_s == 0.25 * len(kept) / 2, "of every look"
