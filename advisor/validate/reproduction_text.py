@@ -1,6 +1,7 @@
 """What ``advisor reproduce`` says, as tables and as JSON."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
@@ -120,16 +121,7 @@ def reproduction_document(found: Reproduction) -> dict[str, Any]:
         "schema": 1,
         "gpu": GPU,
         "slower_host": found.claims.slower_host,
-        "scores": [
-            {
-                "kind": each.kind,
-                "rows": each.rows,
-                "agree": each.agree,
-                "agree_as_told": each.agree_as_told,
-                "agree_on_slower_host": each.agree_on_slower_host,
-            }
-            for each in found.scores
-        ],
+        "scores": [asdict(each) for each in found.scores],
         "rows": [_row(found, each, name) for each in found.found for name in each.claim.ids],
         "unchecked": [{"id": name, "why": why} for name, why in found.claims.unchecked.items()],
     }
