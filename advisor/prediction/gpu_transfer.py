@@ -18,7 +18,7 @@ from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
-from advisor.prediction.kernel_pace import FELT, measured_exponent
+from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.stretched_profile import stretched
 from advisor.prediction.trace import Floats
@@ -152,6 +152,10 @@ def _memory(memory: Memory, source: Gpu, target: Gpu) -> Memory:
     return replace(memory, device_mib=memory.device_mib + memory.context_mib * (threads - 1))
 
 
+# A limit that slows a job by less than this does not show how its kernels react to limits.
+_FELT = 1.1
+
+
 def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: Gpu) -> MpsProbe:
     """`probe` where steps take `stretch` times as long, and kernels `slower` times.
 
@@ -161,7 +165,7 @@ def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: 
 
     def moved(run: LimitedRun) -> LimitedRun:
         sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
-        felt = run.step_s >= FELT * whole_s
+        felt = run.step_s >= _FELT * whole_s
         longer = max(slower, stretch * whole_s / run.step_s) if felt else stretch
         return replace(run, sms=sms, windows=stretched(run.windows, longer))
 

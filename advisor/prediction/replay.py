@@ -115,8 +115,8 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
     Args:
         scripts: One for each tenant.
         limits: Share of the SMs that each tenant may use, (0, 1].
-        exponents: A kernel on a share x of the SMs it could use runs at ``x ** exponent`` of
-            its pace; 1 for a kernel that only computes, less if bandwidth binds.
+        exponents: As of `kernel_pace.limit_exponent`, of each tenant; 1 for kernels that only
+            compute, less if bandwidth binds.
         ceded: Share of the GPU's block slots that a kernel leaves, while it starts blocks, to those
             that became ready after it, 0..1.
         effort: How long to replay.

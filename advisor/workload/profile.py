@@ -123,7 +123,8 @@ class Profile:
         host: What the host does for a step, in parts; None in profiles from before it was recorded.
         other_batches: From which batch sizes it is estimated; None: measured at its own.
         sm_exponent: How its kernels slow with the SMs that a limit takes, as its probe told where
-            that ran; None: `mps` itself tells.
+            that ran: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
+            of their pace. None: `mps` itself tells.
 
     Raises:
         InvalidInput: The numbers are impossible.

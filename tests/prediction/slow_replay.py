@@ -51,7 +51,7 @@ class SlowTenant:
         return 0.9 if self.drains(limit) else 1
 
     def wave(self, limit, exponent):
-        stretched = self.duration[self.at] / min(1, limit / self.demand[self.at]) ** exponent
+        stretched = self.duration[self.at] / limited_pace(limit / self.demand[self.at], exponent)
         return stretched / ceil(max(1, self.waves[self.at] / limit))
 
     def run_on(self, ticks, filled, wave, *, last):
@@ -64,6 +64,13 @@ class SlowTenant:
 
     def done(self):
         return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
+
+
+def limited_pace(share, exponent):
+    """Of a kernel that has a share of the SMs it could use: 0.25 ** exponent with a quarter."""
+    if share >= 1:
+        return 1
+    return share * 4 ** ((1 - exponent) * (1 - share ** (2 / 3)) / (1 - 0.25 ** (2 / 3)))
 
 
 def slow_mps(tenants, limits, exponents, ceded, ticks, *, late=()):
@@ -105,7 +112,7 @@ def _got(tenants, queue, *, limits, exponents, ceded, late):
         wanted = tenants[i].demand[tenants[i].at]
         started = filled[place] / _slots(tenants[i], limits[i])
         used += still_held[place] * started * min(wanted, limits[i])
-        paces.append(started * min(1, limits[i] / wanted) ** exponents[i])
+        paces.append(started * limited_pace(limits[i] / wanted, exponents[i]))
     return used, paces, filled, lost
 
 

@@ -142,11 +142,11 @@ def test_what_an_h100_takes_follows_from_an_h200_and_back(here, there):
     assert sum(inside) / len(inside) > 0.85
 
 
-@pytest.mark.parametrize("name", ["resnet26-cifar10-bs128", "resnet50-imagenet64-bs128"])
+@pytest.mark.parametrize("name", ["resnet26-cifar10-bs128", "t5-small-pretrain-bs8-amp"])
 def test_what_fewer_sms_cost_kernels_is_told_by_the_probe_where_it_ran(name):
     job = measured(H200.key)[name]
     there = on_gpu(job, A100)
-    assert measured_exponent(there, A100) == measured_exponent(job, H200) != 0.85
+    assert measured_exponent(there, A100) == measured_exponent(job, H200) != 0.8
     before, after = (
         each.mps.limited[0].step_s / each.mps.unlimited.step_s for each in (job, there)
     )
