@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import partition_of, whole_gpu
-from advisor.prediction.kernel_pace import slowdowns, sm_pace, measured_exponent
+from advisor.prediction.kernel_pace import measured_exponent, slowdowns, sm_pace
 from advisor.prediction.trace import replay_trace
 from advisor.workload.measured import Window
 from tests import synthetic

@@ -18,7 +18,7 @@ _PATIENCES_S = (0.015e-3, 0.03e-3, 0.06e-3)
 _SWITCHES_S = (0.1e-3, 0.2e-3, 0.3e-3)
 _PACKINGS = (0.3, 0.45, 0.6)
 _CEDED = (0.0, 0.03, 0.05, 0.08)
-_BANDWIDTHS = (0.0, 0.25, 0.5, 0.75)
+_BANDWIDTHS = (0.2, 0.35, 0.5, 0.65)
 _START = Physics(
     packing=0.45,
     slicing=TimeSlicing(slice_s=1e-3, patience_s=0.03e-3, switch_s=0.2e-3),
