@@ -93,5 +93,5 @@ def test_a_run_whose_power_was_not_measured_is_passed_over(campaign):
     profiles, runs, drawn, _ = campaign
     dark = [replace(run, power_w=None) for run in drawn[:10]]
     scored = [compared(run, profiles, 1.0) for run in dark]
-    others = [run for run in runs if run.purpose != "drawn"]
+    others = [run for run in runs if run.purpose != "drawn"][::5]
     assert scores(campaign, off=1.0, runs=[*others, *dark], scored=scored) == {}

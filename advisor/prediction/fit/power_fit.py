@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun
+from advisor.prediction.fit.observation import Bools, ObservedRun
 from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power, PowerLaw, is_half, summed_share
@@ -28,6 +28,8 @@ class _Row:
     """One run as the fit sees it.
 
     Attributes:
+        alone_w: Power of each job alone, shape (jobs,).
+        half: Whether it computes in half precision, shape (jobs,).
         speeds: Solo step over measured step, at most 1, shape (jobs,).
         likely: The same by replay, as for a mix that was not measured.
     """
@@ -36,6 +38,8 @@ class _Row:
     apart: bool
     profiles: tuple[Profile, ...]
     families: frozenset[str]
+    alone_w: Floats
+    half: Bools
     speeds: Floats
     likely: Floats
     power_w: float
@@ -74,6 +78,8 @@ def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row |
     return _Row(
         mode=shared.mode, apart=shared.sharing.keeps_sms_apart,
         profiles=shared.profiles, families=frozenset(shared.families),
+        alone_w=np.array([each.power_w or 0.0 for each in shared.profiles]),
+        half=np.array([is_half(each) for each in shared.profiles]),
         speeds=speeds,
         likely=speeds if replayed is None else np.minimum(1.0, shared.alone_s / replayed),
         power_w=power_w,
@@ -103,7 +109,8 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
     errors = []
     for mode in sorted({row.mode for row in rows}):
         chosen = [row for row in rows if row.mode == mode]
-        errors.append(np.abs(_log_errors(chosen, _fitted(chosen, awake_w), awake_w, gpu)))
+        law = _fitted(_parts(chosen, awake_w), _measured_w(chosen), awake_w)
+        errors.append(np.abs(_log_errors(chosen, law, awake_w, gpu)))
     return float(np.concatenate(errors).mean())
 
 
@@ -115,33 +122,41 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
     """
     if len(rows) < _FEWEST_RUNS:
         return None
-    unseen = []
+    parts, measured_w, unseen = _parts(rows, awake_w), _measured_w(rows), []
     for family in sorted({family for row in rows for family in row.families}):
-        known = [row for row in rows if family not in row.families]
+        known = np.array([family not in row.families for row in rows])
         scored = [replace(row, speeds=row.likely) for row in rows if family in row.families]
-        unseen.append(_log_errors(scored, _fitted(known, awake_w), awake_w, gpu))
+        law = _fitted(parts[known], measured_w[known], awake_w)
+        unseen.append(_log_errors(scored, law, awake_w, gpu))
     bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
     gract, least = _gract(rows)
     smact = _factor([row for row in rows if not row.apart], "sm_active", 1.0)
     return replace(
-        _fitted(rows, awake_w), gract=gract, gract_least=least, smact=smact,
+        _fitted(parts, measured_w, awake_w), gract=gract, gract_least=least, smact=smact,
         smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact),
         low=-bound, high=bound,
     )  # fmt: skip
 
 
-def _fitted(rows: Sequence[_Row], awake_w: float) -> PowerLaw:
+def _measured_w(rows: Sequence[_Row]) -> Floats:
+    return np.array([row.power_w for row in rows])
+
+
+def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
     """The shares that explain the runs' power, with equal weight for each run's relative error.
 
     None of them is below 0, so that a job that gets faster never makes the GPU draw less.
+
+    Args:
+        parts: As of `_parts`.
+        measured_w: Power of the same runs, shape (runs,).
+        awake_w: As of `_awake_w`.
     """
     from scipy.optimize import nnls
 
-    if not rows:
+    if not len(parts):
         return PowerLaw()
-    parts = np.array([_parts(row, awake_w) for row in rows])
-    measured = np.array([row.power_w for row in rows])
-    x, y = parts / measured[:, None], (measured - awake_w) / measured
+    x, y = parts / measured_w[:, None], (measured_w - awake_w) / measured_w
     pull = np.sqrt(_PULL * (x.sum(axis=1) ** 2).mean())
     towards = pull * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
     plain = pull * np.array([0.0, 1.0, 0.0])
@@ -149,12 +164,18 @@ def _fitted(rows: Sequence[_Row], awake_w: float) -> PowerLaw:
     return PowerLaw(waiting=float(waiting), working=float(working), working_half=float(half))
 
 
-def _parts(row: _Row, awake_w: float) -> Floats:
-    """Own watts of the jobs, then times their speeds for those in full precision and in half."""
-    own = np.maximum(0.0, np.array([each.power_w or 0.0 for each in row.profiles]) - awake_w)
-    half = np.array([is_half(each) for each in row.profiles])
-    paced = own * row.speeds
-    return np.array([own.sum(), paced[~half].sum(), paced[half].sum()])
+def _parts(rows: Sequence[_Row], awake_w: float) -> Floats:
+    """Of each run own watts of its jobs, then times their speeds: in full precision and in half.
+
+    Returns:
+        Watts, shape (runs, 3).
+    """
+    found = np.empty((len(rows), 3))
+    for at, row in enumerate(rows):
+        own = np.maximum(0.0, row.alone_w - awake_w)
+        paced = own * row.speeds
+        found[at] = own.sum(), paced[~row.half].sum(), paced[row.half].sum()
+    return found
 
 
 def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
@@ -162,7 +183,7 @@ def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -
     power = Power(awake_w=awake_w)
     predicted = [power.shares_w(row.profiles, list(row.speeds), gpu, law) for row in rows]
     watts = np.array([shares.sum() for shares in predicted if shares is not None])
-    return np.asarray(np.log(np.array([row.power_w for row in rows]) / watts))
+    return np.asarray(np.log(_measured_w(rows) / watts))
 
 
 def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
