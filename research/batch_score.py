@@ -8,7 +8,7 @@ and its MIG slices, SoCC'22 artifact), MIGPerf (the same GPU, MLSysOps/MIGProfil
 and A40 at their full power limit, NSDI'23 artifact). The law's two constants were chosen on the
 V100 of Zeus; nothing else is. Whole profiles of three sizes or more lie in `benchmarks/translation`
 and `benchmarks/batch-sizes`: their steps come from the two paths, and memory and energy are scored
-too. Beside each stand two simple rules: as much as at the nearest size, and as much an example.
+too. Each is compared with two simple rules: as much as at the nearest size, and as much an example.
 """
 
 import json
@@ -84,7 +84,7 @@ def left_out(known: Known, *, memory: bool = False) -> Iterator[LeftOutSize]:
 
 
 def judged(found: AtBatch, others: Known, batch: int, measured: float) -> LeftOutSize:
-    """`found` of `batch` from `others`, beside what was `measured`."""
+    """`found` of `batch` from `others`, compared with what was `measured`."""
     near = min(others, key=lambda size: abs(log(size / batch)))
     return LeftOutSize(
         between=min(others) < batch < max(others),

@@ -19,7 +19,7 @@ import numpy as np
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import whole_gpu
 from advisor.prediction.fit.observation import ObservedRun, shared_runs
-from advisor.prediction.mig_instances import beside_traffic
+from advisor.prediction.mig_instances import slowed_by_traffic
 from advisor.prediction.mix_pace import around_alone
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model, load_model
@@ -43,8 +43,8 @@ def steps_of(run: ObservedRun, model: Model) -> Iterator[tuple[Interval, Interva
             continue
         step_s = step_on(profile, part, physics)
         alone = around_alone(moved, step_s.p50, model).times(step_s.scaled(1 / step_s.p50))
-        beside = beside_traffic(sum(traffic) - traffic[at], moved.busy_share)
-        yield alone.times(beside), alone, float(run.measured_s[at])
+        slowed = slowed_by_traffic(sum(traffic) - traffic[at], moved.busy_share)
+        yield alone.times(slowed), alone, float(run.measured_s[at])
 
 
 def runs_apart(key: str) -> Iterator[ObservedRun]:
@@ -59,7 +59,7 @@ def runs_apart(key: str) -> Iterator[ObservedRun]:
 
 def scored(jobs: int, found: Sequence[tuple[Interval, Interval, float]]) -> dict[str, Any]:
     """Errors and coverage of `found`, of runs of so many jobs; 0: of any number."""
-    off = [float(np.log(beside.p50 / measured_s)) for beside, _, measured_s in found]
+    off = [float(np.log(slowed.p50 / measured_s)) for slowed, _, measured_s in found]
     off_alone = [float(np.log(alone.p50 / measured_s)) for _, alone, measured_s in found]
     return {
         "jobs": jobs,

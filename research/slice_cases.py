@@ -1,4 +1,4 @@
-"""Steps alone on parts of a GPU beside steps on more of it: what slices and limits cost.
+"""Steps alone on parts of a GPU against steps on more of it: what slices and limits cost.
 
 An A100's are others': four models on MIG slices and under MPS limits (MISO's artifact, SoCC'22),
 two on slices (MIGPerf). An H200's and an H100's are the committed profiles' MPS probes.
@@ -23,7 +23,7 @@ SLICES, LIMITS, MIG_MODE = "slices of an A100", "limits of an A100", "slices in 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One job alone on a part of a GPU, beside a larger part.
+    """One job alone on a part of a GPU, compared with a larger part.
 
     Attributes:
         data: Which set of measurements; each has the same weight in the fit.
@@ -31,7 +31,7 @@ class Case:
         job: Model and batch size.
         part: As a person calls it: ``"1g"``, ``"14 %"``.
         shares: Of SMs and bandwidth.
-        beside: The same of the part with which it is compared.
+        compared: The same of the part with which it is compared.
         slowdown: Step over the step there.
         shown: Memory utilisation, power over its limit and GPU utilisation of the job alone, as
             nvidia-smi shows them, 0..1; nan: not known.
@@ -42,7 +42,7 @@ class Case:
     job: str
     part: str
     shares: tuple[float, float]
-    beside: tuple[float, float]
+    compared: tuple[float, float]
     slowdown: float
     shown: tuple[float, float, float]
 
@@ -52,7 +52,7 @@ def _shares(part: Partition) -> tuple[float, float]:
 
 
 def miso_cases(theirs: Path) -> Iterator[Case]:
-    """Four models on slices of an A100 and under limits, beside the whole GPU with MIG off."""
+    """Four models on slices of an A100 and under limits, against the whole GPU with MIG off."""
     limits = {_key(row): row for row in csv_rows(theirs / "a100_mps_limit_vs_mig.csv")}
     shown = {
         _key(row): (
@@ -83,16 +83,16 @@ def _key(row: Mapping[str, str]) -> str:
 
 
 def migperf_cases(theirs: Path) -> Iterator[Case]:
-    """Two models on slices of an A100 beside its largest; DCGM's activity stands for nvidia-smi."""
+    """Two models on slices of an A100 against the largest; DCGM stands for nvidia-smi."""
     ran = [row for row in csv_rows(theirs / "a100_mig_training.csv") if row["status"] == "ok"]
     largest = {_key(row): row for row in ran if row["mig_profile"] == "7g.40gb"}
-    beside = _shares(partition_of(A100, "7g.40gb"))
+    compared = _shares(partition_of(A100, "7g.40gb"))
     for row in ran:
         if (profile := row["mig_profile"]) != "7g.40gb":
             first = largest[_key(row)]
             yield Case(
                 MIG_MODE, row["model"], _key(row), profile[:2],
-                _shares(partition_of(A100, profile)), beside,
+                _shares(partition_of(A100, profile)), compared,
                 float(row["step_ms"]) / float(first["step_ms"]),
                 (np.nan, np.nan, float(first["gract"])),
             )  # fmt: skip

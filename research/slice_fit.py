@@ -29,7 +29,7 @@ class Cases:
     job: NDArray[np.str_]
     part: NDArray[np.str_]
     shares: Floats
-    beside: Floats
+    compared: Floats
     log_slowdown: Floats
     shown: Floats
     weight: Floats
@@ -48,7 +48,7 @@ def columns(found: Sequence[Case]) -> Cases:
         job=np.array([each.job for each in found]),
         part=np.array([each.part for each in found]),
         shares=np.array([each.shares for each in found]),
-        beside=np.array([each.beside for each in found]),
+        compared=np.array([each.compared for each in found]),
         log_slowdown=np.log([each.slowdown for each in found]),
         shown=np.array([each.shown for each in found]),
         weight=np.array([share[each] for each in data]),
@@ -107,7 +107,7 @@ def _design(all_cases: Cases, form: Form, sign: int) -> Floats:
 def _log_slowdown(curve: PartCurve, log_odds: Floats, all_cases: Cases) -> Floats:
     here, there = (
         curve.log_slowdown(log_odds, curve.work_slowdown(*shares.T))
-        for shares in (all_cases.shares, all_cases.beside)
+        for shares in (all_cases.shares, all_cases.compared)
     )
     return here - there
 

@@ -2,9 +2,9 @@
 
     python -m research.slice_traces THEIRS > benchmarks/slices/traces.json
 
-Each MPS limit of the profiles' probes is told from the trace and the other limits, and from the
-trace alone. On MIG hardware only others measured: THEIRS holds steps of two networks on slices of
-an A100 (MIGPerf), for which profiles of an H100 are translated kernel by kernel. At the batch at
+Each MPS limit of the profiles' probes is predicted from the trace and the other limits, and from
+the trace alone. On MIG hardware only others measured: THEIRS holds steps of two networks on slices
+of an A100 (MIGPerf), for which profiles of an H100 are translated kernel by kernel. At the batch at
 which their host sets the pace (`research.translation_score`) the slices are scored, and not the
 whole.
 """

@@ -46,7 +46,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
     claims = study_claims()
     here = StudyQuestions(advisor, claims)
     rows = {name: each for each in claims.claims for name in each.ids}
-    told = StudyQuestions(advisor, claims, host_slowdowns=hosts_of_studies(here, rows["P057"]))
+    as_told = StudyQuestions(advisor, claims, host_slowdowns=hosts_of_studies(here, rows["P057"]))
     found = []
     for way, copies, sharing in _WAYS:
         asked = {
@@ -57,7 +57,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
             "copies": copies,
             "time_sliced": sharing == "naive",
             "slowdown": {word: here.value(each) for word, each in asked.items()},
-            "as_told": {word: told.value(each) for word, each in asked.items()},
+            "as_told": {word: as_told.value(each) for word, each in asked.items()},
         })  # fmt: skip
     return found
 
@@ -79,8 +79,8 @@ def studies_text(document: Mapping[str, Any] | None = None) -> str:
 def _row(way: Mapping[str, Any]) -> list[str]:
     cells = [way["way"]]
     for word in _SMALL:
-        predicted, told = way["slowdown"][word], way["as_told"][word]
-        cells += [f"{told:.2f}x ({predicted:.2f}x)", _found(way, word)]
+        predicted, as_told = way["slowdown"][word], way["as_told"][word]
+        cells += [f"{as_told:.2f}x ({predicted:.2f}x)", _found(way, word)]
     return cells
 
 
@@ -94,7 +94,7 @@ def _found(way: Mapping[str, Any], word: str) -> str:
 def _scores(scores: Sequence[Mapping[str, Any]], slower_host: float) -> str:
     """How many rows agree, by kind and in all; but not of placement, which is no prediction."""
     counted = [each for each in scores if each["kind"] != "placement"]
-    rows, agree, told, slower = (
+    rows, agree, as_told, slower = (
         sum(each[key] for each in counted)
         for key in ("rows", "agree", "agree_as_told", "agree_on_slower_host")
     )
@@ -102,8 +102,8 @@ def _scores(scores: Sequence[Mapping[str, Any]], slower_host: float) -> str:
         f"{each['kind']} {each['agree_as_told']} of {each['rows']}" for each in counted
     )
     return (
-        f"Of {rows} rows of the studies {told} agree with what is predicted from their numbers of "
-        f"jobs alone ({told / rows:.0%}), {agree} from the shipped profiles as they are "
+        f"Of {rows} rows of the studies {as_told} agree with what is predicted from their numbers "
+        f"of jobs alone ({as_told / rows:.0%}), {agree} from the shipped profiles as they are "
         f"({agree / rows:.0%}) and {slower} on a host {slower_host:g} times as slow "
         f"({slower / rows:.0%}); asked for were 90 %. By kind, from numbers of jobs alone: {kinds}."
     )

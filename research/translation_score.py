@@ -6,7 +6,7 @@ Workloads that were profiled on an H200 and an H100 are translated from each to 
 `benchmarks/translation`, profiled on an H100, are compared with what others timed, in files of the
 folder THEIRS: BERT-large and GPT-2-large in FP32 on an A100, an L4 and a V100 (NeuSight's artifact,
 ASPLOS'25), ViT-B/16 and ResNet-50 in eval mode on an A100's largest MIG instance (MIGPerf), and
-networks of timm on an RTX 3090 (timm's results). Beside each stands one ratio for all workloads:
+networks of timm on an RTX 3090 (timm's results). Each is compared with one ratio for all workloads:
 the median of those measured, which nobody has who has not measured there.
 """
 

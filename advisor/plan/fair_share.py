@@ -1,4 +1,4 @@
-"""How the jobs of a plan fare beside each other: which of them pay for the others' speed."""
+"""How the jobs of a plan fare against each other: which of them pay for the others' speed."""
 
 from dataclasses import dataclass
 

@@ -181,8 +181,8 @@ class Correction:
     @cached_property
     def _mixing(self) -> CholeskyFactor:
         """Of the points' covariance."""
-        told = repr(self.kernel).encode() + self._points.tobytes()
-        return factor(self.points, told, self._factor)
+        inputs = repr(self.kernel).encode() + self._points.tobytes()
+        return factor(self.points, inputs, self._factor)
 
     def _factor(self) -> CholeskyFactor:
         points = self._points.astype(np.float32)

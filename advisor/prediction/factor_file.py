@@ -38,18 +38,18 @@ def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
             _kept[id(each)] = _Kept(each, path)
 
 
-def factor(points: Points, told: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
+def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
     """The factor that `make` works out, or worked out in another process.
 
     Args:
         points: As of `keep_factors`: the very object.
-        told: What it follows from.
+        inputs: What it is computed from.
         make: Called where no file has it.
     """
     if (kept := _kept.get(id(points))) is None:
         return make()
     source = Path(__file__).with_name("cholesky.py").read_bytes()
-    key = sha256(source + told).digest()
+    key = sha256(source + inputs).digest()
     return _read(kept.path, key, len(points)) or _written(kept.path, key, make())
 
 

@@ -1,4 +1,4 @@
-"""What the surrogate model knows of the jobs beside a job: `MATES` of each job in its mix."""
+"""What the surrogate model knows of the jobs that run with each: its `MATES`."""
 
 from collections.abc import Mapping
 

@@ -107,9 +107,9 @@ def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
 
     They slow each other, and move no more together than their GPU instance can.
     """
-    beside = {
+    slowed = {
         job: each.step_s.times(
-            beside_traffic(
+            slowed_by_traffic(
                 sum(other.traffic for other in tenants.values() if other.part != each.part),
                 each.there.busy_share,
             )
@@ -117,15 +117,15 @@ def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
         for job, each in tenants.items()
     }
     moved_s = [moving_s(each.there) for each in tenants.values()]
-    least_s = [max(each.p50, moved) for each, moved in zip(beside.values(), moved_s, strict=True)]
+    least_s = [max(each.p50, moved) for each, moved in zip(slowed.values(), moved_s, strict=True)]
     together_s = contended(least_s, moved_s, 1.0)
     return {
         job: each.scaled(step_s / each.p50)
-        for (job, each), step_s in zip(beside.items(), together_s, strict=True)
+        for (job, each), step_s in zip(slowed.items(), together_s, strict=True)
     }
 
 
-def beside_traffic(others: float, busy: float | None) -> Interval:
+def slowed_by_traffic(others: float, busy: float | None) -> Interval:
     """How many times as long a step takes beside jobs with SMs of their own on the same memory.
 
     Args:

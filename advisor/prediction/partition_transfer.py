@@ -49,7 +49,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
 
 
 # By how much the log of what kernels lose on a partition is off, as a share of it, for nine jobs in
-# ten: under limits of an H200 and an H100, each told from the other limits of a probe, and without
+# ten: under limits of an H200 and an H100, each predicted from a probe's other limits, and without
 # a probe. On MIG hardware, all of 14 steps of two networks were inside that others measured on an
 # A100 and that were translated from an H100 (`research/slice_traces.py`).
 _DOUBT, _DOUBT_WITHOUT_PROBE = 0.1, 0.25

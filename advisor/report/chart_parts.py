@@ -56,7 +56,7 @@ def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt
     return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
 
 
-def told(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
+def described(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
     """`drawn`, which is called `what` and its `parts` where somebody cannot see it."""
     described: Layered = drawn.properties(description=f"{what}: {'; '.join(parts)}.")
     return described

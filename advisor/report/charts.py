@@ -17,8 +17,8 @@ from advisor.report.chart_parts import (
     axis,
     by_job,
     chart,
+    described,
     rows_of,
-    told,
 )
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.mig_text import Block
@@ -65,7 +65,7 @@ def trials_chart(found: Trials) -> Layered:
         y=alt.Y("middle:Q", title=title)
     )
     said = (f"{row['copies']} at once {row['middle']:.3g}" for row in rows)
-    return told(alt.layer(spread, middle), title, said)
+    return described(alt.layer(spread, middle), title, said)
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
@@ -89,7 +89,7 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
         color=alt.condition("datum.kind == 'free'", alt.value(FRAME_COLOUR), alt.value("black")),
     )
     drawn = alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
-    return told(drawn, title, (f"{each.row} {each.label}" for each in cut))
+    return described(drawn, title, (f"{each.row} {each.label}" for each in cut))
 
 
 def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
@@ -117,7 +117,7 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
         .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
     ]
     drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
-    return told(drawn, title, (f"{each.row} {each.hint}" for each in line.spans))
+    return described(drawn, title, (f"{each.row} {each.hint}" for each in line.spans))
 
 
 def curve_chart(line: Timeline, curve: Curve) -> Layered:
@@ -143,7 +143,7 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
         f"{each.value:,.1f} from {each.start:.1f} to {each.end:.1f} {line.unit}"
         for each in curve.readings
     )
-    return told(drawn, curve.name, said)
+    return described(drawn, curve.name, said)
 
 
 def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
@@ -164,4 +164,4 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
         .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
     ]
     drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
-    return told(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))
+    return described(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))

@@ -111,7 +111,7 @@ class _Placed:
         return row_name(self.first, self.job.job, self.copies)
 
     @property
-    def beside(self) -> int:
+    def side_by_side(self) -> int:
         """Copies whose memory lies side by side."""
         return self.copies if self.at_once else 1
 
@@ -156,7 +156,7 @@ def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
 
 def _memory_bar(placed: _Placed) -> Bar:
     job, start_mib, each_mib = placed.job, placed.spot.start_mib, placed.job.memory_interval_mib
-    range_mib = each_mib.scaled(placed.beside)
+    range_mib = each_mib.scaled(placed.side_by_side)
     each = "takes" if placed.copies == 1 else "each takes"
     together = f", together {units.gib(range_mib)}" if placed.at_once else ""
     return Bar(
@@ -164,7 +164,7 @@ def _memory_bar(placed: _Placed) -> Bar:
         job=job.job,
         kind="job",
         start=start_mib / units.MIB_PER_GIB,
-        end=(start_mib + placed.beside * job.memory_mib) / units.MIB_PER_GIB,
+        end=(start_mib + placed.side_by_side * job.memory_mib) / units.MIB_PER_GIB,
         end_low=(start_mib + range_mib.p05) / units.MIB_PER_GIB,
         end_high=(start_mib + range_mib.p95) / units.MIB_PER_GIB,
         hint=f"{each} {units.gib(each_mib)}{together}",

@@ -1,4 +1,4 @@
-"""Charts of all plans beside each other, and of how the jobs of one of them fare."""
+"""Charts that compare all plans, and show how the jobs of one of them fare."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,8 +21,8 @@ from advisor.report.chart_parts import (
     axis,
     by_job,
     chart,
+    described,
     rows_of,
-    told,
 )
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
@@ -55,7 +55,7 @@ def plans_chart(advised: Recommendation) -> Layered:
     equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
     drawn = alt.layer(equal, spread, middle).properties(height=alt.Step(_PLAN_PX))
-    return told(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
+    return described(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
 
 
 def tradeoff_chart(
@@ -85,7 +85,7 @@ def tradeoff_chart(
         dots,
         plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
     ).properties(height=_PLANE_PX)
-    return told(drawn, "time and energy", (f"{row['plan']} {row['hint']}" for row in rows))
+    return described(drawn, "time and energy", (f"{row['plan']} {row['hint']}" for row in rows))
 
 
 def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:
@@ -121,7 +121,7 @@ def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
         base.mark_bar(height=3, **OVER_BARS).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
         base.mark_tick(thickness=4, **OVER_BARS).encode(x=alt.X("equal:Q", title=title)),
     ).properties(height=alt.Step(ROW_PX))
-    return told(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
+    return described(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
 
 
 def _slowdown_rows(fares: Sequence[Treatment]) -> Iterator[dict[str, Any]]:

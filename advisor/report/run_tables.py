@@ -11,7 +11,7 @@ _HEADINGS = ("", "job", "", "steps", "a step", "predicted, 90 %", "memory", "lef
 
 
 def run_table(view: RunView) -> "Table":
-    """Each job of the run with how far it is, its pace beside the prediction, and what is left."""
+    """Each job of the run with how far it is, its pace against the prediction, and what is left."""
     from rich.box import SIMPLE
 
     from advisor.terminal.terminal_tables import FittedTable

@@ -13,8 +13,8 @@ from advisor.report.chart_parts import (
     beside_names_px,
     by_job,
     chart,
+    described,
     rows_of,
-    told,
 )
 
 _JOB_PX, _APART_PX = 24, 12
@@ -50,7 +50,7 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
             shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
         ),
     ).properties(height=beside_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
-    return told(drawn, title, _medians(rows))
+    return described(drawn, title, _medians(rows))
 
 
 def _medians(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -7,7 +7,14 @@ import altair as alt
 from advisor.plan.slice_batches import WHOLE
 from advisor.plan.slice_speeds import SliceSpeed
 from advisor.report import units
-from advisor.report.chart_parts import FRAME_COLOUR, Layered, beside_names_px, by_job, chart, told
+from advisor.report.chart_parts import (
+    FRAME_COLOUR,
+    Layered,
+    beside_names_px,
+    by_job,
+    chart,
+    described,
+)
 from advisor.report.headline import NOT_CONFIRMED
 from advisor.workload.profile import Profile
 
@@ -42,7 +49,9 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ).properties(height=beside_names_px(jobs, _PLOT_PX))
-    return told(drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows))
+    return described(
+        drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows)
+    )
 
 
 def _shown(where: str) -> str:

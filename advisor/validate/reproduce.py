@@ -1,4 +1,4 @@
-"""Sets what published studies found on an A100-40GB beside what is predicted for one."""
+"""Compares what published studies found on an A100-40GB with what is predicted for one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from advisor.validate.study_questions import StudyQuestions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduced:
-    """One claim beside its predictions.
+    """One claim and its predictions.
 
     Attributes:
         predicted: By what each value is of.

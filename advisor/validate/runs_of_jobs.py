@@ -1,4 +1,4 @@
-"""Real runs of jobs beside their predictions, and how much two runs of the same jobs differ."""
+"""Real runs of jobs against their predictions, and how much two runs of the same jobs differ."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

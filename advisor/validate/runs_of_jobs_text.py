@@ -1,4 +1,4 @@
-"""Real runs of jobs beside their predictions: in words, and as rows of a chart."""
+"""Real runs of jobs compared with their predictions: in words, and as rows of a chart."""
 
 from statistics import median
 from typing import Any

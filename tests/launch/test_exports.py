@@ -6,12 +6,14 @@ import re
 import subprocess
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import yaml
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import catalogue, gpu
+from advisor.launch import ExportFormat
 from advisor.launch.exports import EXPORTS, SUFFIXES
 from advisor.launch.exports.slurm import other_type, slurm_type
 from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
@@ -34,7 +36,7 @@ def test_every_file_is_as_its_golden_one_and_none_is_missing():
 
 
 def test_there_is_a_golden_file_of_every_format():
-    assert EXPORTS.keys() == SUFFIXES.keys()
+    assert set(EXPORTS) == set(SUFFIXES) == set(get_args(ExportFormat))
     assert all(map(of, EXPORTS))
 
 

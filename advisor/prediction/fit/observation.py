@@ -167,7 +167,7 @@ _NO_ROWS = Rows(
 def rows_by_gpu(
     runs: Sequence[ObservedRun], rows_of: Callable[[Sequence[ObservedRun], str], Rows]
 ) -> Rows:
-    """The rows that `rows_of` makes of the runs of each GPU, which it is told the key of."""
+    """The rows that `rows_of` makes of the runs of each GPU, whose key it is given."""
     parts = [_NO_ROWS]
     for key in dict.fromkeys(shared.gpu.key for shared in runs):
         places = np.array([at for at, shared in enumerate(runs) if shared.gpu.key == key])
