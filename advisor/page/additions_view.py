@@ -7,6 +7,7 @@ import streamlit as st
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
+from advisor.page.address import at_first, linked
 from advisor.page.answers import PageQuestion, may_be_added
 from advisor.page.refusal import refuse
 from advisor.page.stacked_table import stacked_table
@@ -27,23 +28,14 @@ from advisor.workload.job import Job
 
 def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
     """Which of `jobs` may join those of them that run already, once it is said which these are."""
-    rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
     live = _live_gpus(asked.gpu)
-    how = st.selectbox(
-        "What runs shares the GPU", [*live, "naive", "mps"], key="running sharing",
-        accept_new_options=True,
-        help="Or as `advisor predict` takes it: `mps=50,50`, `mig=3g.71gb@0`.",
-    )  # fmt: skip
-    seen = recognised(live[how], jobs) if how in live else ()
-    names = st.multiselect(
-        "Jobs that run already", rows, [rows[at] for at in seen], key=f"running {seen}",
-        placeholder="Choose among the jobs",
-    )  # fmt: skip
+    how, taken = _what_runs(live, jobs)
+    known = linked()
     hurt = st.number_input(
-        "May get slower by, %", value=100 * MOST_HURT, format="%g", key="hurt",
+        "May get slower by, %", format="%g", key="hurt",
+        value=100 * (MOST_HURT if known.hurt is None else known.hurt),
         help="By how much a step of a job that runs already may take longer.",
     )  # fmt: skip
-    taken = tuple(rows.index(name) for name in names)
     if not taken and how not in live:
         return
     try:
@@ -59,6 +51,27 @@ def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
             refuse(error)
         else:
             st.info(str(error))
+
+
+def _what_runs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
+    """How what runs shares the GPU, and which of `jobs` run, by their places from 0."""
+    known = linked()
+    rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
+    ways = list(dict.fromkeys([*live, "naive", "mps", *filter(None, [known.running_sharing])]))
+    how = st.selectbox(
+        "What runs shares the GPU", ways, at_first(ways, known.running_sharing),
+        key="running sharing", accept_new_options=True,
+        help="Or as `advisor predict` takes it: `mps=50,50`, `mig=3g.71gb@0`.",
+    )  # fmt: skip
+    seen = recognised(live[how], jobs) if how in live else ()
+    at_start = seen or [place - 1 for place in known.running if place <= len(rows)]
+    names = st.multiselect(
+        "Jobs that run already", rows, [rows[at] for at in at_start], key=f"running {seen}",
+        placeholder="Choose among the jobs",
+    )  # fmt: skip
+    taken = tuple(rows.index(name) for name in names)
+    st.session_state["running jobs"] = tuple(at + 1 for at in taken)
+    return how, taken
 
 
 def _live_gpus(gpu: str) -> dict[str, LiveGpu]:
@@ -86,7 +99,8 @@ def _show(found: Additions) -> None:
     rows = addition_rows(found)
     stacked_table(rows, "additions")
     names = [row["add"] for row in rows]
-    chosen = names.index(st.selectbox("How each fares with", names, key="added"))
+    index = at_first(names, linked().added)
+    chosen = names.index(st.selectbox("How each fares with", names, index, key="added"))
     stacked_table(joined_rows(found, found.found[chosen]), "jobs with those added")
     for said in notes_on_additions(found):
         st.caption(said)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import streamlit as st
 
 from advisor.errors import AdvisorError
-from advisor.page.address import linked
+from advisor.page.address import at_first, linked
 from advisor.page.answers import PageQuestion, fleet_plan, queued
 from advisor.page.cards import cards
 from advisor.page.refusal import refuse
@@ -79,17 +79,21 @@ def _plan(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job], gpu
 
 def _queue(asked: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
     left, middle, right = st.columns(3)
+    known = linked()
+    ways = list(dict.fromkeys(["mps", "naive", *filter(None, [known.sharing])]))
     sharing = left.selectbox(
-        "Jobs on one GPU share it by", ["mps", "naive"], key="fleet sharing",
+        "Jobs on one GPU share it by", ways, at_first(ways, known.sharing), key="fleet sharing",
         accept_new_options=True,
         help="Or as `advisor simulate` takes it: `mps=50,50`, `mig=3g.71gb,4g.71gb`.",
     )  # fmt: skip
     at_once = middle.number_input(
-        "Jobs on a GPU at once, at most", 1, None, None, 1, key="at once", placeholder="what fits"
-    )
+        "Jobs on a GPU at once, at most", 1, None, known.at_once, 1, key="at once",
+        placeholder="what fits",
+    )  # fmt: skip
     price = right.number_input(
-        "EUR for a GPU's hour", 0.0, None, None, key="price", placeholder="costs are left out"
-    )
+        "EUR for a GPU's hour", 0.0, None, known.price, key="price",
+        placeholder="costs are left out",
+    )  # fmt: skip
     if gpus is not None:
         _queue_answer(asked, jobs, Fleet(asked.gpu, gpus, policy, price), (sharing, at_once))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from advisor.errors import AdvisorError
+from advisor.page.address import at_first, linked
 from advisor.page.plan_views import apply_it, how_each_fares, on_the_gpu, over_time
 from advisor.page.two_plans_view import two_plans
 from advisor.plan.recommendation import Plan, Recommendation
@@ -45,11 +46,12 @@ def open_view(advised: Recommendation, plan: Plan) -> None:
         st.warning(warning)
     else:
         st.caption(f"All times are {basis(plan.prediction)}.")
-    first, *_ = _VIEWS
+    views = list(_VIEWS)
     chosen = st.pills(
-        "View", list(_VIEWS), default=first, required=True, key="view", label_visibility="collapsed"
-    )
+        "View", views, default=views[at_first(views, linked().view)], required=True, key="view",
+        label_visibility="collapsed",
+    )  # fmt: skip
     try:
-        _VIEWS[chosen or first](advised, plan)
+        _VIEWS[chosen or views[0]](advised, plan)
     except AdvisorError as error:
         st.info(str(error))

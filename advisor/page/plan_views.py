@@ -4,6 +4,7 @@ import streamlit as st
 
 from advisor.hardware.catalogue import Gpu
 from advisor.launch.exports import EXPORTS, SUFFIXES, exported
+from advisor.page.address import at_first, linked
 from advisor.page.answers import advisor_of
 from advisor.page.stacked_table import stacked_table
 from advisor.plan.fair_share import treatments
@@ -64,7 +65,7 @@ def how_each_fares(_advised: Recommendation, plan: Plan) -> None:
 
 def apply_it(advised: Recommendation, plan: Plan) -> None:
     """The plan as a file, in one of the forms that others read; errors as of `exported`."""
-    form = st.selectbox("As", list(EXPORTS), key="format")
+    form = st.selectbox("As", list(EXPORTS), at_first(list(EXPORTS), linked().form), key="format")
     file = exported(advised.jobs, advised.gpu, plan.prediction, form)
     if file.note:
         st.warning(file.note)

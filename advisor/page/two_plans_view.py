@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
+from advisor.page.address import at_first, linked
 from advisor.page.plan_views import draw_gpu
 from advisor.plan.comparison import compare
 from advisor.plan.recommendation import Plan, Recommendation
@@ -20,7 +21,8 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
     if not others:
         st.info("There is no other plan to compare it with.")
         return
-    pair = plan, others[st.selectbox("Beside", list(others), key="second plan")]
+    index = at_first([plan_name(advised, each) for each in others.values()], linked().beside)
+    pair = plan, others[st.selectbox("Beside", list(others), index, key="second plan")]
     names = [f"{each.rank}  {plan_kind(advised, each)}" for each in pair]
     whole, *jobs = side_by_side(compare(advised.jobs, advised.gpu, pair, advised.objective))
     _part(whole, names)

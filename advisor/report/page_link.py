@@ -2,19 +2,22 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
-from typing import get_args
+from typing import Any, get_args
 from urllib.parse import quote, unquote
 
+from advisor.errors import AdvisorError
 from advisor.plan import MOST_GPUS
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
+from advisor.sharing import parse_sharing
 from advisor.timeline import Policy
 from advisor.workload.job import MAX_JOBS
 
-_MOST_WATTS = 1e6
+_MOST_WATTS, _MOST_HURT, _MOST_EUR = 1e6, 1e3, 1e6
 # What is shown of a link that anybody may have written; nothing in it is markup in code quotes.
 _PLAIN = "/ (),+"
 _NAME = re.compile(r"[^`\x00-\x1f\x7f]{1,200}")
@@ -32,6 +35,16 @@ class LinkedQuestion:
         question: Which further question is open, as the page words it; None: the first.
         gpus: Equal GPUs that there are, where that is asked.
         policy: Of the queue of these; None: a plan is searched.
+        view: Which view of the plan is open, as the page words it; None: the first.
+        beside: The name of the plan that it is compared to; None: the best of the others.
+        form: In which the plan is to be taken away; None: the first.
+        running: Places of the jobs that run already, from 1.
+        running_sharing: How these share the GPU.
+        hurt: By which share of its step each of these may get slower.
+        added: Names of those that may be added and are looked at.
+        sharing: Of each GPU that a queue feeds.
+        at_once: Jobs at most on each of these.
+        price: EUR for an hour of each of these.
     """
 
     gpu: str | None = None
@@ -46,6 +59,16 @@ class LinkedQuestion:
     question: str | None = None
     gpus: int | None = None
     policy: Policy | None = None
+    view: str | None = None
+    beside: str | None = None
+    form: str | None = None
+    running: tuple[int, ...] = ()
+    running_sharing: str | None = None
+    hurt: float | None = None
+    added: str | None = None
+    sharing: str | None = None
+    at_once: int | None = None
+    price: float | None = None
 
 
 def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
@@ -64,13 +87,29 @@ def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
         "root": None if under.root else _NO,
         "pessimistic": _YES if asked.level == "p95" else None,
         "plan": asked.plan,
-        "trials": asked.trials,
         "file": list(asked.files),
-        "question": asked.question,
-        "gpus": asked.gpus and str(asked.gpus),
-        "policy": asked.policy,
     }
-    return found | {name: value for name, value in given.items() if value}
+    return found | {name: value for name, value in (given | _looked_at(asked)).items() if value}
+
+
+def _looked_at(asked: LinkedQuestion) -> dict[str, str | None]:
+    """Which view of the plan and which further question are open, and what is asked there."""
+    return {
+        "view": asked.view,
+        "beside": asked.beside,
+        "form": asked.form,
+        "question": asked.question,
+        "trials": asked.trials,
+        "running": ",".join(map(str, asked.running)),
+        "running-sharing": _sharing(asked.running_sharing),
+        "hurt": _written_number(asked.hurt),
+        "added": asked.added,
+        "gpus": _written_number(asked.gpus),
+        "policy": asked.policy,
+        "sharing": _sharing(asked.sharing),
+        "at-once": _written_number(asked.at_once),
+        "price": _written_number(asked.price),
+    }
 
 
 _AUTO, _NO, _YES = "auto", "no", "yes"
@@ -81,7 +120,6 @@ def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
     first = {name: values[0] for name, values in found.items() if values}
     jobs = [_read(text) for text in found.get("job", ())[:MAX_JOBS]]
     cap = first.get("power-cap", "")
-    gpus = _number(first.get("gpus", ""), lambda each: each in range(1, MOST_GPUS + 1))
     return LinkedQuestion(
         gpu=first.get("gpu"),
         objective=first.get("objective"),
@@ -94,12 +132,43 @@ def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
         ),
         level="p95" if first.get("pessimistic") == _YES else "p50",
         plan=first.get("plan"),
-        trials=first.get("trials"),
         files=tuple(filter(_NAME.fullmatch, found.get("file", ())[:MAX_JOBS])),
-        question=first.get("question"),
-        gpus=None if gpus is None else int(gpus),
-        policy=next((each for each in get_args(Policy) if each == first.get("policy")), None),
+        **_linked_view({name: text for name, text in first.items() if _NAME.fullmatch(text)}),
     )
+
+
+def _written_number(number: float | None) -> str | None:
+    return None if number is None else f"{number:.12g}"
+
+
+def _linked_view(first: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of `LinkedQuestion` that `_looked_at` writes."""
+    words = {name: first.get(name) for name in ("view", "beside", "form", "question", "trials")}
+    places = [_whole(each, MAX_JOBS) for each in first.get("running", "").split(",")]
+    return words | {
+        "running": tuple(each for each in places if each is not None),
+        "running_sharing": _sharing(first.get("running-sharing")),
+        "hurt": _number(first.get("hurt", ""), lambda each: 0 <= each <= _MOST_HURT),
+        "added": first.get("added"),
+        "gpus": _whole(first.get("gpus", ""), MOST_GPUS),
+        "policy": next((each for each in get_args(Policy) if each == first.get("policy")), None),
+        "sharing": _sharing(first.get("sharing")),
+        "at_once": _whole(first.get("at-once", ""), MAX_JOBS),
+        "price": _number(first.get("price", ""), lambda each: 0 <= each <= _MOST_EUR),
+    }
+
+
+def _sharing(text: str | None) -> str | None:
+    """`text` where it is a way to share that can be parsed."""
+    with suppress(AdvisorError):
+        return text and str(parse_sharing(text)) and text
+    return None
+
+
+def _whole(text: str, most: int) -> int | None:
+    """The whole number from 1 to `most` that `text` writes; None where it writes none."""
+    number = _number(text, lambda each: each in range(1, most + 1))
+    return None if number is None else int(number)
 
 
 def _number(text: str, possible: Callable[[float], bool]) -> float | None:

@@ -183,3 +183,17 @@ def test_the_page_asks_it_of_the_jobs_of_its_table(page):
     page.multiselect[0].set_value([RESNET]).run()
     assert not page.exception
     assert any(each.value.startswith("**Add ") for each in page.markdown)
+
+
+def test_a_link_holds_what_runs_already_how_and_how_much_it_may_be_slowed(page):
+    page.query_params.update({
+        "question": "What may be added?", "running": "1,99", "running-sharing": "mps=50",
+        "hurt": "4",
+    })  # fmt: skip
+    page.run()
+    assert not page.exception
+    assert page.multiselect[0].value == [RESNET]
+    assert page.selectbox(key="running sharing").value == "mps=50"
+    assert page.number_input(key="hurt").value == 400.0
+    assert page.query_params["running"] == "1"
+    assert page.query_params["running-sharing"] == "mps=50"

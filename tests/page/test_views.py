@@ -68,3 +68,13 @@ def test_the_plan_that_was_second_can_become_the_first(page):
     choose_plan(page, "2  ")
     assert not page.exception
     assert page.selectbox(key="second plan").value.startswith("1  ")
+
+
+def test_a_link_opens_the_view_and_compares_the_plans_that_it_was_made_with(page):
+    page.query_params.update({"view": "Beside another plan", "plan": "naive", "beside": "serial"})
+    page.run()
+    assert not page.exception
+    assert page.pills(key="view").value == "Beside another plan"
+    assert page.selectbox(key="second plan").value.endswith("  serial")
+    assert page.query_params["view"] == "Beside another plan"
+    assert page.query_params["beside"] == "serial"
