@@ -201,6 +201,7 @@ def whole_gpu(gpu: Gpu) -> Partition:
     return Partition(gpu=gpu, sms=gpu.sms, bandwidth_share=1.0, memory_mib=gpu.usable_mib)
 
 
+@cache  # a search asks thousands of times
 def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Partition:
     """A MIG instance of `profile`, or a compute instance of so many `slices` of it.
 

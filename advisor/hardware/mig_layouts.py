@@ -8,7 +8,7 @@ adds no further restriction.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from advisor.errors import NothingFits
@@ -32,6 +32,13 @@ def place(
     Raises:
         NothingFits: `gpu` has no such profile, or cannot hold all of them at once.
     """
+    return _placed(gpu, tuple(instances), driver_branch)
+
+
+@lru_cache(4096)  # a search asks hundreds of times
+def _placed(
+    gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None
+) -> tuple[Instance, ...]:
     refuse_without_mig(gpu)
     wanted = [(_startable(gpu, each), each.start) for each in instances]
     asked = ",".join(map(str, instances))

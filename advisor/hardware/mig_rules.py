@@ -1,6 +1,5 @@
 """Names of MIG profiles, and rules that forbid a set of them wherever they are placed."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 from advisor.errors import InvalidInput, NothingFits, UnknownName
@@ -39,11 +38,11 @@ def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
         profiles: One for each instance.
         branch: Of the driver, e.g. 580; None: new enough for all.
     """
-    counts = Counter(profile.name for profile in profiles)
+    names = [profile.name for profile in profiles]
     for profile in profiles:
-        if counts[profile.name] > profile.max_instances:
+        if names.count(profile.name) > profile.max_instances:
             return f"one GPU has at most {profile.max_instances} of {profile.name}"
-    if sum("+me" in profile.name for profile in profiles) > 1:
+    if sum("+me" in name for name in names) > 1:
         return "one GPU has at most one instance with +me"
     return None if branch is None else _too_new(profiles, branch)
 

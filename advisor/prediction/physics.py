@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import zip_longest
 
 import numpy as np
@@ -105,6 +106,7 @@ class Replayed:
 _BRIEFLY = 2, 4
 
 
+@lru_cache(64)  # each mix asks
 def _doubts(physics: Physics) -> tuple[Physics, Physics]:
     """`physics` with more SMs ceded, and with blocks packed more closely."""
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor.english import counted, with_article
 from advisor.plan import ObjectiveName
@@ -11,8 +12,10 @@ from advisor.prediction.mix_prediction import Interval, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
 from advisor.report.sharing_words import words_of
-from advisor.timeline.outcome import Simulation
 from advisor.workload.named_workloads import how_to_measure
+
+if TYPE_CHECKING:
+    from advisor.timeline.outcome import Simulation
 
 # More jobs than these are counted.
 _NAMED = 3
@@ -126,7 +129,7 @@ def basis(mix: MixPrediction) -> str:
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 
 
-def estimated(mix: MixPrediction | Simulation) -> str:
+def estimated(mix: "MixPrediction | Simulation") -> str:
     """What stands in for runs of this kind on this GPU."""
     if mix.estimated_from is None:
         return NOT_CONFIRMED

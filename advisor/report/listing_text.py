@@ -14,13 +14,13 @@ from advisor.terminal import clean
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
-from advisor.zoo.overhead import Footprint
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from advisor.terminal.terminal_tables import FittedTable
+    from advisor.zoo.overhead import Footprint
 
 _UNKNOWN = "unknown"
 
@@ -192,7 +192,7 @@ def answer_above_table(answer: str, table: "Table", notes: Iterable[str]) -> "Re
     return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
 
 
-def footprint_document(found: Footprint) -> dict[str, Any]:
+def footprint_document(found: "Footprint") -> dict[str, Any]:
     """What ``advisor estimate-memory --json`` prints."""
     return {
         "schema": 1,
@@ -204,7 +204,7 @@ def footprint_document(found: Footprint) -> dict[str, Any]:
     }
 
 
-def footprint_text(found: Footprint, gpu: Gpu) -> str:
+def footprint_text(found: "Footprint", gpu: Gpu) -> str:
     """What it prints without."""
     lines = [
         f"{found.workload}, estimated, never run:",
