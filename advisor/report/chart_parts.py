@@ -50,6 +50,15 @@ def chart(rows: list[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
 
 
+def hints(*fields: str) -> list[alt.Tooltip]:
+    """What is to be read of a mark under the pointer.
+
+    Channels are made by their classes in all charts: where altair has to find the class for a bare
+    word, it goes through all that it has, which takes longer than drawing the chart.
+    """
+    return [alt.Tooltip(f"{field}:N") for field in fields]
+
+
 def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
     """An axis of rows with these `names`, of which it has what the expression `shown` makes."""
     words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)

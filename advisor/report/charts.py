@@ -18,6 +18,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     described,
+    hints,
     rows_of,
 )
 from advisor.report.gpu_drawing import Bar, Drawing
@@ -25,6 +26,7 @@ from advisor.report.mig_text import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30
+_FREE = {"test": "datum.kind == 'free'"}
 
 
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
@@ -56,10 +58,10 @@ def trials_chart(found: Trials) -> Layered:
     ]  # fmt: skip
     title = "trials per hour"
     base = chart(rows).encode(
-        x=alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0)), tooltip=["sharing:N"]
+        x=alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0)), tooltip=hints("sharing")
     )
     spread = base.mark_bar(width=3, color=SURE_COLOUR).encode(
-        y=alt.Y("low:Q", title=title), y2="high:Q"
+        y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")
     )
     middle = base.mark_point(filled=True, size=90, opacity=1, color=SURE_COLOUR).encode(
         y=alt.Y("middle:Q", title=title)
@@ -74,19 +76,17 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
     rows = [asdict(each) | {"middle": (each.start + each.end) / 2} for each in cut]
     base = chart(rows).encode(
         y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row"),
-        tooltip=["label:N", "kind:N"],
+        tooltip=hints("label", "kind"),
     )
     boxes = base.mark_bar(stroke=FRAME_COLOUR, height={"band": 0.9}).encode(
         x=axis("start:Q", title, memory_slices, memory_slices),
-        x2="end:Q",
-        color=alt.condition(
-            "datum.kind == 'free'", alt.value(FREE_COLOUR), alt.value(ESTIMATE_COLOUR)
-        ),
+        x2=alt.X2("end:Q"),
+        color=alt.ColorValue(ESTIMATE_COLOUR, condition=_FREE | {"value": FREE_COLOUR}),
     )
     names = base.mark_text().encode(
-        x="middle:Q",
-        text="label:N",
-        color=alt.condition("datum.kind == 'free'", alt.value(FRAME_COLOUR), alt.value("black")),
+        x=alt.X("middle:Q"),
+        text=alt.Text("label:N"),
+        color=alt.ColorValue("black", condition=_FREE | {"value": FRAME_COLOUR}),
     )
     drawn = alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{each.row} {each.label}" for each in cut))
@@ -105,8 +105,8 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
         return chart([asdict(each) for each in line.spans if each.kind == kind]).encode(
             y=rows_of(line.rows, "row"),
             x=axis("start:Q", title, line.end),
-            x2="end:Q",
-            tooltip=["row:N", "hint:N"],
+            x2=alt.X2("end:Q"),
+            tooltip=hints("row", "hint"),
         )
 
     layers = [
@@ -114,7 +114,7 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
         spans("runs").mark_bar(height={"band": 0.6}).encode(color=by_job(jobs)),
         spans("runs")
         .mark_bar(height=3, **OVER_BARS)
-        .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
+        .encode(x=alt.X("end_low:Q", title=title), x2=alt.X2("end_high:Q")),
     ]
     drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{each.row} {each.hint}" for each in line.spans))
@@ -127,7 +127,7 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
         .mark_rect(color=FRAME_COLOUR, opacity=0.6)
         .encode(
             x=axis("start:Q", f"time, {line.unit}", line.end),
-            x2="end:Q",
+            x2=alt.X2("end:Q"),
             y2=alt.datum(0),
             y=alt.Y(
                 "value:Q",
@@ -150,8 +150,9 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
     x = axis("start:Q", title, most)
 
     def boxes(shown: Sequence[Bar]) -> alt.Chart:
-        tooltip = ["row:N", "hint:N"]
-        return chart([asdict(each) for each in shown]).encode(y=y, x=x, x2="end:Q", tooltip=tooltip)
+        return chart([asdict(each) for each in shown]).encode(
+            y=y, x=x, x2=alt.X2("end:Q"), tooltip=hints("row", "hint")
+        )
 
     jobs = [bar for bar in bars if bar.kind == "job"]
     layers = [
@@ -161,7 +162,7 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
         boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=by_job([bar.job for bar in jobs])),
         boxes([bar for bar in jobs if bar.end_low is not None])
         .mark_bar(height=3, **OVER_BARS)
-        .encode(x=alt.X("end_low:Q", title=title), x2="end_high:Q"),
+        .encode(x=alt.X("end_low:Q", title=title), x2=alt.X2("end_high:Q")),
     ]
     drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))

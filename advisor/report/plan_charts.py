@@ -22,6 +22,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     described,
+    hints,
     rows_of,
 )
 from advisor.report.fairness_text import UNFAIR
@@ -43,9 +44,9 @@ def plans_chart(advised: Recommendation) -> Layered:
         y=rows_of([row["plan"] for row in rows], "plan"),
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
         color=_by_basis(advised.plans),
-        tooltip=["plan:N", "sharing:N", "why:N"],
+        tooltip=hints("plan", "sharing", "why"),
     )
-    spread = base.mark_bar(height=3).encode(x2="high:Q")
+    spread = base.mark_bar(height=3).encode(x2=alt.X2("high:Q"))
     chosen = alt.selection_point("chosen", fields=["number"])
     middle = (
         base.mark_point(filled=True, size=90, opacity=1)
@@ -76,14 +77,14 @@ def tradeoff_chart(
     plane = partial(_plane, time, energy)
     dots = plane(rows).mark_point(filled=True, size=90, opacity=1).encode(
         color=_by_basis([each.plan for each in points]),
-        tooltip=["plan:N", "sharing:N", "hint:N", "why:N"],
+        tooltip=hints("plan", "sharing", "hint", "why"),
     ).add_params(alt.selection_point("chosen", fields=["number"]))  # fmt: skip
     front = plane([row for row in rows if row["front"]])
     drawn = alt.layer(
-        front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order="time:Q"),
+        front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order=alt.Order("time:Q")),
         plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR),
         dots,
-        plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text="rank:N"),
+        plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text=alt.Text("rank:N")),
     ).properties(height=_PLANE_PX)
     return described(drawn, "time and energy", (f"{row['plan']} {row['hint']}" for row in rows))
 
@@ -113,12 +114,14 @@ def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
     rows = list(_slowdown_rows(fares))
     title = "times as long as alone"
     base = chart(rows).encode(
-        y=rows_of([row["row"] for row in rows], "row"), tooltip=["row:N", "hint:N"]
+        y=rows_of([row["row"] for row in rows], "row"), tooltip=hints("row", "hint")
     )
     x = axis("middle:Q", title, max(max(row["high"], row["equal"]) for row in rows) * 1.02)
     drawn = alt.layer(
         base.mark_bar(height={"band": 0.6}).encode(x=x, color=by_job(each.job for each in fares)),
-        base.mark_bar(height=3, **OVER_BARS).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
+        base.mark_bar(height=3, **OVER_BARS).encode(
+            x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
+        ),
         base.mark_tick(thickness=4, **OVER_BARS).encode(x=alt.X("equal:Q", title=title)),
     ).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))

@@ -14,6 +14,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     described,
+    hints,
     rows_of,
 )
 
@@ -38,13 +39,13 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
         y=y,
         yOffset=alt.YOffset("job:N", sort=named),
         color=by_job(jobs, named=True),
-        tooltip=["job:N", "run:N", "hint:N", "whose:N"],
+        tooltip=hints("job", "run", "hint", "whose"),
     )
     drawn = alt.layer(
         chart(bands)
         .mark_bar(color=FRAME_COLOUR, opacity=0.5)
-        .encode(y=y, x=alt.X("from:Q", title=title), x2="to:Q"),
-        base.mark_rule(opacity=0.4).encode(x=alt.X("low:Q", title=title), x2="high:Q"),
+        .encode(y=y, x=alt.X("from:Q", title=title), x2=alt.X2("to:Q")),
+        base.mark_rule(opacity=0.4).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")),
         base.mark_point(filled=True, size=50, opacity=0.8).encode(
             x=alt.X("error:Q", title=title),
             shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),

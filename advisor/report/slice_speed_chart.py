@@ -14,6 +14,7 @@ from advisor.report.chart_parts import (
     by_job,
     chart,
     described,
+    hints,
 )
 from advisor.report.headline import NOT_CONFIRMED
 from advisor.workload.profile import Profile
@@ -40,13 +41,13 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
         x=x,
         xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
         color=by_job(jobs, named=True),
-        tooltip=["job:N", "where:N", alt.Tooltip("middle:Q", title="speed", format=".2f")],
+        tooltip=[*hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
     )
     drawn = alt.layer(
         chart(ticks)
         .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
         .encode(x=x, y=alt.Y("share:Q", title=title)),
-        base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2="high:Q"),
+        base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ).properties(height=beside_names_px(jobs, _PLOT_PX))
     return described(
