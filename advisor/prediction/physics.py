@@ -139,4 +139,5 @@ def mean_of_copies(
     """`values` with the mean for copies of a job, which replay starts at different points."""
     names = [each.name for each in profiles]
     kinds = list(zip_longest(names, sharing.limits, sharing.priorities))
-    return np.array([values[[other == kind for other in kinds]].mean() for kind in kinds])
+    means = {kind: values[[other == kind for other in kinds]].mean() for kind in set(kinds)}
+    return np.array([means[kind] for kind in kinds])

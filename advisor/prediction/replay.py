@@ -14,6 +14,7 @@ owner with nothing to run soon yields. In both the hosts launch on, each at its 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,8 @@ def _columns(
 _BRIEF_S = 10e-6
 
 
+# Copies of a job have the same, and so do most of the mixes of one question.
+@lru_cache(maxsize=128)
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (6, kernels)."""
     pace = sm_pace(script.demand, limit, exponent)

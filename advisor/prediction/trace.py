@@ -27,9 +27,9 @@ QUEUED_GAP_S = 1e-6
 _STREAMS = 1.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayTrace:
-    """One tenant's step for replay, which repeats it.
+    """One tenant's step for replay, which repeats it; equal to itself alone.
 
     Attributes:
         launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
