@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation
@@ -61,6 +61,9 @@ class Advisor(Sources):
         from advisor.plan.host_remedies import host_remedies
         from advisor.plan.ranking import ranked
 
+        if objective not in get_args(ObjectiveName):
+            known = get_args(ObjectiveName)
+            raise UnknownName("objective", objective, known, f"Use one of {', '.join(known)}.")
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         found = self.jobs(jobs)

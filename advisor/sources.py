@@ -236,6 +236,8 @@ class Sources:
         Raises:
             InvalidInput: A name, count or file is wrong, or a profile is of another GPU.
         """
+        if isinstance(asked, str):
+            raise InvalidInput(f"jobs are a list of names, as [{asked!r}]")
         found: list[Job] = []
         for each in asked:
             match each:

@@ -125,7 +125,7 @@ def _refuse(error: Exception) -> NoReturn:
         raise error
     said = StringIO()
     show(file=said)
-    aside(said.getvalue().rstrip(), keep="\n")
+    aside(said.getvalue().rstrip().replace("Value error, ", ""), keep="\n")
     sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 
 

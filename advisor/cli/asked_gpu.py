@@ -44,7 +44,8 @@ def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
     here = gpu_at_hand()
     if here is not None:
         return here, "the GPU at hand"
-    profiled_on = _profiled_on(given.get("jobs") or (), given.get("profiles"))
+    words = given.get("jobs") or given.get("names") or [given.get("job") or ""]
+    profiled_on = _profiled_on([*filter(None, words)], given.get("profiles"))
     if len(profiled_on) == 1 and DEFAULT_GPU not in profiled_on:
         return profiled_on[0], "on which the jobs were profiled"
     return DEFAULT_GPU, None

@@ -1,6 +1,7 @@
 """``advisor explain``: two plans for the same jobs, and what makes the difference."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from advisor.cli.options import (
     grouped,
 )
 from advisor.cli.output import show_found, warn
+from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 
 _Plan = Annotated[
@@ -55,6 +57,9 @@ def explain(
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report
 
+    for word in (pair.first, pair.second):
+        if _is_job(word, files.profiles):
+            raise InvalidInput(f"two PLANs come before the JOBs: advisor explain naive mps {word}")
     plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
     given = given_in(context)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
@@ -75,3 +80,11 @@ def _check_files(given: Given, *, all_capped: bool) -> None:
     apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
     if all_capped:
         apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
+
+
+def _is_job(word: str, folder: Path | None) -> bool:
+    """Whether `word` is a profile's name, with copies or without."""
+    from advisor.workload.store import profile_paths, profiled_gpus
+
+    name = word.partition(":")[0]
+    return any(name in profile_paths(key, folder) for key in profiled_gpus(folder))

@@ -16,7 +16,7 @@ from advisor.cli.options import (
     given_in,
     grouped,
 )
-from advisor.cli.output import show_text, warn
+from advisor.cli.output import aside, show_text, warn
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
@@ -66,3 +66,5 @@ def export(
         show_text(file.text, end="")
     else:
         write_whole(exported.out, file.text)
+        run = f"; advisor run {exported.out} shows what it would do" * (exported.form == "json")
+        aside(f"{exported.out}: written{run}")

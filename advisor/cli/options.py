@@ -93,7 +93,7 @@ _GPU = "A GPU that `advisor gpus` lists. Not given: the one at hand, else the pr
 
 Jobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB]...", help="NAME[:COPIES], or the path of a profile."),
+    typer.Argument(metavar="JOB", help="NAME[:COPIES], or the path of a profile."),
 ]
 JobFile = Annotated[
     Path | None, typer.Option("--jobs", metavar="FILE", help="A TOML file of jobs instead.")

@@ -10,6 +10,14 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.output import aside
+from advisor.errors import GpuUnavailable
+
+_WITHOUT_GPU = (
+    "Without one: describe the job by what its log and nvidia-smi show, `advisor profile "
+    "--from-numbers --help`, or ask about one like it that was measured, `advisor profiles`."
+)
+
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -26,7 +34,10 @@ def profile(context: typer.Context) -> None:
     from advisor.cli.tracking_options import profiled_and_logged
     from advisor.profiling import main
 
-    raise typer.Exit(profiled_and_logged(context.args, main))
+    code = profiled_and_logged(context.args, main)
+    if code == GpuUnavailable.exit_code:
+        aside(_WITHOUT_GPU)
+    raise typer.Exit(code)
 
 
 def watch(context: typer.Context) -> None:

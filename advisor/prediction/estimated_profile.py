@@ -17,6 +17,7 @@ from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.host_transfer import host_slowdown_at, on_host
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
+from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile
 from advisor.workload.store import (
@@ -67,6 +68,8 @@ def found_profile(
         UnknownName: It was measured on no GPU, and at less than two batch sizes.
         InvalidInput: The file is malformed or of another GPU, or nothing can be estimated.
     """
+    if name.endswith(".toml"):
+        raise InvalidInput(f"{name}: a file of jobs is no JOB. Say --jobs {name}, alone.")
     if name.endswith(".py"):
         return _of_script(Path(name), gpu, folder, calibration)
     if "/" in name or name.endswith(".json") or name in profile_paths(gpu.key, folder):
@@ -84,6 +87,14 @@ def found_profile(
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
     """Of `gpu` itself; an unknown name is compared with what could be estimated for it too."""
     known = names_of_jobs(gpu, folder)
+    if not name or Path(name).is_dir():
+        what = f"{name}: a folder" if name else "an empty word"
+        raise InvalidInput(f"{what} is no JOB. Name one: `advisor profiles` lists them.")
+    if name in known and name not in profile_paths(gpu.key, folder):
+        raise InvalidInput(
+            f"{name}: nobody measured it, and from an estimate for another GPU nothing is "
+            f"estimated. Measure it on {with_article(gpu.key)}: {how_to_measure([name])}."
+        )
     if known and name not in profile_paths(gpu.key, folder):
         raise unknown_profile(name, gpu.key, known)
     return load_profile(name, gpu.key, folder)

@@ -118,6 +118,10 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
     """
     runs, gpu = read_runs(file), advisor.card
+    if not runs:
+        raise InvalidInput(
+            f"{file}: it holds no runs. `python -m advisor.collocation` writes them."
+        )
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     known = {name: load_profile(name, gpu.key, advisor.profiles) for name in sorted(names)}
     comparisons = compared(runs, known, advisor.uncalibrated.on_known_cores(), gpu)

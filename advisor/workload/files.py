@@ -165,7 +165,7 @@ def parse_json(
     except RecursionError:
         raise InvalidInput(f"{where}: {_TOO_DEEP}. {remedy}") from None
     except ValueError as error:
-        raise InvalidInput(f"{where}: not JSON: {error}. {remedy}") from None
+        raise InvalidInput(f"{where}: not JSON: {_unlike_json(text, error)}. {remedy}") from None
     return document
 
 
@@ -188,8 +188,36 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidInput(f"{where}: {_TOO_DEEP}. Correct the file.") from None
     except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"{where}: {error}. Correct the file.") from None
+        raise InvalidInput(f"{where}: {_unlike_toml(text, error)}. Correct the file.") from None
     return document
+
+
+def _unlike_json(text: str | bytes, error: ValueError) -> str:
+    """What somebody who took another file for it should know, else where it is not JSON."""
+    content = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if not content.strip():
+        return "it is empty"
+    if len(content) <= MOST_TOML_BYTES and _parses(content, tomllib.loads):
+        return "it is TOML"
+    return _not_text(error)
+
+
+def _unlike_toml(text: bytes, error: Exception) -> str:
+    if isinstance(error, ValueError) and text.lstrip()[:1] in (b"{", b"["):
+        return "it is JSON, and TOML is wanted" if _parses(text, json.loads) else _not_text(error)
+    return _not_text(error)
+
+
+def _not_text(error: Exception) -> str:
+    return "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _parses(content: bytes, parse: Callable[[str], object]) -> bool:
+    try:
+        parse(content.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"

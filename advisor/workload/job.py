@@ -63,6 +63,10 @@ class Job:
     protect: float | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.profile, str):
+            raise InvalidInput(
+                f"Job takes a Profile: Advisor.find_profile({self.profile!r}) finds it"
+            )
         if not (isfinite(self.epochs) and self.epochs > 0):
             raise InvalidInput(f"{self.name}: epochs must be above 0, got {self.epochs:g}")
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)

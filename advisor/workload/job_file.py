@@ -96,6 +96,10 @@ def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
 
 
 def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
+    if not document.get("job"):
+        raise InvalidInput(
+            f"{where}: it has no [[job]] table. `advisor init jobs` writes a file to start from."
+        )
     return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
 
 

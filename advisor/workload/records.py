@@ -51,9 +51,12 @@ def parse_record(
     try:
         record: _Record | None = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        # A key that is not known says why the one that was meant is missing.
+        first = next((each for each in wrong if each["type"] in _PLAIN), wrong[0])
         field = ".".join(map(str, first["loc"])) or "the document"
-        raise InvalidInput(f"{where}: {field}: {first['msg']}. {remedy}") from None
+        said = _PLAIN.get(first["type"], first["msg"])
+        raise InvalidInput(f"{where}: {field}: {said}. {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
     if record is None:
@@ -62,6 +65,9 @@ def parse_record(
         parse_json(text, where, remedy, of_a_type=True)
     return record
 
+
+# What pydantic calls a key that a record has not.
+_PLAIN = {"unexpected_keyword_argument": "no such field is known"}
 
 # Every key of a JSON text; in strings there may be more of these.
 _KEY = re.compile(rb'"\s*:')

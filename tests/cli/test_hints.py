@@ -119,13 +119,14 @@ def test_options_that_are_named_alone_are_options():
 
 def test_what_has_no_name_is_not_to_be_measured_by_it():
     assert how_to_measure([BERT, "gpt2-small-pretrain-bs8"]).startswith("`advisor profile bert")
-    assert "advisor profile " not in how_to_measure([BERT, "my-job"])
+    assert "my-job" not in how_to_measure([BERT, "my-job"])
 
 
 def test_a_misspelt_job_is_not_said_to_be_measurable(advisor):
     said = advisor("recommend", "my-job").err
     assert "`advisor workloads` lists what can be measured" in said
-    assert "`advisor profile" not in said
+    assert "`advisor profile my-job" not in said
+    assert "a script of yours is measured as it is: `advisor profile -- python" in said
 
 
 def test_the_footer_names_a_command_that_runs_beside_what_was_asked(advisor):

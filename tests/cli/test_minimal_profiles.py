@@ -165,3 +165,25 @@ def test_from_python_it_is_a_profile_like_any_other():
     answer = Advisor(GPU).predict([KNOWN.whole(), RESNET], "mps").prediction
     assert [job.job for job in answer.jobs] == ["my-job", RESNET]
     assert answer.jobs[0].memory_mib == KNOWN.memory_mib
+
+
+@pytest.mark.parametrize("words", [["batch", "mine"], ["trials", "mine", "--steps", 100]])
+def test_what_was_measured_on_one_gpu_only_is_asked_about_there(words, advisor, tmp_path):
+    path = tmp_path / "nobody" / "advisor" / "profiles" / "a100-40gb" / "mine.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(minimal_text(replace(KNOWN, workload="mine", gpu="a100-40gb")))
+    said = advisor(*words)
+    assert said.code == 0
+    assert "no --gpu given: this is about a100-40gb, on which the jobs were profiled" in said.err
+
+
+def test_a_mere_estimate_for_another_gpu_is_not_said_to_be_near_its_own_name(advisor, tmp_path):
+    found = replace(KNOWN, workload="mine", gpu="l4-24gb")
+    (tmp_path / "mine.json").write_text(minimal_text(found))
+    folder = tmp_path / "nobody" / "advisor" / "profiles" / "a40-48gb"
+    words = ("--to", "a40-48gb", "--out", folder)
+    assert advisor("translate", tmp_path / "mine.json", *words).code == 0
+    said = advisor("batch", "mine", "--gpu", "a100-40gb")
+    assert said.code == 2
+    assert "mine: nobody measured it, and from an estimate for another GPU nothing" in said.err
+    assert "Near" not in said.err

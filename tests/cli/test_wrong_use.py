@@ -18,6 +18,31 @@ def changed(**changes):
 
 
 @pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "it has no [[job]] table. `advisor init jobs` writes a file to start from."),
+        ("# nothing", "it has no [[job]] table"),
+        ('{"job": []}', "it is JSON, and TOML is wanted"),
+        (f'[[job]]\nprofil = "{BERT}"', "job.0.profil: no such field is known"),
+    ],
+)
+def test_what_is_no_file_of_jobs_is_told_what_one_is(advisor, tmp_path, content, said):
+    file = tmp_path / "jobs.toml"
+    file.write_text(content)
+    found = advisor("recommend", "--jobs", file)
+    assert found.code == 2
+    assert said in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
+    (tmp_path / "runs.jsonl").touch()
+    said = advisor("validate", "--from", tmp_path / "runs.jsonl")
+    assert said.code == 2
+    assert "it holds no runs" in said.err
+
+
+@pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         (["recommend", BERT, "--gpu", "h2000"], 2, "no GPU is called 'h2000'. Near: h200-141gb"),
@@ -33,6 +58,10 @@ def changed(**changes):
         (["recommend", f"{BERT}:x"], 2, "COPIES is a whole number from 1 to 48"),
         (["recommend", BERT, "--jobs", "jobs.toml"], 2, "not both"),
         (["recommend", "--jobs", "none.toml"], 2, "none.toml: No such file or directory"),
+        (["recommend", "jobs.toml"], 2, "a file of jobs is no JOB. Say --jobs jobs.toml"),
+        (["recommend", "."], 2, ".: a folder is no JOB"),
+        (["recommend", ""], 2, "an empty word is no JOB"),
+        (["explain", "naive", BERT], 2, f"advisor explain naive mps {BERT}"),
         (["recommend", "./none.json"], 2, "none.json: No such file or directory"),
         (["recommend", "--objective", "beauty"], 2, "'beauty' is not one of"),
         (["recommend", "--top", "0"], 2, "--top"),

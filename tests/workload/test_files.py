@@ -74,7 +74,8 @@ def test_a_file_that_says_it_is_empty_and_goes_on_is_not_read_to_its_end():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not JSON"),
+        ("", "not JSON: it is empty"),
+        ("a = [1]", "not JSON: it is TOML"),
         ("{", "not JSON"),
         ("\x00", "not JSON"),
         (b"\xff", "not JSON"),
@@ -107,7 +108,8 @@ def test_other_json_is_read_as_it_is(text, tmp_path):
         (".".join("a" * 3000) + " = 1", "nested more than 64 deep"),
         ("a = 1\na = 2", "overwrite"),
         ("a", "Expected"),
-        (b"a = '\xff'", "decode"),
+        (b"a = '\xff'", "no text in UTF-8"),
+        ('{"a": [1]}', "JSON, and TOML is wanted"),
         ("a = 1" + "0" * 5000, "4300"),
     ],
 )
