@@ -10,7 +10,7 @@ from advisor.workload.profile import Profile
 
 # Exponents are those of a kernel that has a quarter of the SMs that it could use. What it is spared
 # dies away with this power of the SMs that are left. With it and the constants below, limits left
-# out of the probes of an H200 and an H100 are 4.0 % and 5.4 % off, 6.6 % and 9.5 % with an exponent
+# out of the probes of an H200 and an H100 are 4.0 % and 5.5 % off, 6.6 % and 9.5 % with an exponent
 # that is the same for all limits; without any one family, the same constants are the best.
 _QUARTER, _POWER = 4.0, 2 / 3
 # With less, kernels would be faster on fewer SMs.
