@@ -84,9 +84,19 @@ def tradeoff_chart(
         front.mark_line(color=FRAME_COLOUR, strokeDash=[4, 4]).encode(order=alt.Order("time:Q")),
         plane([row for row in rows if row["shown"]]).mark_point(size=300, color=FRAME_COLOUR),
         dots,
-        plane(rows).mark_text(dx=9, dy=-9, color=FRAME_COLOUR).encode(text=alt.Text("rank:N")),
+        plane(_labels(rows))
+        .mark_text(dx=9, dy=-9, color=FRAME_COLOUR)
+        .encode(text=alt.Text("rank:N")),
     ).properties(height=_PLANE_PX)
     return described(drawn, "time and energy", (f"{row['plan']} {row['hint']}" for row in rows))
+
+
+def _labels(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """`rows` with their ranks, those together that nobody can tell apart on the chart."""
+    at: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        at.setdefault((f"{row['time']:.3g}", f"{row['energy']:.3g}"), []).append(row)
+    return [same[0] | {"rank": ", ".join(row["rank"] for row in same)} for same in at.values()]
 
 
 def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:

@@ -81,7 +81,7 @@ def test_the_json_that_is_taken_away_says_what_the_page_says(opened):
 
 def test_every_control_is_reached_by_keyboard_alone(opened):
     page = opened()
-    wanted = {"GPU", "Best means", "Plan", "Download as JSON"}
+    wanted = {"GPU", "Best means", "Plan", "On the GPU", "Download as JSON", "How many at once?"}
     for _ in range(150):
         page.keyboard.press("Tab")
         wanted -= {page.evaluate(_FOCUSED)}

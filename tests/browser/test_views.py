@@ -39,6 +39,17 @@ def test_every_view_fits_no_word_is_cut_and_drawings_are_said_in_words(opened, w
         assert all(";" in each.get_attribute("aria-label") for each in drawings), name
 
 
+def test_a_link_opens_the_same_view_and_the_same_two_plans_in_a_fresh_browser(opened):
+    page = opened()
+    view(page, "Beside another plan")
+    beside = page.get_by_role("combobox", name="Beside")
+    beside.fill("serial")
+    beside.press("Enter")
+    page.wait_for_url("**beside=**serial**")
+    again = opened(page.url).get_by_role("combobox", name="Beside")
+    assert again.input_value() == beside.input_value()
+
+
 def test_a_click_on_a_point_of_time_against_energy_chooses_the_plan(opened):
     page = opened()
     view(page, "Time and energy")
