@@ -78,9 +78,9 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
     asked = "+".join(f"{size}c" for size in sizes)
     if any(size not in starts for size in sizes):
         offers = ", ".join(f"{size}c" for size in starts)
+        known = "" if "compute_instances" in gpu.sources else ", as far as is known"
         raise NothingFits(
-            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}"
-            f"{_ignorance(gpu)}."
+            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}{known}."
         )
     places = packed([(starts[size], size) for size in sizes])
     if places is None:
@@ -136,10 +136,6 @@ def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
     if row.sms is None or gpu.architecture != "Ampere":
         return None
     return row.sms * size // row.compute_slices
-
-
-def _ignorance(gpu: Gpu) -> str:
-    return "" if "compute_instances" in gpu.sources else ", as far as is known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

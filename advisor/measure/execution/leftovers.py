@@ -17,7 +17,7 @@ from advisor.measure.process.mps_daemon import MpsDaemon
 from advisor.measure.process.run_locks import end_mps_within, sweep_locks, wait_until
 
 
-def end_run(folder: RunFolder, grace_s: float = GRACE_S) -> str:
+def end_run(folder: RunFolder) -> str:
     """End every process and daemon of the run, which nobody watches; what was done, in words.
 
     Jobs are asked first and killed after the grace, those under MPS after its server let go of
@@ -32,7 +32,7 @@ def end_run(folder: RunFolder, grace_s: float = GRACE_S) -> str:
         keepers = [job.keeper for job in state.jobs if job.keeper] if state else []
         jobs = set(marked(folder.path.name)) & set(keepers)
         send(jobs, SIGTERM)
-        wait_until(lambda: not jobs & set(marked(folder.path.name)), grace_s + 15 if jobs else 0)
+        wait_until(lambda: not jobs & set(marked(folder.path.name)), GRACE_S + 15 if jobs else 0)
         pipes = Path(state.pipes) if state else None
         if pipes is not None:
             for each in sorted(pipes.glob("*/mps")):

@@ -54,14 +54,13 @@ class WatchedPace:
     def steps(self) -> int | None:
         return None if self.last is None else self.last.steps
 
-    def step_s(self, since_s: float, until_s: float = float("inf")) -> float | None:
-        """Mean seconds of a step between two moments; None where too little was seen."""
+    def step_s(self, since_s: float) -> float | None:
+        """Mean seconds of a step since a moment; None where too little was seen."""
         first = bisect_left(self._at_s, since_s)
-        end = bisect_left(self._at_s, until_s)
-        if end - first < 2:
+        if len(self._at_s) - first < 2:
             return None
-        steps = self._steps[end - 1] - self._steps[first]
-        seconds = self._at_s[end - 1] - self._at_s[first]
+        steps = self._steps[-1] - self._steps[first]
+        seconds = self._at_s[-1] - self._at_s[first]
         return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
 
     def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:

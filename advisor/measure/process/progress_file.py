@@ -52,12 +52,11 @@ def record_in(path: Path) -> dict[str, Any]:
 class ProgressWriter:
     """Counts the steps of this process where whoever watches looks; does nothing if nobody does."""
 
-    def __init__(self, path: str | None = None) -> None:
+    def __init__(self) -> None:
         self._descriptor: int | None = None
         self._more: dict[str, Any] = {}
-        asked = os.environ.get(PROGRESS) if path is None else path
-        if asked:
-            self._descriptor = os.open(asked, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if path := os.environ.get(PROGRESS):
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def report(self, steps: int, **more: Any) -> None:
         """Write that so many are done now; `more` stays until it is given anew."""

@@ -75,7 +75,7 @@ def run_summary(run: Run) -> str:
 
 
 def _without_done(wanted: Sequence[Measurable], out: Path, *, resume: bool) -> list[Measurable]:
-    done = _ids_in(out)
+    done = {record["id"] for record in records_in(out)} if out.exists() else set()
     todo = [mix for mix in wanted if mix.id not in done]
     if len(todo) < len(wanted) and not resume:
         raise InvalidInput(
@@ -83,11 +83,6 @@ def _without_done(wanted: Sequence[Measurable], out: Path, *, resume: bool) -> l
             f"only the others, or choose another --out."
         )
     return todo
-
-
-def _ids_in(out: Path) -> frozenset[str]:
-    """The ids of the runs in a JSON Lines file, if it exists."""
-    return frozenset(record["id"] for record in records_in(out)) if out.exists() else frozenset()
 
 
 def records_in(path: Path) -> list[dict[str, Any]]:
