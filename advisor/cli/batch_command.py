@@ -46,9 +46,10 @@ def batch(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """The largest batch that a slice holds; time and energy of an example for provider and client.
+    """The largest batch that each slice of a GPU holds.
 
-    A job that was measured at two batch sizes or more is answered for at others too.
+    And an example's time and energy, for provider and client. A job that was measured at two batch
+    sizes or more is answered for at others too.
     """
     from advisor.report.slice_batches_text import slice_batches_document, slice_batches_report
 

@@ -50,7 +50,9 @@ def explain(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two PLANs for the JOBs: what changes for each job, why, and if it exceeds the error.
+    """Compare two PLANs for the JOBs.
+
+    What changes for each job, why, and if it exceeds the error.
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
     """

@@ -49,7 +49,10 @@ def export(
     power_cap: PowerCap = None,
     files: Files,
 ) -> None:
-    """Write the plan for the JOBs as a file: shell lines, MPS, MIG, Slurm, radT, or JSON."""
+    """Write the plan for the JOBs as a file.
+
+    Shell lines, or for MPS, MIG, Slurm, radT, or JSON.
+    """
     from advisor.launch.exports import exported as exported_plan
     from advisor.workload.writing import write_whole
 

@@ -33,7 +33,10 @@ def init(
         typer.Option(metavar="FILE", help="Where to write it; default: its name, here."),
     ] = None,
 ) -> None:
-    """Write a file of jobs, a campaign's plan or a trace to start from, with every field."""
+    """Write a file of jobs, runs or arrivals to start from.
+
+    Jobs for `--jobs`, a campaign's plan, or a trace, each with every field.
+    """
     from importlib.resources import files
 
     from advisor.workload.writing import write_whole

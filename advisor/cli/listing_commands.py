@@ -59,8 +59,18 @@ def workloads(as_json: AsJson = False) -> None:
     show_found(zoo(), as_json, workloads_table, workloads_document)
 
 
-def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson = False) -> None:
-    """List what was measured alone on a GPU: what a JOB can name."""
+def profiles(
+    gpu: GpuKey = DEFAULT_GPU,
+    folder: Profiles = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Its fastest step, and when it was measured, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what was measured alone on a GPU.
+
+    Each is what a JOB can name.
+    """
     from advisor.hardware.catalogue import gpu as known
     from advisor.report.listing_text import profiles_document, profiles_table
     from advisor.workload.staleness import unsteady_profiles
@@ -72,7 +82,7 @@ def profiles(gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, as_json: AsJson
     if as_json:
         show_json(profiles_document(gpu, measured))
     elif measured:
-        show(profiles_table(measured))
+        show(profiles_table(measured, details=details))
     else:
         show_text(
             f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`. Until then, "
@@ -93,7 +103,10 @@ def layouts(
     every: _Every = False,
     as_json: AsJson = False,
 ) -> None:
-    """List and draw how MIG can cut up a GPU, from where each kind of instance may lie."""
+    """List and draw how MIG can cut up a GPU.
+
+    From where each kind of instance may lie.
+    """
     from advisor.hardware.mig_layouts import placement_sets
     from advisor.hardware.mig_rules import instance_named, profiles_named, profiles_offered
     from advisor.report.mig_text import layouts_document, layouts_report

@@ -30,7 +30,10 @@ _Models = Annotated[
 
 @grouped
 def fit(measured: MeasuredOptions, out: _Models = None) -> None:
-    """Fit the model to every run, yours included, from the first run on a GPU on."""
+    """Fit the model to every run, yours included.
+
+    From the first run on a GPU on.
+    """
     from advisor.hardware.catalogue import gpu as known
     from advisor.prediction.fit.observation import MeasuredGpu
     from advisor.prediction.model_file import model_text
@@ -114,7 +117,10 @@ def evaluate(
     export: _Export = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how good predictions are for model families that the model has never seen."""
+    """Say how good predictions are for new model families.
+
+    For those that the model has never seen.
+    """
     from advisor.validate.entries import entries_text
     from advisor.validate.score_tables import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
@@ -149,9 +155,9 @@ def _evaluation(
 
 
 def reproduce(profiles: Profiles = None, models: Models = None, as_json: AsJson = False) -> None:
-    """Set what published studies found on an A100-40GB beside what is predicted for one.
+    """Set predictions beside what published studies found.
 
-    The rows, and what would agree, were written down beforehand.
+    On an A100-40GB. The rows, and what would agree, were written down beforehand.
     """
     from advisor.api import Advisor
     from advisor.validate.reproduce import reproduced

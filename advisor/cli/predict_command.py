@@ -28,7 +28,10 @@ def predict(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what the JOBs do under one way of sharing: pace, memory, power."""
+    """Predict what the JOBs do under one way of sharing.
+
+    Their pace, memory and power.
+    """
     from advisor.report.documents import forecast_document
     from advisor.report.forecast_text import forecast_report
 

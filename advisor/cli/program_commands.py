@@ -27,7 +27,7 @@ def as_given(words: list[str], rest: list[str]) -> list[str]:
 
 
 def profile(context: typer.Context) -> None:
-    """Measure workloads, or a script of your own, alone; --help says more.
+    """Measure workloads, or a script of your own, alone.
 
     With --mlflow URI, what is measured is logged to MLflow too.
     """
@@ -41,21 +41,21 @@ def profile(context: typer.Context) -> None:
 
 
 def watch(context: typer.Context) -> None:
-    """Read what the driver tells of a job that runs already; --help says more."""
+    """Read what the driver tells of a job that runs already."""
     from advisor.measure.solo.watch_command import run
 
     raise typer.Exit(run(context.args))
 
 
 def campaign(context: typer.Context) -> None:
-    """Measure a plan of many mixes on one or more GPUs; --help says more."""
+    """Measure a plan of many mixes on one or more GPUs."""
     from advisor.campaign import main
 
     raise typer.Exit(main(context.args))
 
 
 def confirm(context: typer.Context) -> None:
-    """Measure the cases of published studies on your GPU; --help says more."""
+    """Measure the cases of published studies on your GPU."""
     from advisor.confirm import main
     from advisor.measure.process.supervisor import supervised
 
@@ -65,14 +65,14 @@ def confirm(context: typer.Context) -> None:
 
 
 def calibrate(context: typer.Context) -> None:
-    """Measure this machine, so that advice is for it; --help says more."""
+    """Measure this machine, so that advice is for it."""
     from advisor.calibration import main
 
     raise typer.Exit(main(context.args))
 
 
 def doctor(context: typer.Context) -> None:
-    """Say what on this machine spoils measuring or sharing; --help says more."""
+    """Say what on this machine spoils measuring or sharing."""
     from advisor.doctor import main
 
     raise typer.Exit(main(context.args))

@@ -32,10 +32,11 @@ def recommend(
     as_json: AsJson = False,
     mlflow: Mlflow = None,
 ) -> None:
-    """Rank the ways to share GPUs among the JOBs; the bundled ones where none is named.
+    """Rank the ways to share GPUs among the JOBs.
 
-    More than 8 jobs, or several GPUs: the best plan found in time. JOB:auto: how many copies of it
-    fit, and how many pay. --running or --now: what may be added to what runs.
+    Among the bundled ones where none is named. More than 8 jobs, or several GPUs: the best plan
+    found in time. JOB:auto: how many copies of it fit, and how many pay. --running or --now: what
+    may be added to what runs.
     """
     log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))

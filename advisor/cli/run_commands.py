@@ -73,10 +73,11 @@ def run(
     files: Files,
     mlflow: Mlflow = None,
 ) -> None:
-    """Run a PLAN: MPS, MIG, limits and cores as planned, each job with a log and a live table.
+    """Run a PLAN, and watch its jobs.
 
-    Jobs outlive this command where it is killed: `--resume` watches them again, `stop` and
-    `restore` end them. Ctrl-C ends them all. What was measured is kept for `fit`.
+    With MPS, MIG, limits and cores as planned, each job with a log and a live table. Jobs outlive
+    this command where it is killed: `--resume` watches them again, `stop` and `restore` end them.
+    Ctrl-C ends them all. What was measured is kept for `fit`.
     """
     from advisor.validate.execute import execute, rehearsed_plan, watch_again
     from advisor.validate.executed_plan import document_of, expected_by, saved_plan
@@ -104,7 +105,10 @@ def status(
     everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the runs that `run` started: who watches them, and how far each job is."""
+    """Show the runs that `run` started.
+
+    Who watches them, and how far each job is.
+    """
     from advisor.measure.execution.run_folder import run_folders
     from advisor.measure.execution.run_status import status_lines, status_of
 
@@ -127,7 +131,10 @@ def stop(
         list[int] | None, typer.Option(min=1, help="End only the job of that number.")
     ] = None,
 ) -> None:
-    """End a run: its jobs, which are asked first, then its MPS daemons and MIG instances."""
+    """End a run.
+
+    Its jobs, which are asked first, then its MPS daemons and MIG instances.
+    """
     from advisor.apply.restore import layout_back
     from advisor.measure.execution.run_folder import run_named
     from advisor.measure.execution.run_status import stop_run
@@ -139,7 +146,10 @@ def stop(
 
 
 def restore() -> None:
-    """Undo what killed runs left on this machine: jobs, MPS daemons and MIG instances."""
+    """Undo what killed runs left on this machine.
+
+    Jobs, MPS daemons and MIG instances.
+    """
     from advisor.apply.restore import restore as restored
 
     if not show_restored(restored()):

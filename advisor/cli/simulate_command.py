@@ -127,7 +127,10 @@ def simulate(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate the JOBs until the last one ends: times, GPU activity, memory, energy, money."""
+    """Simulate the JOBs until the last one ends.
+
+    Times, GPU activity, memory, energy and money.
+    """
     from advisor.report.simulation_text import simulation_document, simulation_report
     from advisor.sharing import parse_sharing
 

@@ -43,11 +43,12 @@ def translate(
     gpu_utilization: _Utilization = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate PROFILEs for a GPU on which nobody measured them, kernel by kernel.
+    """Estimate PROFILEs for another GPU, kernel by kernel.
 
-    Estimates are labelled, and every command takes them; `recommend` and the others also make them
-    by themselves for a workload that was measured on another GPU only. The host's part stays as it
-    was measured, unless --gpu-utilization tells of another host.
+    For one on which nobody measured them. Estimates are labelled, and every command takes them;
+    `recommend` and the others also make them by themselves for a workload that was measured on
+    another GPU only. The host's part stays as it was measured, unless --gpu-utilization tells of
+    another host.
     """
     from advisor.hardware.catalogue import gpu_meant
     from advisor.prediction.estimated_profile import translated

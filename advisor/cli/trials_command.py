@@ -41,9 +41,9 @@ def trials(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """How many trials of a hyper-parameter search fit on a GPU, how many pay, and how they share.
+    """How many trials of a search fit on a GPU, and pay.
 
-    Each trial is a process; `advisor.run_study` runs an optuna study so.
+    And how they share it. Each trial is a process; `advisor.run_study` runs an optuna study so.
     """
     from advisor.plan.rules import Conditions
     from advisor.report.trials_text import trials_document, trials_report

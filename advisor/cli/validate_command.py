@@ -65,9 +65,10 @@ def validate(
     as_json: AsJson = False,
     mlflow: Mlflow = None,
 ) -> None:
-    """Run the best plans for the JOBs, and set what is measured beside what was predicted.
+    """Run the best plans for the JOBs, and compare.
 
-    Exits with 5 where a measured step lies outside its interval.
+    What is measured is set beside what was predicted. Exits with 5 where a measured step lies
+    outside its interval.
     """
     from advisor.report.headline import host_note
     from advisor.validate.advised import validate_advice, validate_file

@@ -69,27 +69,35 @@ def gpus_document(
 
 
 def workloads_table(workloads: Iterable[Workload]) -> "Table":
-    table = plain_table("workload", "model", "examples an epoch")
+    table = plain_table("workload", "examples an epoch")
     for each in workloads:
-        examples = _known(each.examples_per_epoch, "")
-        table.add_row(each.name, each.model, examples)
+        table.add_row(each.name, _known(each.examples_per_epoch, ""))
     return table
 
 
-def profiles_table(profiles: Mapping[str, Profile]) -> "Table":
-    """What was measured alone: pace, how busy it keeps the GPU, memory, when."""
-    table = plain_table("profile", "step", "fastest", "GPU busy", "memory", "measured")
+def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> "Table":
+    """What was measured alone: pace, how busy it keeps the GPU, memory.
+
+    Args:
+        profiles: By name.
+        details: The fastest step, and when it was measured, too; always where one was estimated.
+    """
+    details |= any(each.estimated_from is not None for each in profiles.values())
+    table = plain_table("profile", "step", "busy", "memory", *_DETAILS[: 2 * details])
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
+        more = (f"{number(1000 * each.fastest_step_s)} ms", _origin(each)) if details else ()
         table.add_row(
             clean(name),
             f"{number(1000 * each.step_s)} ms",
-            f"{number(1000 * each.fastest_step_s)} ms",
             share(each.busy_share),
-            NOT_MEASURED if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            _origin(each),
+            _UNKNOWN if memory_mib is None else f"{memory_mib:,.0f} MiB",
+            *more,
         )
     return table
+
+
+_DETAILS = ("fastest", "measured")
 
 
 def _origin(profile: Profile) -> str:

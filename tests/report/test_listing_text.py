@@ -70,3 +70,17 @@ def test_workloads_and_profiles_are_listed_by_name():
     assert "resnet50-imagenet64-bs128" in printed(workloads_table(zoo()))
     profile = synthetic.profile()
     assert profile.name in printed(profiles_table({profile.name: profile}))
+
+
+def test_a_profile_is_one_line_of_80_columns_unless_details_are_asked_for():
+    name = "vit_small_patch16_224-imagenet64-bs128-amp-loader4"
+    profile = synthetic.profile(name, memory_mib=100_000)
+    short, whole = (
+        printed(profiles_table({name: profile}, details=each)) for each in (False, True)
+    )
+    assert [line.split()[0] for line in short.splitlines()] == ["profile", name]
+    assert "100,000 MiB" in short
+    assert "fastest" not in short
+    assert "fastest" in whole
+    estimated = replace(profile, estimated_from="h100-sxm-80gb")
+    assert "estimated from h100-sxm-80gb" in printed(profiles_table({name: estimated}), 200)
