@@ -45,6 +45,8 @@ def calm(monkeypatch, tmp_path):
     monkeypatch.setattr(mig_switch, "_PAUSE_S", 0)
     monkeypatch.setattr(mig_switch, "_TRIES", 3)
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)  # thousands of them
+    # What runs beside the tests is none of theirs, and there is much to look through.
+    monkeypatch.setattr("advisor.hardware.live_gpu.mps_processes", lambda: ())
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
