@@ -80,6 +80,11 @@ class Job:
                 f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
                 f"{self.user!r}; leave it out if there is none"
             )
+        self._check_limits()
+        self._check_choices()
+
+    def _check_limits(self) -> None:
+        """Check how late it may end, and how much slower it may be than alone."""
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
@@ -88,7 +93,6 @@ class Job:
                 f"{self.name}: protect is a share of at least 0, e.g. 0.1: its steps may take 10 % "
                 f"longer; got {self.protect:g}"
             )
-        self._check_choices()
 
     def _check_choices(self) -> None:
         batches = [self.batch, *(each.workload.batch for each in self.choices)]
