@@ -134,7 +134,7 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         ),
         ("[[job]]\nprofile = 'P'\nbatches = [0]", "no profile is called"),
         ("job = 1979-05-27", "job"),
-        ("job = []", "no job is given"),
+        ("job = []", "it has no .*job.* table"),
         ("[[job]", "Correct the file"),
     ],
 )
