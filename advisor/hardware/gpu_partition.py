@@ -218,7 +218,8 @@ def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Pa
         gpu=gpu,
         sms=min(gpu.sms, counted or whole * slices // instance.compute_slices),
         bandwidth_share=instance.memory_slices / gpu.memory_slices,
-        memory_mib=instance.memory_mib,
+        # Catalogues state an instance's memory before the driver has taken its own.
+        memory_mib=min(instance.memory_mib, gpu.usable_mib),
     )
 
 

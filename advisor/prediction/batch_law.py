@@ -79,10 +79,17 @@ def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
 
 
 def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
-    """Memory: on the line through the nearest two sizes, since activations grow in proportion."""
+    """Memory: on the line through the nearest two sizes, since activations grow in proportion.
+
+    Beyond the largest the line is the least: where activations are few the peak is at the
+    optimizer's step, and a larger batch moves it to the backward pass, where they all count.
+    """
     low, high = band(known, batch)
-    between = min(known) < batch < max(known)
-    return AtBatch(high if between else low, _away(known, batch, _MEMORY_ALIKE))
+    spread = _away(known, batch, _MEMORY_ALIKE)
+    if min(known) < batch < max(known):
+        return AtBatch(high, spread)
+    above = batch > max(known) and low > 0
+    return AtBatch(low, hypot(spread, _OF_BAND * log(high / low)) if above else spread)
 
 
 def _away(known: Mapping[int, float], batch: int, spread: float) -> float:

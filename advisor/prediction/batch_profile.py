@@ -155,10 +155,17 @@ def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | 
     """The slower path sets the pace; without both, the step itself is expected by the laws."""
     if host is None or on_gpu is None:
         return step_at({size: each.step_s for size, each in sizes.measured.items()}, sizes.batch)
-    slower = max(host, on_gpu, key=lambda each: each.middle)
-    # Of the step what is neither, as gaps between kernels.
-    over = near.step_s / max(near.host_s or 0.0, near.gpu_s or 0.0, LEAST_STEP_S)
-    return AtBatch(max(LEAST_STEP_S, slower.middle * over), slower.spread)
+    near_host_s, near_gpu_s = near.host_s or 0.0, near.gpu_s or 0.0
+    # Of the step what is neither, as gaps between kernels; and a host's pace since then, which
+    # makes nothing that the GPU does longer or shorter.
+    over = near.step_s / max(near_host_s, near_gpu_s, LEAST_STEP_S)
+    of_host, of_gpu = (over, 1.0) if near_host_s >= near_gpu_s else (1.0, over)
+    paths = (
+        AtBatch(host.middle * of_host, host.spread),
+        AtBatch(on_gpu.middle * of_gpu, on_gpu.spread),
+    )
+    slower = max(paths, key=lambda each: each.middle)
+    return AtBatch(max(LEAST_STEP_S, slower.middle), slower.spread)
 
 
 def _workload(near: Workload, batch: int) -> Workload:

@@ -54,6 +54,12 @@ def test_where_the_host_sets_the_pace_a_larger_batch_costs_nothing():
     assert at_batch([SMALL, LARGE], 64).step_s == pytest.approx(SMALL.step_s)
 
 
+def test_a_host_that_was_slow_for_a_moment_makes_nothing_on_the_gpu_shorter():
+    stuttered = replace(measured(64), host_s=0.02)  # its steps took 10 ms in quieter windows
+    found = at_batch([measured(16), stuttered], 200)
+    assert found.step_s == pytest.approx(found.gpu_s)
+
+
 def test_a_size_that_was_measured_is_that_profile():
     assert at_batch([SMALL, LARGE], 32) is SMALL
 
@@ -117,6 +123,14 @@ def test_memory_beyond_what_was_measured_risks_more_at_the_same_size():
     assert guess.held_mib == pytest.approx(sure.held_mib, rel=0.01)
     assert edge.risk([guess], 1.03 * sure.held_mib) > edge.risk([sure], 1.03 * sure.held_mib)
     assert guess.interval_mib(0.005).p95 > sure.interval_mib(0.005).p95
+
+
+def test_memory_is_less_sure_where_weights_hid_what_an_example_takes():
+    def at_most(*, fixed_mib):
+        sizes = [measured(each, memory_mib=fixed_mib + 20 * each) for each in (32, 64)]
+        return at_batch(sizes, 128).other_batches.memory_spread
+
+    assert at_most(fixed_mib=10_000) > 2 * at_most(fixed_mib=100)
 
 
 @pytest.mark.parametrize(
