@@ -3,7 +3,7 @@
     PYTHONPATH=. python benchmarks/script_bench.py --devices 0,1 --deadline 350 --out OUT
 
 Each task is skipped where OUT has its result, so the same command goes on where one was cut off.
-``--compare OUT`` prints what came of it, with predictions; it needs no GPU.
+``python -m research.script_score OUT/tidy`` says what came of it, with predictions.
 """
 
 import argparse
@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean, median, stdev
 from threading import Lock, Thread
 from time import monotonic, sleep, time
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from script_verbs import script_verbs
@@ -160,14 +158,12 @@ def alone(place: Place, style: str) -> None:
         file.write_text(json.dumps({"style": style, "step_s": paces}))
 
 
-def hook_cost(place: Place, style: str, seconds: float = 1.5, rounds: int = 6) -> None:
-    """Alternate windows with and without the hook in one process, by the script's own clock."""
+def hook_cost(place: Place, style: str, seconds: float = 6.0) -> None:
+    """Time the hook from within. Windows with and without it differ by the host's noise alone."""
     file = place.out / f"cost-{style}.json"
-    needed_s = 20 + 2 * rounds * seconds
-    if file.exists() or not place.profile(style).exists() or place.left_s < needed_s:
+    if file.exists() or not place.profile(style).exists() or place.left_s < 20 + seconds:
         return
     workload, device = workload_in(place.profile(style)), device_at_hand(place.device)
-    cores = place.cores[: workload.cores]
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]  # for its verbs
     os.environ["PYTHONPATH"] = ":".join(filter(None, paths))
     with (
@@ -176,38 +172,17 @@ def hook_cost(place: Place, style: str, seconds: float = 1.5, rounds: int = 6) -
         mps_session_on(device, folder) as session,
     ):
         session.switch_to(Naive())
-        setups = session.setups(Naive(), [cores], [workload])
+        setups = session.setups(Naive(), [place.cores[: workload.cores]], [workload])
         with tenants_on(setups, session.folder, script_verbs) as (tenant,):
             living(tenant.ask("load", workload=workload, warm_steps=20))
-            stretches = [
-                _stretch(tenant, hooked, seconds) for _ in range(rounds) for hooked in (True, False)
-            ]
-            lines = tenant._started.log.read_text().splitlines()  # type: ignore[attr-defined]
-    paces = [tuple(map(float, line.split()[1:])) for line in lines if line.startswith("own ")]
-    found = [
-        {"hooked": hooked, "step_s": [step_s for at, step_s, count in paces
-                                      if began <= at and at + step_s * count <= ended]}
-        for hooked, began, ended in stretches
-    ]  # fmt: skip
-    file.write_text(json.dumps({"style": style, "stretches": found}))
-    place.say(f"{style}: the hook costs {cost_of(found):+.2%} of a step")
-
-
-def _stretch(tenant: Any, hooked: bool, seconds: float) -> tuple[bool, float, float]:
-    began = time()
-    if hooked:
-        living(tenant.ask("run", start_at=began, stop_at=began + seconds))
-    else:
-        living(tenant.ask("unhooked", seconds=seconds))
-    # The first moments of either are those of the change.
-    return hooked, began + 0.2, min(time(), began + seconds)
-
-
-def cost_of(stretches: Sequence[dict[str, Any]]) -> float:
-    """By which share a step takes longer with the hook, median of neighbouring pairs."""
-    medians = [median(each["step_s"]) if each["step_s"] else None for each in stretches]
-    pairs = zip(medians[::2], medians[1::2], strict=True)
-    return median(with_hook / without - 1 for with_hook, without in pairs if with_hook and without)
+            began = time()
+            answer = living(tenant.ask("timed_run", start_at=began, stop_at=began + seconds))
+    ends = answer["completed_at"]
+    found = {"style": style, "steps": len(ends), "in_hook_s": answer["in_hook_s"],
+             "window_s": ends[-1] - began}  # fmt: skip
+    file.write_text(json.dumps(found))
+    each_s = found["in_hook_s"] / found["steps"]
+    place.say(f"{style}: {each_s * 1e6:.0f} us in the hook")
 
 
 def mixed(place: Place, mix: str, way: str) -> None:
@@ -299,84 +274,13 @@ def tidy(out: Path) -> None:
             kept.write_text(text.replace(str(SCRIPTS), "/benchmarks/scripts"))
 
 
-def compare(out: Path) -> int:
-    """Print the hook's cost, scripts beside the zoo, and predictions beside what was measured."""
-    from advisor.workload.store import read_profile
-
-    for file in sorted(out.glob("cost-*.json")):
-        found = json.loads(file.read_text())
-        print(f"hook {found['style']}: {cost_of(found['stretches']):+.2%} of a step")
-    for folder in sorted((out / "profiles").iterdir()):
-        profiles = {path.stem: read_profile(path) for path in sorted(folder.glob("*.json"))}
-        for style, (workload, _) in STYLES.items():
-            _beside(out, style, profiles.get(style), profiles.get(workload or ""))
-        _runs(out, folder.name)
-    return 0
-
-
-def _beside(out: Path, style: str, script: Any, zoo: Any) -> None:
-    if script is None:
-        return
-    print(f"{style}: {_told(script)}")
-    alone_file = out / f"alone-{style}.json"
-    own = json.loads(alone_file.read_text())["step_s"][3:] if alone_file.exists() else []
-    if own:
-        print(
-            f"  by its own clock, without us: {median(own) * 1e3:.3f} ms (spread "
-            f"{stdev(own) / mean(own):.1%}), profile over it {script.step_s / median(own) - 1:+.1%}"
-        )
-    if zoo is not None:
-        print(f"  {zoo.name}: {_told(zoo)}")
-        print(
-            f"  script over zoo: step {_over(script.step_s, zoo.step_s)}, "
-            f"host {_over(script.host_s, zoo.host_s)}, GPU {_over(script.gpu_s, zoo.gpu_s)}, "
-            f"memory {_over(script.memory.device_mib, zoo.memory.device_mib)}"
-        )
-
-
-def _told(profile: Any) -> str:
-    return (
-        f"step {_ms(profile.step_s)}, host {_ms(profile.host_s)}, GPU {_ms(profile.gpu_s)}, "
-        f"{profile.memory.device_mib} MiB, {len(profile.cores)} cores"
-    )
-
-
-def _ms(seconds: float | None) -> str:
-    return "?" if seconds is None else f"{seconds * 1e3:.3f} ms"
-
-
-def _over(one: float | None, other: float | None) -> str:
-    return "?" if one is None or other is None else f"{one / other - 1:+.1%}"
-
-
-def _runs(out: Path, gpu: str) -> None:
-    from advisor.api import Advisor
-    from advisor.validate.advised import validate_file
-
-    if gpu == "cpu":
-        return
-    advisor = Advisor(gpu, profiles=out / "profiles")
-    errors = []
-    for file in sorted((out / "runs").glob("*.jsonl")):
-        for comparison in validate_file(file, advisor, out / "store").comparisons:
-            for job in comparison.jobs:
-                errors.append(abs(job.error))
-                print(f"{file.stem} {job.job}: predicted {job.predicted_s.p50 * 1e3:.2f} "
-                      f"[{job.predicted_s.p05 * 1e3:.2f}, {job.predicted_s.p95 * 1e3:.2f}] "
-                      f"measured {job.measured_s * 1e3:.2f} ms, {job.error:+.1%}")  # fmt: skip
-    if errors:
-        print(f"mean error {mean(errors):.1%}, median {median(errors):.1%} of {len(errors)}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--devices", default="0,1")
     parser.add_argument("--deadline", type=float, default=350.0)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--tiny", action="store_true", help="to try it, e.g. with --devices cpu")
-    parser.add_argument("--compare", action="store_true", help="print what is in --out")
-    asked = parser.parse_args()
-    return compare(asked.out) if asked.compare else measure(asked)
+    return measure(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -1,42 +1,42 @@
-"""What a hook in a measured script is asked to do only here: to be gone for a while."""
+"""What a hook in a measured script is asked to do only here: to tell how long it takes itself."""
 
-from collections.abc import Mapping
-from threading import Timer
+from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any
 
+from advisor.measure.process.tenant_verbs import run
 from advisor.measure.process.trainable import Routine
 from advisor.measure.process.worker import TenantState, Verb
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 
+# Where torch enters the hook (`advisor.measure.process.script_patches`).
+_ENTRIES = ("optimizer_stepped", "phase_ended")
+
 
 def script_verbs() -> Mapping[str, Verb]:
-    """The profiling verbs and `unhooked`."""
-    return {**profiling_verbs(), "unhooked": unhooked}
+    """The profiling verbs and `timed_run`."""
+    return {**profiling_verbs(), "timed_run": timed_run}
 
 
-def unhooked(state: TenantState, seconds: float) -> Routine:  # noqa: ARG001 - as all verbs
-    """Take every hook out of torch, let the script train on, and put them back."""
-    import torch
-    from torch.optim.optimizer import _global_optimizer_post_hooks
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
+def timed_run(state: TenantState, start_at: float, stop_at: float) -> Routine:
+    """As `run`; its answer has ``in_hook_s`` too: seconds of the script's thread in the hook."""
+    hook: Any = state.trainable
+    in_hook_s = 0.0
 
-    hooks = dict(_global_optimizer_post_hooks)
-    backward, taken = torch.autograd.backward, _BaseDataLoaderIter.__next__
-    own: Any = taken.__closure__
+    def counted(method: Callable[..., None]) -> Callable[..., None]:
+        def entered(*arguments: object) -> None:
+            nonlocal in_hook_s
+            began = perf_counter()
+            method(*arguments)
+            in_hook_s += perf_counter() - began
 
-    def put_back() -> None:
-        torch.autograd.backward = backward
-        _BaseDataLoaderIter.__next__ = taken  # type: ignore[method-assign]
-        _global_optimizer_post_hooks.update(hooks)
+        return entered
 
-    _global_optimizer_post_hooks.clear()
-    torch.autograd.backward = backward.__wrapped__  # type: ignore[attr-defined]
-    original = next(cell.cell_contents for cell in own if _is_original(cell.cell_contents))
-    _BaseDataLoaderIter.__next__ = original  # type: ignore[method-assign]
-    Timer(seconds, put_back).start()
-    yield "step"
-    return {}
-
-
-def _is_original(found: object) -> bool:
-    return getattr(found, "__qualname__", "") == "_BaseDataLoaderIter.__next__"
+    for name in _ENTRIES:
+        setattr(hook, name, counted(getattr(hook, name)))
+    try:
+        answer = yield from run(state, start_at, stop_at)
+    finally:
+        for name in _ENTRIES:
+            delattr(hook, name)
+    return answer | {"in_hook_s": in_hook_s}

@@ -15,6 +15,7 @@ from advisor.validate.score_tables import (
 )
 from research import advice_score, breakdown, data_card, gpu_left_out, recommended, set_aside
 from research.figures import Figures
+from research.script_table import script_tables
 from research.sections import joined, noise_text
 from research.studies_reproduced import studies_text
 from research.translation_table import translation_table
@@ -48,6 +49,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "translated": translation_table(),
             "studies": studies_text(),
         },
+        Path("docs", "your-own-train-py.md"): {"measured": script_tables()},
         Path("profiles", "DATA_CARD.md"): data_card.blocks(found),
     }
 

@@ -1,0 +1,137 @@
+"""Scripts of users: the hook's cost, their profiles beside the zoo's, and mixes of them predicted.
+
+    python -m research.script_score benchmarks/scripts/measured > benchmarks/scripts/score.json
+
+The folder is one that `benchmarks/script_bench.py` filled.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from advisor.hardware.catalogue import gpu
+from advisor.plan.recommendation import Predicts
+from advisor.prediction.model_file import load_model
+from advisor.prediction.predictor import Predictor
+from advisor.validate.validate import compared
+from advisor.workload.profile import Profile
+from advisor.workload.store import model_path, read_runs
+from research.files import profiles_in
+
+# Each script, and the workload of the zoo that does the same.
+ALIKE = {
+    "plain_loop": "resnet50-imagenet64-bs32",
+    "timm_style": "vit_small_patch16_224-imagenet-bs32-amp",
+    "lightning_style": "mobilenetv3_large_100-imagenet64-bs128-loader2",
+}
+
+# The pace that a script prints holds from here on: what it compiles and warms up lies before.
+_WARM = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptAlone:
+    """One script by itself; shares, and None where it was not measured.
+
+    Attributes:
+        hook_us: In the hook, each step.
+        hook_share: Of a step.
+        own_clock: The profile's step over the median that the script prints, less 1.
+        step: The profile's step over that of the same work in the zoo, less 1.
+        on_gpu: The same of the GPU's part of it.
+        memory: The same of the memory of the process.
+    """
+
+    script: str
+    hook_us: float | None
+    hook_share: float | None
+    own_clock: float | None
+    step: float | None
+    on_gpu: float | None
+    memory: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptStep:
+    """A step of one script in one run with others, seconds."""
+
+    run: str
+    sharing: str
+    script: str
+    measured_s: float
+    p05_s: float
+    p50_s: float
+    p95_s: float
+
+    @property
+    def error(self) -> float:
+        return self.p50_s / self.measured_s - 1
+
+    @property
+    def inside(self) -> bool:
+        return self.p05_s <= self.measured_s <= self.p95_s
+
+
+def alone(folder: Path, profiles: Mapping[str, Profile]) -> Iterator[ScriptAlone]:
+    """Each script that has a profile, by itself."""
+    for path in sorted(folder.glob("cost-*.json")):
+        script = path.stem.removeprefix("cost-")
+        own, zoo = profiles[script], profiles.get(ALIKE.get(script, ""))
+        cost = _read(path)
+        printed = _read(folder / f"alone-{script}.json")["step_s"][_WARM:]
+        yield ScriptAlone(
+            script=script,
+            hook_us=1e6 * cost["in_hook_s"] / cost["steps"],
+            hook_share=cost["in_hook_s"] / cost["window_s"],
+            own_clock=own.step_s / median(printed) - 1,
+            step=_over(own, zoo, lambda each: each.step_s),
+            on_gpu=_over(own, zoo, lambda each: each.gpu_s),
+            memory=_over(own, zoo, lambda each: each.memory.device_mib),
+        )
+
+
+def together(
+    folder: Path, profiles: Mapping[str, Profile], predictor: Predicts, key: str
+) -> Iterator[ScriptStep]:
+    """Each script of each run, as `advisor validate` predicts and compares it."""
+    runs = [run for path in sorted((folder / "runs").glob("*.jsonl")) for run in read_runs(path)]
+    for found in compared(runs, profiles, predictor, gpu(key)):
+        for job in found.jobs:
+            yield ScriptStep(
+                run=found.run.id, sharing=found.run.sharing, script=job.job,
+                measured_s=job.measured_s, p05_s=job.predicted_s.p05,
+                p50_s=job.predicted_s.p50, p95_s=job.predicted_s.p95,
+            )  # fmt: skip
+
+
+def score(folder: Path) -> dict[str, Any]:
+    """Everything in `folder`, by the shipped model."""
+    (of_gpu,) = (folder / "profiles").iterdir()
+    profiles = profiles_in(of_gpu)
+    predictor = Predictor(gpu(of_gpu.name), load_model(model_path(None))).on_known_cores()
+    steps = together(folder, profiles, predictor, of_gpu.name)
+    return {
+        "gpu": of_gpu.name,
+        "alone": [asdict(each) for each in alone(folder, profiles)],
+        "together": [asdict(each) | {"error": each.error, "inside": each.inside} for each in steps],
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _over(
+    one: Profile, other: Profile | None, number: Callable[[Profile], float | None]
+) -> float | None:
+    mine, theirs = number(one), None if other is None else number(other)
+    return None if mine is None or theirs is None else mine / theirs - 1
+
+
+if __name__ == "__main__":
+    print(json.dumps(score(Path(sys.argv[1])), indent=1))

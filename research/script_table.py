@@ -1,0 +1,86 @@
+"""What docs/your-own-train-py.md says of scripts that were measured, from committed scores."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean, median
+from typing import Any
+
+from advisor.sharing import parse_sharing
+from advisor.validate.score_tables import MODE_WORDS, markdown, percent
+from research.files import BENCHMARKS
+from research.sections import joined
+
+Scores = Sequence[Mapping[str, Any]]
+
+_ALONE = (
+    "script", "hook, us a step", "share of a step", "step over its own clock",
+    "step over the zoo's", "the GPU's part", "memory",
+)  # fmt: skip
+_TOGETHER = ("measured on an H200", "steps", "MAPE", "median", "in 90 % interval")
+_CASES = {
+    "workers": "more loader workers, from the profile with the fewest",
+    "together": "jobs that decode images, with cores of their own",
+    "crowded": "the same on fewer cores than processes",
+}
+_SIZES = {"between": "between sizes that were measured", "beyond": "beyond them, up to 4 times"}
+
+
+def committed(study: str) -> Any:
+    """The score of a study, as it lies in `benchmarks/`."""
+    return json.loads((BENCHMARKS / study / "score.json").read_text())
+
+
+def script_tables() -> str:
+    """Both tables in Markdown, from the committed scores."""
+    scripts = committed("scripts")
+    rows = [
+        *mixes(scripts["together"]),
+        *loaders(committed("loaders")),
+        *batches(committed("batch-sizes")),
+    ]
+    return joined(alone(scripts["alone"]), markdown(_TOGETHER, rows))
+
+
+def alone(scripts: Scores) -> str:
+    """Each script by itself: what the hook takes, and its profile beside the same work's."""
+    rows = [
+        (
+            each["script"], f"{each['hook_us']:.0f}", f"{100 * each['hook_share']:.2f} %",
+            *(_signed(each[name]) for name in ("own_clock", "step", "on_gpu", "memory")),
+        )
+        for each in scripts
+    ]  # fmt: skip
+    return markdown(_ALONE, rows)
+
+
+def mixes(steps: Scores) -> Iterator[tuple[str, ...]]:
+    """Mixes of scripts, each way of sharing a line."""
+    modes = [parse_sharing(each["sharing"]).mode for each in steps]
+    for mode in dict.fromkeys(modes):
+        those = [each for each, own in zip(steps, modes, strict=True) if own == mode]
+        inside = percent(mean(each["inside"] for each in those))
+        yield _line(f"mixes of these scripts, {MODE_WORDS[mode]}", those, inside)
+
+
+def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:
+    """Jobs whose loaders decode images, each case a line."""
+    for case, words in _CASES.items():
+        yield _line(words, [each for each in steps if each["case"] == case], "-")
+
+
+def batches(scores: Scores) -> Iterator[tuple[str, ...]]:
+    """Steps at batch sizes that were left out."""
+    for each in scores:
+        if each["source"] == "whole profiles, batch-sizes" and each["number"] == "step":
+            figures = (each["mape"], each["median"], each["inside"])
+            words = f"other batch sizes, {_SIZES[each['where']]}"
+            yield (words, str(each["sizes"]), *map(percent, figures))
+
+
+def _line(words: str, steps: Scores, inside: str) -> tuple[str, ...]:
+    errors = [abs(each["error"]) for each in steps]
+    return (words, str(len(steps)), percent(mean(errors)), percent(median(errors)), inside)
+
+
+def _signed(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:+.1f} %"

@@ -1,0 +1,42 @@
+"""Scripts that were measured, and what docs/your-own-train-py.md says of them."""
+
+import pytest
+
+from research.files import BENCHMARKS
+from research.script_score import ALIKE, score
+from research.script_table import alone, committed, loaders, mixes, script_tables
+
+
+def test_the_committed_score_follows_from_the_committed_runs():
+    found, said = score(BENCHMARKS / "scripts" / "measured"), committed("scripts")
+    assert found["alone"] == said["alone"]
+    for now, then in zip(found["together"], said["together"], strict=True):
+        assert now["run"] == then["run"]
+        assert now["p50_s"] == pytest.approx(then["p50_s"], rel=0.02)
+
+
+def test_a_script_does_on_the_gpu_what_the_same_work_of_the_zoo_does():
+    for each in committed("scripts")["alone"]:
+        if each["script"] in ALIKE:
+            assert abs(each["on_gpu"]) < 0.02
+            assert abs(each["memory"]) < 0.02
+        assert 0 < each["hook_share"] < 0.01
+
+
+def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():
+    step = {"sharing": "naive", "error": -0.1, "inside": True}
+    (line,) = mixes([step, step | {"error": 0.3, "inside": False}])
+    assert line == ("mixes of these scripts, naive", "2", "20.0 %", "20.0 %", "50.0 %")
+    names = ("own_clock", "step", "on_gpu", "memory")
+    nothing = dict.fromkeys(names) | {"script": "own", "hook_us": 99.6, "hook_share": 0.004}
+    assert alone([nothing]).splitlines()[-1] == "| own | 100 | 0.40 % | - | - | - | - |"
+
+
+def test_each_case_of_loaders_is_a_line():
+    steps = [{"case": case, "error": 0.05} for case in ("workers", "together", "crowded")]
+    assert [line[2] for line in loaders(steps)] == ["5.0 %"] * 3
+
+
+def test_the_document_has_both_tables():
+    assert "plain_loop" in script_tables()
+    assert "other batch sizes" in script_tables()
