@@ -18,6 +18,7 @@ from advisor.page.cards import cards
 from advisor.page.clicked_plan import choose_clicked
 from advisor.page.further_questions import further_questions
 from advisor.page.layout import STYLE
+from advisor.page.next_questions import answer_stands, asking
 from advisor.page.open_view import open_view
 from advisor.page.question import posed
 from advisor.page.refusal import refuse
@@ -39,13 +40,12 @@ def main() -> None:
     st.html(STYLE)
     st.header("How should these jobs share one GPU?")
     answered, by_jobs = st.container(), st.container()
+    question = advised = None
     try:
         with st.sidebar:
             question = posed(by_jobs)
     except AdvisorError as error:
         refuse(error)
-        question = None
-    advised = None
     if question is not None:
         try:
             advised = advice(question.asked, question.jobs)
@@ -58,6 +58,7 @@ def main() -> None:
         plan = _show(advised)
         further = further_questions(advised, question.asked, question.jobs)
         keep_address(question.asked, advised, plan, further)
+        answer_stands(question.asked, question.jobs)
     elif "last answer" in st.session_state:
         _show_outdated(st.session_state["last answer"], answered)
 
@@ -149,4 +150,5 @@ def _ranking(advised: Recommendation) -> None:
         st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
+asking()
 main()

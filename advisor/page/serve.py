@@ -1,4 +1,7 @@
-"""`advisor app`: serves the page, and works out its first answer while a browser is opened."""
+"""`advisor app`: serves the page, and predicts while nobody waits.
+
+First what the page answers as it opens, while a browser starts; then what is likely asked next.
+"""
 
 from contextlib import suppress
 from runpy import run_module
@@ -8,11 +11,13 @@ from advisor.errors import AdvisorError
 from advisor.hardware import DEFAULT_GPU
 from advisor.measure.process.provenance import gpu_at_hand
 from advisor.page.answers import advisor_of
+from advisor.page.next_questions import foresee
 
 
 def main() -> None:
     """As the command `streamlit` with the words behind this module's name."""
     Thread(target=_ready_first_answer, daemon=True).start()
+    Thread(target=foresee, daemon=True).start()
     run_module("streamlit", run_name="__main__", alter_sys=True)
 
 
