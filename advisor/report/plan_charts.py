@@ -179,5 +179,5 @@ def _by_basis(plans: Sequence[Plan]) -> alt.Color:
         "basis:N",
         title=None,
         scale=alt.Scale(domain=list(sure), range=colours),
-        legend=alt.Legend(orient="bottom", columns=1, labelLimit=400),
+        legend=alt.Legend(orient="bottom", columns=1, labelLimit=460),
     )

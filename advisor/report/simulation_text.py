@@ -48,10 +48,11 @@ def simulation_heading(found: OverTime) -> str:
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """What it comes down to: the name of each figure, and the figure in words."""
     mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
+    waiting = f"{_seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
     yield "until all are done", units.seconds(simulation.makespan_s)
     yield (
         "from coming to end",
-        f"{_seconds(mean_s)} on average, {_seconds(wait_s)} of it waiting; "
+        f"{_seconds(mean_s)} on average, {waiting}; "
         f"{units.number(simulation.jobs_per_hour)} jobs an hour",
     )
     yield (
