@@ -1,6 +1,6 @@
 """Feeds damaged files, words and driver's answers to every reader, which says so, or reads them.
 
-    python benchmarks/fuzz_readers.py [TARGET...] --runs 60000 [--seconds 110] [--out FILE]
+    python benchmarks/fuzz_readers.py [TARGET...] --runs 60000 [--seconds 110] [--seed 1] [--out F]
     python benchmarks/fuzz_readers.py --table FILE
 
 Where atheris is installed, inputs are guided by the branches that they reach in `advisor`; else
@@ -398,7 +398,7 @@ def instrumented() -> Any:
     return atheris.instrument_imports(include=["advisor"])
 
 
-def fuzz(name: str, runs: int, seconds: float) -> None:  # noqa: C901, PLR0915 - one loop
+def fuzz(name: str, runs: int, seconds: float, seed: int) -> None:  # noqa: C901, PLR0915 - one loop
     """Try `runs` inputs of one target in this process; prints findings as JSON, a line each."""
     os.environ["XDG_DATA_HOME"] = str(scratch())  # GPUs that drivers describe are kept there
     with instrumented():
@@ -433,11 +433,11 @@ def fuzz(name: str, runs: int, seconds: float) -> None:  # noqa: C901, PLR0915 -
     try:
         import atheris
     except ImportError:
-        drawn = random.Random(name)
+        drawn = random.Random(f"{name} {seed}")
         while tried["inputs"] < runs:
             one(drawn.randbytes(8 + drawn.randrange(200)))
         return
-    options = [f"-runs={runs}", f"-max_total_time={int(seconds)}", "-max_len=256", "-seed=1",
+    options = [f"-runs={runs}", f"-max_total_time={int(seconds)}", "-max_len=256", f"-seed={seed}",
                "-print_final_stats=1", "-verbosity=1", "-rss_limit_mb=0"]  # fmt: skip
     atheris.Setup([sys.argv[0], *options], one)
     atheris.Fuzz()
@@ -447,7 +447,7 @@ def in_slices(asked: argparse.Namespace) -> None:
     """Each target in a process of its own, after another."""
     for name in asked.targets or readers():
         words = [sys.executable, __file__, "--one", name, "--runs", str(asked.runs)]
-        words += ["--seconds", str(asked.seconds)]
+        words += ["--seconds", str(asked.seconds), "--seed", str(asked.seed)]
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
         lines = done.stdout.splitlines()
         tried = [json.loads(line[6:]) for line in lines if line.startswith("TRIED ")]
@@ -487,6 +487,7 @@ def main() -> None:
     parser.add_argument("targets", nargs="*", help="default: all")
     parser.add_argument("--runs", type=int, default=10_000, help="inputs of each target")
     parser.add_argument("--seconds", type=float, default=110.0, help="of each target at most")
+    parser.add_argument("--seed", type=int, default=1, help="another one tries other inputs")
     parser.add_argument("--out", type=Path, help="JSON Lines file to which results are added")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--table", type=Path, metavar="FILE")
@@ -494,7 +495,7 @@ def main() -> None:
     if asked.table:
         print(table(asked.table))
     elif asked.one:
-        fuzz(asked.one, asked.runs, asked.seconds)
+        fuzz(asked.one, asked.runs, asked.seconds, asked.seed)
     else:
         in_slices(asked)
 

@@ -46,12 +46,10 @@ MIXES = {
     "a": ("plain_loop", "timm_style"),
     "b": ("plain_loop", "timm_style", "trainer"),
     "c": ("trainer", "evolution"),
+    # As a, of the zoo.
+    "z": ("resnet50-imagenet64-bs32", "vit_small_patch16_224-imagenet-bs32-amp"),
 }
-WAYS = {
-    "naive": ("naive",) * 3,
-    "mps": ("mps",) * 3,
-    "limits": ("mps=50,50", "mps=30,40,30", "mps=60,40"),
-}
+LIMITS = {"a": "mps=50,50", "b": "mps=30,40,30", "c": "mps=60,40", "z": "mps=50,50"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +186,7 @@ def hook_cost(place: Place, style: str, seconds: float = 6.0) -> None:
 def mixed(place: Place, mix: str, way: str) -> None:
     """Run a mix of scripts in a way, by ``python -m advisor.collocation``."""
     names = MIXES[mix]
-    sharing = WAYS[way]["abc".index(mix)]
+    sharing = LIMITS[mix] if way == "limits" else way
     runs = place.out / "runs" / f"{mix}-{way}.jsonl"
     if runs.exists() or (place.tiny and way != "naive"):
         return
@@ -248,6 +246,7 @@ def measure(asked: argparse.Namespace) -> int:
     cores = split_cores(allowed_cores(), len(devices))
     asked.out.mkdir(parents=True, exist_ok=True)
     lists = [TINY] if asked.tiny else [FIRST, SECOND]
+    lists = [asked.tasks] if asked.tasks else lists
     shares = lists if len(devices) == len(lists) else ["; ".join(lists)]
     failed: list[str] = []
     lock = Lock()
@@ -279,6 +278,7 @@ def main() -> int:
     parser.add_argument("--devices", default="0,1")
     parser.add_argument("--deadline", type=float, default=350.0)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tasks", help="instead of all, e.g. 'evolution: script; c: mps naive'")
     parser.add_argument("--tiny", action="store_true", help="to try it, e.g. with --devices cpu")
     return measure(parser.parse_args())
 

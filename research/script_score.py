@@ -1,8 +1,9 @@
 """Scripts of users: the hook's cost, their profiles beside the zoo's, and mixes of them predicted.
 
-    python -m research.script_score benchmarks/scripts/measured > benchmarks/scripts/score.json
+    python -m research.script_score benchmarks/scripts > benchmarks/scripts/score.json
 
-The folder is one that `benchmarks/script_bench.py` filled.
+In the folder lie ``measured``, which `benchmarks/script_bench.py` filled, and ``run``: plans of the
+same mixes, predicted and then run by `benchmarks/run_check.py`.
 """
 
 import json
@@ -14,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from advisor.hardware.catalogue import gpu
+from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
@@ -108,17 +110,38 @@ def together(
             )  # fmt: skip
 
 
-def score(folder: Path) -> dict[str, Any]:
-    """Everything in `folder`, by the shipped model."""
+def by_plan(folder: Path) -> Iterator[ScriptStep]:
+    """Each script of each plan that `advisor run` ran, as predicted before."""
+    for path in sorted(folder.glob("plan-*.json")):
+        plan = read_execution_plan(path)
+        runs = path.with_name(path.name.replace("plan-", "runs-")).with_suffix(".jsonl")
+        for found in read_runs(runs):
+            for job, tenant in zip(plan.jobs, found.tenants, strict=True):
+                predicted = job.step_s
+                assert predicted is not None
+                yield ScriptStep(
+                    run=path.stem, sharing=found.sharing, script=job.name,
+                    measured_s=tenant.step_s,
+                    p05_s=predicted.p05, p50_s=predicted.p50, p95_s=predicted.p95,
+                )  # fmt: skip
+
+
+def score(scripts: Path) -> dict[str, Any]:
+    """Everything in the folder of `scripts`, by the shipped model."""
+    folder = scripts / "measured"
     (of_gpu,) = (folder / "profiles").iterdir()
     profiles = profiles_in(of_gpu)
     predictor = Predictor(gpu(of_gpu.name), load_model(model_path(None))).on_known_cores()
-    steps = together(folder, profiles, predictor, of_gpu.name)
     return {
         "gpu": of_gpu.name,
         "alone": [asdict(each) for each in alone(folder, profiles)],
-        "together": [asdict(each) | {"error": each.error, "inside": each.inside} for each in steps],
+        "together": _scored(together(folder, profiles, predictor, of_gpu.name)),
+        "by_plan": _scored(by_plan(scripts / "run")),
     }
+
+
+def _scored(steps: Iterator[ScriptStep]) -> list[dict[str, Any]]:
+    return [asdict(each) | {"error": each.error, "inside": each.inside} for each in steps]
 
 
 def _read(path: Path) -> dict[str, Any]:

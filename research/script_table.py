@@ -17,6 +17,8 @@ _ALONE = (
     "step over the zoo's", "the GPU's part", "memory",
 )  # fmt: skip
 _TOGETHER = ("measured on an H200", "steps", "MAPE", "median", "in 90 % interval")
+_MIXES = "mixes of these scripts"
+_OF_ZOO = "scripts-z"
 _CASES = {
     "workers": "more loader workers, from the profile with the fewest",
     "together": "jobs that decode images, with cores of their own",
@@ -34,7 +36,8 @@ def script_tables() -> str:
     """Both tables in Markdown, from the committed scores."""
     scripts = committed("scripts")
     rows = [
-        *mixes(scripts["together"]),
+        *mixes(scripts["together"], _MIXES),
+        *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]
@@ -53,13 +56,15 @@ def alone(scripts: Scores) -> str:
     return markdown(_ALONE, rows)
 
 
-def mixes(steps: Scores) -> Iterator[tuple[str, ...]]:
-    """Mixes of scripts, each way of sharing a line."""
-    modes = [parse_sharing(each["sharing"]).mode for each in steps]
+def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:
+    """Mixes of scripts, each way of sharing a line; then those of the zoo that do the same."""
+    scripts = [each for each in steps if not each["run"].startswith(_OF_ZOO)]
+    modes = [parse_sharing(each["sharing"]).mode for each in scripts]
     for mode in dict.fromkeys(modes):
-        those = [each for each, own in zip(steps, modes, strict=True) if own == mode]
-        inside = percent(mean(each["inside"] for each in those))
-        yield _line(f"mixes of these scripts, {MODE_WORDS[mode]}", those, inside)
+        those = [each for each, own in zip(scripts, modes, strict=True) if own == mode]
+        yield _line(f"{words}, {MODE_WORDS[mode]}", those, _inside(those))
+    if zoo := [each for each in steps if each["run"].startswith(_OF_ZOO)]:
+        yield _line("two of the zoo that do the same as two of them, all ways", zoo, _inside(zoo))
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:
@@ -75,6 +80,10 @@ def batches(scores: Scores) -> Iterator[tuple[str, ...]]:
             figures = (each["mape"], each["median"], each["inside"])
             words = f"other batch sizes, {_SIZES[each['where']]}"
             yield (words, str(each["sizes"]), *map(percent, figures))
+
+
+def _inside(steps: Scores) -> str:
+    return percent(mean(each["inside"] for each in steps))
 
 
 def _line(words: str, steps: Scores, inside: str) -> tuple[str, ...]:

@@ -8,8 +8,9 @@ from research.script_table import alone, committed, loaders, mixes, script_table
 
 
 def test_the_committed_score_follows_from_the_committed_runs():
-    found, said = score(BENCHMARKS / "scripts" / "measured"), committed("scripts")
+    found, said = score(BENCHMARKS / "scripts"), committed("scripts")
     assert found["alone"] == said["alone"]
+    assert found["by_plan"] == said["by_plan"]
     for now, then in zip(found["together"], said["together"], strict=True):
         assert now["run"] == then["run"]
         assert now["p50_s"] == pytest.approx(then["p50_s"], rel=0.02)
@@ -24,9 +25,11 @@ def test_a_script_does_on_the_gpu_what_the_same_work_of_the_zoo_does():
 
 
 def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():
-    step = {"sharing": "naive", "error": -0.1, "inside": True}
-    (line,) = mixes([step, step | {"error": 0.3, "inside": False}])
-    assert line == ("mixes of these scripts, naive", "2", "20.0 %", "20.0 %", "50.0 %")
+    step = {"run": "scripts-a", "sharing": "naive", "error": -0.1, "inside": True}
+    zoo = step | {"run": "scripts-z-mps", "sharing": "mps"}
+    line, other = mixes([step, step | {"error": 0.3, "inside": False}, zoo], "mixes")
+    assert line == ("mixes, naive", "2", "20.0 %", "20.0 %", "50.0 %")
+    assert other[1:] == ("1", "10.0 %", "10.0 %", "100.0 %")
     names = ("own_clock", "step", "on_gpu", "memory")
     nothing = dict.fromkeys(names) | {"script": "own", "hook_us": 99.6, "hook_share": 0.004}
     assert alone([nothing]).splitlines()[-1] == "| own | 100 | 0.40 % | - | - | - | - |"

@@ -42,12 +42,14 @@ class JobCommand:
         folder: Where it runs.
         environment: Variables that the user gave it.
         hooked: Whether its steps are counted by a hook in torch.
+        throughput: Finds the pace in what it prints, where that tells of its steps.
     """
 
     words: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str]
     hooked: bool = False
+    throughput: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,10 @@ def command_of(job: ExecutedJob, device_kind: str) -> JobCommand:
     """What is run for `job`: its script, or the zoo's trainer."""
     if job.script is not None:
         script = job.script
-        where, given = Path(script.folder), script.environment
-        return JobCommand(script.command, where, given, hooked=script.by_steps)
+        return JobCommand(
+            script.command, Path(script.folder), script.environment,
+            hooked=script.by_steps, throughput=script.throughput,
+        )  # fmt: skip
     name = dumps(asdict(job.workload), separators=(",", ":"))
     words = [sys.executable, "-m", "advisor.measure.execution.zoo_training", name]
     words += ["--device", device_kind]
@@ -125,12 +129,18 @@ class JobProcess:
             "log": str(self.folder.log(self.job.number, self.job.name)),
             "folder": str(command.folder), "cores": list(setting.cores),
             "mps": setting.under_mps, "grace_s": setting.grace_s, "log_bytes": _LOG_BYTES,
+            "paced": command.throughput and {
+                "throughput": command.throughput, "batch": self.job.workload.batch,
+                "progress": str(self.folder.progress(self.job.number)),
+            },
         }  # fmt: skip
 
     def _environment(self, command: JobCommand, setting: JobSetting) -> dict[str, str]:
         given = dict(setting.environment) | dict(command.environment)
         if command.hooked:
             given |= hooked(self.folder.hook, {"count": True}, given.get("PYTHONPATH"))
+        if command.throughput is not None:
+            given["PYTHONUNBUFFERED"] = "1"  # what it prints is read at once
         return given | {
             MARK: self.folder.path.name,
             JOB_MARK: str(self.job.number),

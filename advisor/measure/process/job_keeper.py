@@ -12,6 +12,7 @@ too, are its children here (PR_SET_CHILD_SUBREAPER, prctl(2)), and end with it.
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -29,6 +30,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _CONTROL = "nvidia-cuda-mps-control"
 # How often a job is looked at where nothing wakes its keeper.
 _LOOK_S = 0.5
+_LONGEST_LINE = 65_536
+# Steps a second that no job takes.
+_FASTEST = 1e9
 # Processes that the kernel does not let end in that time hang in a driver.
 _KILLED_S = 10.0
 
@@ -38,13 +42,51 @@ def put(descriptor: int, record: dict[str, Any]) -> None:
     os.pwrite(descriptor, json.dumps(record).encode().ljust(RECORD_BYTES)[:RECORD_BYTES], 0)
 
 
+class PrintedPace:
+    """Steps of a job that are known by the pace that it prints alone, written where they are read.
+
+    Args:
+        throughput: Finds, as its one group, the examples a second until it was printed.
+        batch: Examples of a step.
+        progress: The file.
+    """
+
+    def __init__(self, throughput: str, batch: int, progress: str) -> None:
+        self._pattern, self._batch = re.compile(throughput.encode()), batch
+        self._progress = os.open(progress, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._line = b""
+        self._steps = 0.0
+        self._at: float | None = None
+
+    def add(self, printed: bytes, now: float) -> None:
+        """Take what was printed until `now`, seconds; an unfinished line waits for its rest."""
+        *lines, self._line = (self._line + printed).split(b"\n")
+        self._line = self._line[-_LONGEST_LINE:]
+        for line in lines:
+            if (found := self._pattern.search(line)) is not None:
+                with suppress(ValueError):
+                    self._add(float(found[1]) / self._batch, now)
+
+    def _add(self, pace: float, now: float) -> None:
+        """At its first figure a job has started; `pace` is in steps a second."""
+        if self._at is None:
+            self._at = now
+        if not 0 < pace < _FASTEST:
+            return
+        self._steps += pace * (now - self._at)
+        self._at = now
+        whole = int(self._steps)
+        put(self._progress, {"steps": whole, "at": now - (self._steps - whole) / pace})
+
+
 class Keeper:
     """One job, its log and its end.
 
     Args:
         spec: ``end`` and ``log``: files; ``folder``: where the job runs; ``cores``: those it is
             pinned to, empty: any; ``grace_s``: seconds between asking it to end and killing it;
-            ``mps``: whether it is a client of MPS; ``log_bytes``: of its log at most.
+            ``mps``: whether it is a client of MPS; ``log_bytes``: of its log at most; ``paced``:
+            the arguments of a `PrintedPace`, None where steps are counted otherwise.
     """
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -53,6 +95,7 @@ class Keeper:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._log = os.open(spec["log"], flags, 0o600)
         self._room = int(spec["log_bytes"])
+        self._pace = PrintedPace(**spec["paced"]) if spec["paced"] else None
         self._lost = 0
         self._asked_at: float | None = None
         self._forced = False
@@ -110,6 +153,8 @@ class Keeper:
     def _pump(self, output: int) -> bool:
         """Whether more may come; what the log has no room for is counted, and lost."""
         chunk = os.read(output, 65536)
+        if self._pace is not None:
+            self._pace.add(chunk, monotonic())
         kept = chunk[: max(0, self._room)]
         written = 0
         with suppress(OSError):  # a full disk must not end the job

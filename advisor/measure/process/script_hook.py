@@ -31,7 +31,8 @@ from advisor.measure.process.worker import TenantState, Verb, attempted, version
 
 VARIABLE = "ADVISOR_HOOK"
 """Name of the variable with a hook's settings as JSON: ``address``, ``verbs`` and ``folder``; or
-``count``, where its steps are counted and nothing is asked."""
+``count``, where its steps are counted and nothing is asked; or ``address``, ``verbs`` and
+``aside``, where nobody looks for its steps."""
 
 # An optimizer counts where it steps at least once in so many steps of the busiest.
 _SELDOM = 64
@@ -52,6 +53,11 @@ def attach() -> None:
             from advisor.measure.process.step_counter import counting
 
             _hook = counting()
+            return
+        if "aside" in settings:
+            from advisor.measure.process.side_thread import begin
+
+            begin(settings)
             return
         guard_links(Path(settings["folder"]))
         _hook = ScriptHook(settings)

@@ -1,17 +1,23 @@
-"""A program as a tenant without a hook: its pace is what it prints, or the time until it ends."""
+"""A program as a tenant whose steps nobody finds: it prints its pace, or is waited for to its end.
 
+Where it is Python and imports torch, a thread in it answers what needs no step.
+"""
+
+import json
+import os
 import re
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from time import monotonic, sleep, time
 from typing import Any
 
 import numpy as np
 
-from advisor.errors import InvalidInput
+from advisor.measure.process.hook_folder import hooked
 from advisor.measure.process.started_script import ScriptTenant, StartedScript
 from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
@@ -30,7 +36,8 @@ class WatchedScript(ScriptTenant):
     """A program that runs from the request to load on, whoever else is ready.
 
     One with a throughput answers ``run`` and ``train`` from what it printed meanwhile; the only
-    step of one without ends with the program, for which ``train_to_end`` waits.
+    step of one without ends with the program, for which ``train_to_end`` waits. Other requests go
+    to the threads in its processes: the answer is the first that holds anything.
     """
 
     def __init__(
@@ -38,9 +45,13 @@ class WatchedScript(ScriptTenant):
         setup: TenantSetup,
         script: Script,
         folder: Path,
-        _verbs: Callable[[], Mapping[str, Verb]],
+        verbs: Callable[[], Mapping[str, Verb]],
     ) -> None:
+        """As `SteppingScript`."""
         super().__init__(setup, script, folder)
+        self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._inside: list[Connection] = []
         self._began_at = 0.0
         self._began_cpu_s = 0.0
         self._batch = 1
@@ -63,11 +74,21 @@ class WatchedScript(ScriptTenant):
         self._began_at = time()
         piped = self._script.throughput is not None
         added = {"PYTHONUNBUFFERED": "1"}  # a figure that is printed is seen at once
+        if piped:
+            added |= self._hooked()
         started = StartedScript(self._script, self.setup, self._folder, added, piped=piped)
         self.pid = started.pid
         if piped:
             threading.Thread(target=self._read, args=(started,), daemon=True).start()
         return started
+
+    def _hooked(self) -> dict[str, str]:
+        address = str(self._folder / "socket")
+        self._listener.bind(address)
+        self._listener.listen()
+        settings = {"address": address, "verbs": self._verbs, "aside": True}
+        own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        return hooked(self._folder / "hook", settings, own)
 
     def _read(self, started: StartedScript) -> None:
         pattern = re.compile((self._script.throughput or "").encode())
@@ -93,7 +114,29 @@ class WatchedScript(ScriptTenant):
             case "run" | "train":
                 return self._ran(arguments["start_at"], arguments["stop_at"])
             case _:
-                raise InvalidInput(f"{self._script.command[0]}: nothing in it answers {verb!r}")
+                return self._answered_inside(verb, arguments, monotonic() + timeout_s)
+
+    def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
+        """What its processes answer; empty where none has anything to say in time."""
+        while wait([self._listener], 0):
+            self._inside.append(Connection(self._listener.accept()[0].detach()))
+        request = json.dumps({"verb": verb, "arguments": arguments}).encode()
+        for connection in self._inside:
+            answer = None
+            with suppress(OSError, EOFError):  # that process has ended
+                connection.send_bytes(request)
+                if connection in wait([connection, self._running.exited], until - monotonic()):
+                    answer = json.loads(connection.recv_bytes())
+            if found := self._parsed(answer):
+                return found
+        return self._gone() or {}
+
+    def end_by(self, deadline: float) -> None:
+        self._listener.close()
+        for connection in self._inside:
+            connection.close()
+        self._inside = []
+        super().end_by(deadline)
 
     def _under_way(self, timeout_s: float) -> Answer:
         if self._wait_for_figures(_FIRST_FIGURES, timeout_s):

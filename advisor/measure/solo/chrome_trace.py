@@ -6,12 +6,15 @@ launches (``cuda_runtime``, ``cuda_driver``) and what they launched (``kernel``,
 launch of the graph.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from math import prod
+from pathlib import Path
 from statistics import quantiles
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -47,6 +50,15 @@ def marked(step: int, phase: int, bound: str) -> None:
 
     with record_function(f"{MARK}{step}/{phase}/{bound}"):
         pass
+
+
+def exported(profile: Any) -> dict[str, Any]:
+    """What a profile of torch recorded, as the document that it exports."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        document: dict[str, Any] = json.loads(path.read_text(errors="replace"))
+    return document
 
 
 def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:

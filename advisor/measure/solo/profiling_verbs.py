@@ -1,13 +1,11 @@
 """The requests that a profiled tenant answers in addition to those of every tenant."""
 
-import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import median, mode
-from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any
 
@@ -16,16 +14,18 @@ from advisor.measure.process.started_script import cpu_s_of
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
 from advisor.measure.process.trainable import Part, Routine, Trainable
 from advisor.measure.process.worker import TenantState, Verb
-from advisor.measure.solo.chrome_trace import joined, marked, steps_of_trace
-from advisor.measure.solo.traced_step import TracedStep, sm_limits
+from advisor.measure.solo.chrome_trace import exported, joined, marked, steps_of_trace
+from advisor.measure.solo.recorded_window import record
+from advisor.measure.solo.traced_step import median_step, sm_limits
 
 _TRACED_STEPS = 3
 _FEWEST_TIMED, _MOST_TIMED = 3, 40
 
 
 def profiling_verbs() -> Mapping[str, Verb]:
-    """The training verbs, and `train`, `issue` and `trace`."""
-    return {**training_verbs(), "train": train, "issue": issue, "trace": trace}
+    """The training verbs, and `train`, `issue`, `trace` and `record`."""
+    own: dict[str, Verb] = {"train": train, "issue": issue, "trace": trace, "record": record}
+    return {**training_verbs(), **own}
 
 
 def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
@@ -139,11 +139,6 @@ def trace(state: TenantState, compute_capability: str) -> Routine:
     return {"step": asdict(median_step(steps_of_trace(document, phases, limits)))}
 
 
-def median_step(steps: tuple[TracedStep, ...]) -> TracedStep:
-    """The one of `steps` with the median busy time."""
-    return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
-
-
 def recorded(
     wait: Callable[[], None],
 ) -> Generator[Part, bool, tuple[dict[str, Any], tuple[str, ...]]]:
@@ -168,13 +163,9 @@ def recorded(
         counts = []
         for number in range(_TRACED_STEPS):
             counts += [(yield from _marked_step(number, wait))]
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
-        document: dict[str, Any] = json.loads(path.read_text(errors="replace"))
     usual = mode(counts)
     steps = [number for number, count in enumerate(counts) if count == usual]
-    return joined(document, steps), tuple(map(str, range(usual)))
+    return joined(exported(seen), steps), tuple(map(str, range(usual)))
 
 
 def _marked_step(number: int, wait: Callable[[], None]) -> Generator[Part, bool, int]:

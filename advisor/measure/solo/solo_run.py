@@ -2,16 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from advisor.errors import AdvisorError
-from advisor.hardware.catalogue import gpu
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.cores import cores_of_each
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin, recipe_of_script
 from advisor.measure.process.supervisor import say
-from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle
+from advisor.measure.process.tenant_handle import LOAD_S
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.mps_probe import mps_probe
@@ -19,9 +16,8 @@ from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.run_to_end import pace_to_end
 from advisor.measure.solo.script_options import described, training_text
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, repeated_pace, settled_step_s
-from advisor.measure.solo.traced_step import kernel_trace, phases_without_waits, step_from
+from advisor.measure.solo.step_parts import StepParts, parts_by_counters, step_parts
 from advisor.sharing import Naive
-from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import Provenance
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
@@ -29,8 +25,6 @@ from advisor.workload.spec import Workload
 # A loader starts with prefetched batches, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
 _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
-
-_ISSUE_S = 1.0
 
 # Kernels take longer in the profiler, short ones most; a trace beyond this ratio gets a warning.
 _TRACE_MAY_EXCEED = 1.05
@@ -60,24 +54,13 @@ class SoloRunSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _StepParts:
-    """Host path, GPU path and kernel trace of a step; all None on a CPU."""
-
-    host_s: float | None = None
-    gpu_s: float | None = None
-    trace: KernelTrace | None = None
-    main_s: float | None = None
-    loader_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Alone:
     """What one process showed; `workload` as it describes itself."""
 
     workload: Workload
     cores: tuple[int, ...]
     pace: SoloPace
-    parts: _StepParts
+    parts: StepParts
     versions: Mapping[str, str | None]
 
 
@@ -149,7 +132,7 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
         pace = repeated_pace(tenant, Meter(session.device), timing, step_s)
         watch.lap("windows_s")
-        parts = _step_parts(tenant, pace, settings, watch)
+        parts = step_parts(tenant, pace, session.device, watch)
         versions = tenant.versions
     watch.lap("start_s")
     return _Alone(workload, cores, pace, parts, versions)
@@ -160,7 +143,7 @@ def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch)
     for part in ("start_s", "settle_s"):
         watch.lap(part)
     pace = pace_to_end(workload, settings.session, cores, watch)
-    return _Alone(workload, cores, pace, _parts_by_counters(pace), {})
+    return _Alone(workload, cores, pace, parts_by_counters(pace), {})
 
 
 def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
@@ -173,48 +156,7 @@ def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
     return cores_of_each([workload.cores], settings.cores, share=share)[0]
 
 
-def _step_parts(
-    tenant: TenantHandle, pace: SoloPace, settings: SoloRunSettings, watch: Stopwatch
-) -> _StepParts:
-    """As `_traced_parts`; of what cannot be asked, the utilisation that the driver showed."""
-    if settings.session.device.kind != "cuda":
-        return _StepParts()
-    if tenant.setup.script is None or tenant.setup.script.by_steps:
-        return _traced_parts(tenant, settings, watch)
-    return _parts_by_counters(pace)
-
-
-def _parts_by_counters(pace: SoloPace) -> _StepParts:
-    counters = pace.activity.counters
-    return _StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
-
-
-def _traced_parts(tenant: TenantHandle, settings: SoloRunSettings, watch: Stopwatch) -> _StepParts:
-    issued = asked(tenant, "issue", seconds=_ISSUE_S)
-    watch.lap("host_path_s")
-    capability = gpu(settings.session.device.key).compute_capability
-    try:
-        step = step_from(asked(tenant, "trace", compute_capability=capability)["step"])
-    except AdvisorError as error:
-        say(f"  no kernel trace: {error}")
-        return _with_loader(sum(issued["phases_s"]), issued)
-    finally:
-        watch.lap("trace_s")
-    phases_s = phases_without_waits(issued["phases_s"], step.phases)
-    found = _with_loader(sum(phases_s), issued)
-    if not step.work:
-        say("  no kernel trace: torch's profiler saw no kernel. May it use CUPTI here?")
-        return found
-    return replace(found, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
-
-
-def _with_loader(main_s: float, issued: dict[str, Any]) -> _StepParts:
-    """The host path of a step: at least that of the loader, for which the process waits."""
-    loader_s: float | None = issued["loader_s"]
-    return _StepParts(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
-
-
-def _report(pace: SoloPace, parts: _StepParts) -> None:
+def _report(pace: SoloPace, parts: StepParts) -> None:
     step_s = pace.mean_step_s
     host, on_gpu = (
         "" if each is None else f", {name} {each * 1e3:.2f} ms"

@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError
 
 # Prefix of the name of a phase's mark.
 MARK = "advisor:"
-_LAUNCHES = ("cuda_runtime", "cuda_driver")
+LAUNCHES = ("cuda_runtime", "cuda_driver")
 
 Event = Mapping[str, Any]
 
@@ -49,7 +49,7 @@ def launches_of(events: Sequence[Event]) -> dict[int | None, Launch]:
     launches: dict[int | None, Launch] = {}
     for event in events:
         correlation = correlation_of(event)
-        if event.get("cat") in _LAUNCHES and correlation is not None:
+        if event.get("cat") in LAUNCHES and correlation is not None:
             launch = Launch(float(event["ts"]), float(event["dur"]))
             known = launches.get(correlation)
             if known is None or launch.at_us < known.at_us:
@@ -57,13 +57,14 @@ def launches_of(events: Sequence[Event]) -> dict[int | None, Launch]:
     return launches
 
 
+def is_wait(event: Event) -> bool:
+    """Whether it is a call in which a script's host waits for the GPU, as to read a loss."""
+    return event.get("cat") in LAUNCHES and str(event["name"]).endswith("Synchronize")
+
+
 def waits_of(events: Sequence[Event]) -> list[Launch]:
-    """Calls in which a script's host waits for the GPU, as to read a loss."""
-    return [
-        Launch(float(each["ts"]), float(each["dur"]))
-        for each in events
-        if each.get("cat") in _LAUNCHES and str(each["name"]).endswith("Synchronize")
-    ]
+    """When and for how long the host waits for the GPU."""
+    return [Launch(float(each["ts"]), float(each["dur"])) for each in events if is_wait(each)]
 
 
 def place_of(spans: Sequence[Span], at_us: float) -> int | None:

@@ -149,6 +149,11 @@ class TracedStep:
         return busy_us * 1e-6
 
 
+def median_step(steps: Sequence[TracedStep]) -> TracedStep:
+    """The one of `steps` with the median busy time."""
+    return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
+
+
 def step_from(fields: Mapping[str, Any]) -> TracedStep:
     """The step whose fields a tenant sent."""
     return TracedStep(

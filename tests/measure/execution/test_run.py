@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -185,6 +186,22 @@ def test_the_steps_of_a_script_that_knows_nothing_of_it_are_counted(execution):
     assert [job.steps for job in run.state().jobs] == [25]
     found = progress_in(run.runs()[-1].progress(1))
     assert dict(found.versions)["torch"]
+
+
+def test_steps_of_a_program_that_prints_its_pace_alone_are_told_by_that(execution):
+    code = "import time\nfor _ in range(30): time.sleep(0.01); print('rate 400 examples/s')"
+
+    def plan(at):
+        own = script(at, "prints", code)
+        paced = replace(own.script, throughput="rate ([0-9]+)")
+        return document("naive", replace(own, batch=4, script=paced))
+
+    run = execution(plan)
+    assert run.begin().wait(PATIENCE_S) == 0
+    (job,) = run.state().jobs
+    assert job.steps >= 29, "each takes 10 ms at least, of which the first tells the start"
+    said = progress_in(run.runs()[-1].progress(1))
+    assert said.steps == job.steps
 
 
 def test_a_plan_under_a_power_cap_is_refused_rather_than_run_without_it(execution):

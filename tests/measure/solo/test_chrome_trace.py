@@ -8,13 +8,14 @@ import pytest
 from advisor.errors import AdvisorError
 from advisor.measure.process.trainable import trained
 from advisor.measure.solo.chrome_trace import steps_of_trace
-from advisor.measure.solo.profiling_verbs import median_step, recorded
+from advisor.measure.solo.profiling_verbs import recorded
 from advisor.measure.solo.trace_events import MARK
 from advisor.measure.solo.traced_step import (
     QUEUE_FREE_LAUNCHES,
     Phase,
     TracedStep,
     kernel_trace,
+    median_step,
     phases_without_waits,
     sm_limits,
 )

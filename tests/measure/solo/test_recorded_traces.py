@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.measure.solo.chrome_trace import steps_of_trace
-from advisor.measure.solo.profiling_verbs import median_step
-from advisor.measure.solo.traced_step import kernel_trace, sm_limits
+from advisor.measure.solo.traced_step import kernel_trace, median_step, sm_limits
 from advisor.workload.store import load_profile
 
 PHASES = ("fetch", "forward", "backward", "update")
