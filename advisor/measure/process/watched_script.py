@@ -31,6 +31,9 @@ _NEXT_FIGURE_S = 30.0
 
 _LOOK_S = 0.05
 
+# A process that has hung up takes less to have ended.
+_ENDING_S = 5.0
+
 
 class WatchedScript(ScriptTenant):
     """A program that runs from the request to load on, whoever else is ready.
@@ -123,10 +126,12 @@ class WatchedScript(ScriptTenant):
         request = json.dumps({"verb": verb, "arguments": arguments}).encode()
         for connection in self._inside:
             answer = None
-            with suppress(OSError, EOFError):  # that process has ended
+            try:
                 connection.send_bytes(request)
                 if connection in wait([connection, self._running.exited], until - monotonic()):
                     answer = json.loads(connection.recv_bytes())
+            except (OSError, EOFError):  # that process is ending, and the program perhaps with it
+                wait([self._running.exited], _ENDING_S)
             if found := self._parsed(answer):
                 return found
         return self._gone() or {}

@@ -6,18 +6,19 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError
+from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Device
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.provenance import Origin
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.trainable import trained
 from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.mps_probe import mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import Stopwatch, _host_side, is_steady
-from advisor.measure.solo.solo_run import SoloRunSettings, _traced_parts
+from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, _host_side, is_steady
+from advisor.measure.solo.step_parts import _recorded_parts, _traced_parts
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.host_side import HostSide
+from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.named_workloads import workload
 from advisor.zoo.task import build
 
@@ -96,15 +97,13 @@ class Replayed:
         return self._answers[verb]
 
 
-def settings(folder):
-    return SoloRunSettings(
-        session=MpsSession(H200, folder),
-        origin=Origin(H200, "advisor profile", 16),
-        host_cores=(0, 1),
-        cores=(0, 1),
-        probe=False,
-        idle_power_w=75.0,
-    )
+def at_pace(step_s):
+    """A program that takes a step in `step_s` seconds and keeps the GPU busy for half of it."""
+    counters = Counters(source="nvml", gract=0.5)
+    memory = Memory(allocated_mib=None, reserved_mib=None, device_mib=900.0)
+    meant = Activity(counters=counters, power_w=None, energy_j=None, seconds=1.0)
+    windows = (Window(1.0, 1 / step_s),)
+    return SoloPace(windows, 1.0, meant, (None, None), memory, host_check_s=None, meter_s=0.0)
 
 
 STEP = TracedStep(
@@ -123,34 +122,59 @@ STEP = TracedStep(
 ISSUED = {"phases_s": (0.0, 1e-4, 2e-4, 5e-5), "loader_s": None}
 
 
-def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced(tmp_path):
-    inside = _traced_parts(
-        Replayed(issue=ISSUED, trace={"step": asdict(STEP)}), settings(tmp_path), Stopwatch()
-    )
+def test_host_path_gpu_path_and_trace_come_from_what_was_issued_and_traced():
+    inside = _traced_parts(Replayed(issue=ISSUED, trace={"step": asdict(STEP)}), H200, Stopwatch())
     assert inside.host_s == pytest.approx(3.5e-4)
     assert inside.gpu_s == pytest.approx(8e-5)
     assert inside.trace is not None
     assert inside.trace.launch_us == (5.0, 302.5)
 
 
-def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader(tmp_path):
+def test_a_host_that_waits_for_its_loader_is_as_slow_as_the_loader():
     slow = ISSUED | {"loader_s": 0.01}
     tenant = Replayed(issue=slow, trace={"step": asdict(STEP)})
-    assert _traced_parts(tenant, settings(tmp_path), Stopwatch()).host_s == 0.01
+    assert _traced_parts(tenant, H200, Stopwatch()).host_s == 0.01
 
 
 @pytest.mark.parametrize(
     "answer", [Ended("died", "no CUPTI"), {"step": asdict(replace(STEP, work=()))}]
 )
-def test_without_a_trace_the_host_path_is_still_told(answer, tmp_path, capsys):
+def test_without_a_trace_the_host_path_is_still_told(answer, capsys):
     watch = Stopwatch()
     for part in ("start_s", "settle_s", "windows_s"):
         watch.lap(part)
-    inside = _traced_parts(Replayed(issue=ISSUED, trace=answer), settings(tmp_path), watch)
+    inside = _traced_parts(Replayed(issue=ISSUED, trace=answer), H200, watch)
     assert inside.host_s == pytest.approx(3.5e-4)
     assert (inside.gpu_s, inside.trace) == (None, None)
     assert "no kernel trace" in capsys.readouterr().err
     assert watch.took(0.0).trace_s is not None, "trying took time too"
+
+
+def test_a_program_without_steps_is_traced_through_a_window_as_long_as_one():
+    whole = replace(STEP, work=tuple(replace(each, phase=0) for each in STEP.work),
+                    phases=(Phase(200.0, 2, waits=True),))  # fmt: skip
+    tenant = Replayed(record={"step": asdict(whole)})
+    inside = _recorded_parts(tenant, at_pace(0.001), H200, Stopwatch())
+    assert inside.host_s == pytest.approx(2e-4), "the host waited for the rest"
+    assert inside.gpu_s == pytest.approx(8e-5)
+    assert len(inside.trace.launch_us) == len(STEP.work)
+
+
+@pytest.mark.parametrize(
+    ("answer", "step_s", "said"),
+    [
+        ({}, 0.001, "uses the GPU by torch"),
+        (Ended("died", "no CUPTI"), 0.001, "no CUPTI"),
+        ({"step": asdict(STEP)}, 5.0, "too long to record"),
+    ],
+)
+def test_without_its_kernels_a_program_has_the_utilisation_that_was_seen(
+    answer, step_s, said, capsys
+):
+    inside = _recorded_parts(Replayed(record=answer), at_pace(step_s), H200, Stopwatch())
+    assert inside.gpu_s == pytest.approx(step_s / 2)
+    assert (inside.host_s, inside.trace) == (None, None)
+    assert said in capsys.readouterr().err
 
 
 def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
