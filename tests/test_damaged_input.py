@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.cli import main
 from advisor.errors import AdvisorError
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 
 import fuzz_readers
 
+LONG = "a" * 300
 TARGETS = sorted(set(fuzz_readers.readers()) - {"nvml-answers", "journals"})
 
 
@@ -55,6 +57,20 @@ def test_what_once_gave_a_traceback_is_refused_in_words(target, text):
     path.write_bytes(text)
     with pytest.raises(AdvisorError):
         found.read(path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("recommend", LONG), ("recommend", f"{LONG}.py"), ("trials", f"{LONG}.py"),
+     ("recommend", "--profiles", LONG), ("recommend", "--models", LONG),
+     ("translate", LONG, "--to", "a100-40gb"), ("fit", "--profiles", LONG),
+     ("init", "jobs", "--out", LONG)],
+)  # fmt: skip
+def test_a_name_that_no_file_can_have_is_refused_in_words(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code in (1, 2)
+    assert LONG[:100] in capsys.readouterr().err.replace("\n", "")
 
 
 def test_a_compute_mode_that_nobody_knows_is_not_known(monkeypatch):

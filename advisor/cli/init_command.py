@@ -39,11 +39,12 @@ def init(
     """
     from importlib.resources import files
 
+    from advisor.workload.files import is_file
     from advisor.workload.writing import write_whole
 
     name, example = _FILES[kind]
     path = out or Path(name)
-    if path.exists():
+    if is_file(path):
         raise InvalidInput(f"{clean(str(path))} is there. Choose another file with --out.")
     text = files("advisor.workload").joinpath("templates", name).read_text(encoding="utf-8")
     write_whole(path, text)

@@ -15,6 +15,7 @@ from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.host_transfer import host_slowdown_at, on_host
+from advisor.workload.files import is_folder
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.named_workloads import how_to_measure
@@ -87,7 +88,7 @@ def found_profile(
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
     """Of `gpu` itself; an unknown name is compared with what could be estimated for it too."""
     known = names_of_jobs(gpu, folder)
-    if not name or Path(name).is_dir():
+    if not name or is_folder(Path(name)):
         what = f"{name}: a folder" if name else "an empty word"
         raise InvalidInput(f"{what} is no JOB. Name one: `advisor profiles` lists them.")
     if name in known and name not in profile_paths(gpu.key, folder):

@@ -13,7 +13,7 @@ from advisor.prediction.gpu_constants import GpuConstants, nearest_constants, of
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
-from advisor.workload.files import MODEL_FILE, beside_package, read_bytes, read_once, shown
+from advisor.workload.files import MODEL_FILE, beside_package, is_file, read_bytes, read_once, shown
 from advisor.workload.plausible import MOST_SPREADS
 from advisor.workload.records import parse_record
 
@@ -139,7 +139,7 @@ def load_model(path: Path) -> Model:
     Raises:
         InvalidInput: There is none, or it is malformed or of another version.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise InvalidInput(
             f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
             f"put one there: `advisor fit --out {path.parent}`."

@@ -15,7 +15,7 @@ from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.plan.recommendation import Recommendation
 from advisor.sharing.traversal import together
 from advisor.validate.validate import Validation, compared, compared_as_ranked
-from advisor.workload.files import user_folder
+from advisor.workload.files import is_file, user_folder
 from advisor.workload.run import Run
 from advisor.workload.store import load_profile, read_runs
 from advisor.workload.writing import append_run, writable, write_whole
@@ -184,7 +184,7 @@ def keep(runs: Sequence[Run], store: Path) -> int:
 
     A run whose id another one bears there is kept under its id and date.
     """
-    there = read_runs(store) if store.is_file() else ()
+    there = read_runs(store) if is_file(store) else ()
     ids = {run.id for run in there}
     known = {(run.provenance, run.tenants) for run in there}
     new = [run for run in runs if (run.provenance, run.tenants) not in known]

@@ -10,7 +10,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mode
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison, sharing_of
 from advisor.validate.validate import compared
-from advisor.workload.files import EVALUATION, read_json
+from advisor.workload.files import EVALUATION, is_file, read_json
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import runs_by_owner, shipped_folder
@@ -77,7 +77,7 @@ def noise_floors(gpu: str, given: Path | None = None) -> dict[Mode, float]:
         InvalidInput: The evaluation is malformed.
     """
     path = shipped_folder("profiles", given) / gpu / EVALUATION
-    if not path.is_file():
+    if not is_file(path):
         return {}
     try:
         return {mode: float(each["median"]) for mode, each in read_json(path)["noise"].items()}

@@ -10,7 +10,7 @@ import stat
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -45,6 +45,8 @@ def shown(path: Path) -> str:
 
 def profile_files(folder: Path) -> list[Path]:
     """The profile files in `folder`, those of one GPU; none if there is no such folder."""
+    if not is_folder(folder):
+        return []
     return [path for path in sorted(folder.glob("*.json")) if path.name != EVALUATION]
 
 
@@ -247,6 +249,20 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(word: str) -> Any:
     raise InvalidInput(f"{word} is not a number that can be measured")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder; a name that no file can have, since it is too long, names none."""
+    with suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a regular file; as `is_folder`."""
+    with suppress(OSError):
+        return path.is_file()
+    return False
 
 
 def kind_of(found: os.stat_result) -> str:

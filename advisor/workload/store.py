@@ -21,6 +21,8 @@ from advisor.workload.files import (
     MODEL_FILE,
     Kind,
     beside_package,
+    is_file,
+    is_folder,
     profile_files,
     read_bytes,
     read_once,
@@ -88,7 +90,7 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
     """
     asked = given or os.environ.get(f"ADVISOR_{kind.upper()}")
     if asked:
-        if not Path(asked).is_dir():
+        if not is_folder(Path(asked)):
             raise InvalidInput(f"{asked}: no such folder of {kind}. Check the path.")
         return Path(asked)
     return beside_package(kind)
@@ -226,7 +228,7 @@ def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibr
         InvalidInput: The file is malformed, or of another GPU.
     """
     path = given or user_folder("calibrations") / f"{gpu}.json"
-    if given == NO_CALIBRATION or (given is None and not path.is_file()):
+    if given == NO_CALIBRATION or (given is None and not is_file(path)):
         return None
     calibration = read_calibration(path)
     if calibration.gpu != gpu:
@@ -241,6 +243,6 @@ def model_path(given: Path | None = None) -> Path:
     """The fitted model: the user's refit if there is one, else the shipped one."""
     refit = user_folder("models") / MODEL_FILE
     explicit = given or os.environ.get("ADVISOR_MODELS")
-    if refit.is_file() and not explicit:
+    if is_file(refit) and not explicit:
         return refit
     return shipped_folder("models", given) / MODEL_FILE

@@ -14,7 +14,7 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import refuse_of_cpu
 from advisor.measure.shared.strict_record import Within, record
-from advisor.workload.files import located, read_toml
+from advisor.workload.files import is_folder, located, read_toml
 from advisor.workload.spec import Workload
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal", "priority", "priority-limits"]
@@ -140,7 +140,7 @@ def _resolved(campaign: Campaign, folder: Path) -> Campaign:
     """`campaign` with its GPU's catalogue key, and with what it names in `folder`."""
     key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
     for each in campaign.profile.known:
-        if not (folder / each).is_dir():
+        if not is_folder(folder / each):
             raise InvalidInput(f"profile.known: {each!r} is not a folder next to the plan")
     known = tuple(str(folder / each) for each in campaign.profile.known)
     campaign = replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))

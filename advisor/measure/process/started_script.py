@@ -17,7 +17,7 @@ from advisor.measure.process.script_folder import made_beside
 from advisor.measure.process.tenant_handle import TenantHandle
 from advisor.measure.process.worker import TenantSetup, lacks_memory, without_mps
 from advisor.terminal import clean
-from advisor.workload.files import reason_of
+from advisor.workload.files import is_folder, reason_of
 from advisor.workload.spec import Script
 
 # How long it has after each request to end, the next of which is less polite.
@@ -206,7 +206,7 @@ def _refuse_missing(script: Script) -> None:
 
 def _working_folder(script: Script, folder: Path) -> Path:
     original = Path(script.folder)
-    if not original.is_dir():
+    if not is_folder(original):
         raise InvalidInput(f"{original}: no such folder, and the script runs there")
     try:
         return made_beside(original, folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu_meant
 from advisor.measure.process.supervisor import say
-from advisor.workload.files import beside_package, read_bytes, shown, user_folder
+from advisor.workload.files import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.writing import write_whole
 
@@ -48,7 +48,7 @@ def refuse_fuller(path: Path) -> None:
     Raises:
         InvalidInput: Such a one is there.
     """
-    if path.is_file() and not holds_minimal(read_bytes(path)):
+    if is_file(path) and not holds_minimal(read_bytes(path)):
         raise InvalidInput(
             f"{shown(path)}: that profile says more than these numbers. Choose another --name."
         )
