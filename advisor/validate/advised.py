@@ -14,7 +14,12 @@ from advisor.measure.shared.bench import PlannedProcess, planned_processes
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.plan.recommendation import Recommendation
 from advisor.sharing.traversal import together
-from advisor.validate.validate import Validation, compared, compared_as_ranked
+from advisor.validate.validate import (
+    Validation,
+    compared,
+    compared_as_ranked,
+    foreseen_misfits,
+)
 from advisor.workload.files import is_file, user_folder
 from advisor.workload.run import Run
 from advisor.workload.store import load_profile, read_runs
@@ -124,11 +129,13 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         )
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     known = {name: load_profile(name, gpu.key, advisor.profiles) for name in sorted(names)}
-    comparisons = compared(runs, known, advisor.uncalibrated.on_known_cores(), gpu)
+    predictor = advisor.uncalibrated.on_known_cores()
+    comparisons = compared(runs, known, predictor, gpu)
     kept = store_file(gpu.key, store)
     if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
         keep(runs, kept)
-    return Validation(gpu, runs, comparisons, host=_EACH_RUNS_OWN)
+    foreseen = foreseen_misfits(runs, known, predictor, gpu)
+    return Validation(gpu, runs, comparisons, host=_EACH_RUNS_OWN, foreseen=foreseen)
 
 
 def new_stamp() -> str:

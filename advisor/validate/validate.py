@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from advisor.errors import InvalidInput, OutsideInterval
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
+from advisor.plan.rules import FitsMemory
 from advisor.prediction.mix_prediction import Interval
 from advisor.validate.predicted_and_measured import (
     JobComparison,
     RunComparison,
     compare,
     profiles_of,
+    sharing_of,
 )
 from advisor.validate.score_tables import percent
 from advisor.workload.profile import Profile
@@ -33,6 +35,7 @@ class Validation:
         comparisons: Of those that ran to the end.
         left_out: Plans that nothing here can run, in words.
         host: Which host was predicted for, in words.
+        foreseen: Ids of those that ran out of memory as was predicted.
     """
 
     gpu: Gpu
@@ -40,6 +43,7 @@ class Validation:
     comparisons: tuple[RunComparison, ...]
     left_out: tuple[str, ...] = ()
     host: str | None = None
+    foreseen: tuple[str, ...] = ()
 
 
 def compared(
@@ -64,6 +68,19 @@ def compared(
         compare(run, profiles_of(run, profiles, "core-adjusted"), predictor, gpu, {})
         for run in runs
         if run.shows_pace
+    )
+
+
+def foreseen_misfits(
+    runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
+) -> tuple[str, ...]:
+    """Ids of those of `runs` that ran out of memory, and were predicted not to fit."""
+    fits = FitsMemory(gpu)
+    misfits = [run for run in runs if any(t.outcome == "out-of-memory" for t in run.tenants)]
+    return tuple(
+        run.id
+        for run in misfits
+        if fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
     )
 
 
@@ -103,7 +120,7 @@ def check(validation: Validation) -> None:
         f"{run.id}: {tenant.workload.name}: {tenant.outcome}, predicted to run"
         for run in validation.runs
         for tenant in run.tenants
-        if tenant.outcome != "ok"
+        if tenant.outcome != "ok" and run.id not in validation.foreseen
     ]
     if outside or ended:
         listed = "\n  ".join(outside + ended)
@@ -120,6 +137,7 @@ def validation_table(validation: Validation) -> "Table":
     from advisor.terminal.terminal_tables import FittedTable
 
     notes = [f"Left out: {each}." for each in validation.left_out]
+    notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]
     caption = "\n".join([*notes, *([validation.host] if validation.host else [])])
     table = FittedTable(
         box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption or None

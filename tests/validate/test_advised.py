@@ -1,10 +1,11 @@
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from advisor.api import Advisor, recommend
-from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.errors import GpuUnavailable, InvalidInput, OutsideInterval
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.report.documents import recommendation_document
@@ -19,7 +20,7 @@ from advisor.validate.advised import (
     store_file,
     validate_file,
 )
-from advisor.validate.validate import compared_as_ranked
+from advisor.validate.validate import check, compared_as_ranked, validation_table
 from advisor.workload.named_workloads import workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
@@ -168,6 +169,22 @@ def test_runs_that_fit_finds_already_are_not_kept_twice(tmp_path):
     found = validate_file(store.with_name("confirm.jsonl"), Advisor(shelf.GPU), tmp_path)
     assert len(found.comparisons) == 1
     assert not store.exists()
+
+
+@pytest.mark.usefixtures("shelved")
+def test_a_run_that_was_predicted_not_to_fit_and_did_not_is_no_surprise(tmp_path):
+    small = shelf.PROFILES["resnet50-imagenet64-bs128"]
+    for copies, foreseen in ((40, True), (2, False)):
+        run = synthetic.run([small] * copies, "naive", 1.3, f"{copies}x")
+        dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
+        file = tmp_path / f"{copies}.jsonl"
+        append_run(file, replace(run, tenants=(dead, *run.tenants[1:])))
+        found = validate_file(file, Advisor(shelf.GPU))
+        assert found.foreseen == ((run.id,) if foreseen else ())
+        with nullcontext() if foreseen else pytest.raises(OutsideInterval, match="out-of-memory"):
+            check(found)
+        said = str(validation_table(found).caption)
+        assert ("as predicted: 40x" in said) == foreseen
 
 
 def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
