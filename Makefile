@@ -51,9 +51,15 @@ picture: $(VENV)/browser
 app: $(VENV)/base
 	$(BIN)/advisor app
 
+# A score that fails leaves the one before.
+SCORED = $(BIN)/python -m research.$(1) benchmarks/$(2) >$(VENV)/score && \
+	mv $(VENV)/score benchmarks/$(2)/score.json
+
 # Whatever the README, docs/, notebooks and profiles/REPORT.md say in numbers, again from the
 # committed data.
 report: $(VENV)/dev
+	$(call SCORED,script_score,scripts)
+	$(call SCORED,loader_score,loaders)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions

@@ -14,7 +14,7 @@ from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.gpu_transfer import on_gpu
-from advisor.prediction.host_transfer import host_slowdown_at, on_host
+from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
 from advisor.workload.files import is_folder
 from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
@@ -200,8 +200,8 @@ def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
     """The profile called `name` measured on another GPU than `gpu`, one of those most like it.
 
-    Of GPUs that are about as like it, the one in the fastest host: what is slower than that is the
-    host's and not the workload's.
+    Of GPUs that are about as like it, the one whose host took least for a step of it: what is
+    slower than that is the host's and not the workload's.
 
     Raises:
         InvalidInput: A file of that name is malformed.
@@ -210,7 +210,7 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
     paths = {key: profile_paths(key, folder).get(name) for key in others}
     found = {key: read_profile(path) for key, path in paths.items() if path is not None}
     alike = most_alike((key for key in found if found[key].estimated_from is None), gpu)
-    return min((found[key] for key in alike), key=_host_check_s, default=None)
+    return min((found[key] for key in alike), key=_host_s, default=None)
 
 
 def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
@@ -221,8 +221,9 @@ def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
                  if apart[key] <= min(apart.values()) + _ALIKE)  # fmt: skip
 
 
-def _host_check_s(profile: Profile) -> float:
-    return profile.host_check_s or float("inf")
+def _host_s(profile: Profile) -> float:
+    """The job's own path, since the moments of a host's check may be others than its steps'."""
+    return float("inf") if profile.host_s is None else host_path_s(profile)
 
 
 def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calibration, ...]:

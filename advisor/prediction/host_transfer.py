@@ -98,13 +98,18 @@ def _slower(host: HostSide, slowdown: float) -> HostSide:
     return replace(host, **times)
 
 
+def host_path_s(profile: Profile) -> float:
+    """Seconds a step's host path takes alone: a step's where it sets the pace; 0 if not known."""
+    host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
+    return profile.step_s if host_s >= gpu_s else min(host_s, profile.step_s)
+
+
 def log_beyond_host(profile: Profile, step_s: float) -> float:
     """Log of a step of `step_s` in a mix over the host's path alone, at least 0.
 
     At 0 the host sets the pace, and a slower host shows in full; mates hide a part of it.
     """
-    host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
-    path_s = profile.step_s if host_s >= gpu_s else min(host_s, profile.step_s)
+    path_s = host_path_s(profile)
     return max(0.0, log(step_s / path_s)) if path_s else inf
 
 
