@@ -1,18 +1,15 @@
 """What may be added to jobs that already run on a GPU, without hurting them.
 
-What runs cannot be re-partitioned; `ways_to_join` says how others may join.
+What runs cannot be re-partitioned.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import assert_never
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.mig_layouts import place
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
@@ -25,11 +22,14 @@ from advisor.plan.rules import (
     refuse_protected,
     rules,
 )
+from advisor.plan.ways_to_join import ways_to_join
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Part, Place
-from advisor.sharing.traversal import instance_sets, restricted
+from advisor.sharing import Arrangement, Mps
+from advisor.sharing.traversal import restricted
 from advisor.workload.job import Job
+
+_NO_ROOM = "MIG has no room left for another instance"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def additions(
         raise NothingFits(
             "none of the jobs may be added: "
             + "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
-            + f". Allow more with --hurt, {_say_sharing(running)}or use another GPU."
+            + f". {_remedies(table, offered, left_out)}"
         )
     found.sort(key=lambda each: (bool(each.late), -each.added, each.hurt))
     return Additions(
@@ -106,11 +106,23 @@ def additions(
     )  # fmt: skip
 
 
-def _say_sharing(running: Running) -> str:
-    """A remedy where the user, and no driver, said how what runs shares the GPU."""
-    if running.free_mib is not None:
-        return ""
-    return f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}, "
+def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftOut]) -> str:
+    """What may help where none of the jobs `offered` may be added."""
+    said = []
+    if any(each.why != _NO_ROOM for each in left_out):
+        said.append("Allow more with --hurt")
+    running = table.running
+    if running.free_mib is None:  # the user, and no driver, said how what runs shares the GPU
+        if running.sharing.mode in ("naive", "serial") and table.under_mps(offered):
+            said.append(
+                "run all of them under MPS (--running-sharing mps), where some may be added"
+            )
+        else:
+            said.append(
+                f"say with --running-sharing how what runs shares the GPU if not by "
+                f"{running.sharing}"
+            )
+    return ", ".join([*said, "or use another GPU."])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +174,7 @@ class _Joined:
         self, running: Running, gpu: Gpu, predictor: Predicts, limits: AdmissionLimits
     ) -> None:
         self._gpu, self._predictor, self._limits = gpu, predictor, limits
-        self._running = running
+        self.running = running
         everyone = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, everyone), gpu)
         self._rules = rules(gpu, limits.conditions)
@@ -175,14 +187,24 @@ class _Joined:
 
     def best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` in which these get most done; why they may not be."""
-        jobs, before = [*self._running.jobs, *added], len(self._running.jobs)
+        jobs, before = [*self.running.jobs, *added], len(self.running.jobs)
         ways = ways_to_join(self._sharing, before, len(added), self._gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
         found = [each for each in answers if isinstance(each, Addition)]
         if found:
             return max(found, key=lambda each: (not each.late, each.added))
         problems = (each for each in answers if isinstance(each, str))
-        return next(problems, "MIG has no room left for another instance")
+        return next(problems, _NO_ROOM)
+
+    def under_mps(self, offered: Sequence[Job]) -> bool:
+        """Whether some of `offered` may be added where all share by MPS."""
+        running = replace(self.running, sharing=Mps())
+        try:
+            return bool(
+                _grown(_Joined(running, self._gpu, self._predictor, self._limits), offered)[0]
+            )
+        except NothingFits:
+            return False
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
         if problem := first_broken(self._rules, jobs, sharing):
@@ -190,7 +212,7 @@ class _Joined:
         after = self._predictor.predict([job.profile for job in jobs], sharing)
         if problem := FitsMemory(self._gpu, self._limits.conditions.memory_margin).broken(after):
             return problem
-        new, free_mib = after.jobs[-added:], self._running.free_mib
+        new, free_mib = after.jobs[-added:], self.running.free_mib
         held_mib = sum(job.memory_interval_mib.p95 for job in new)
         if free_mib is not None and held_mib > free_mib:
             return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
@@ -207,44 +229,3 @@ class _Joined:
         found = forecast(Mixes(jobs, self._predictor), sharing)
         late = sorted(found.late("p50"))
         return None if found.ends_s is None else tuple(jobs[at].name for at in late)
-
-
-# Per cent of the SMs that a job may be given that is added under MPS, besides no limit.
-ADDED_LIMITS = (14.0, 28.0, 43.0, 57.0)
-# Jobs that are added on MIG instances of their own at most.
-MOST_INSTANCES = 3
-
-
-def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
-    """How `before` jobs that share `gpu` like this, and `added` after them, may share it."""
-    match sharing.mode:
-        case "mps":
-            yield Mps()
-            yield from (Mps((100.0,) * before + (each,) * added) for each in ADDED_LIMITS)
-        case "mps-limits":
-            for each in (100.0, *ADDED_LIMITS):
-                yield Mps(sharing.limits + (each,) * added)
-        case "mps-priority":
-            limits = sharing.limits and sharing.limits + (100.0,) * added
-            for late in (0, 1):
-                yield Mps(limits, sharing.priorities + (late,) * added)
-        case "mig" | "hybrid":
-            (taken,) = instance_sets(sharing)
-            yield from _instances(taken, before, added, gpu)
-        case "serial" | "naive" | "phases":
-            yield Naive()
-        case _:
-            assert_never(sharing.mode)
-
-
-def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hybrid]:
-    """An instance of its own for each, in what is free."""
-    if added > MOST_INSTANCES:
-        return
-    for names in product([profile.name for profile in gpu.mig], repeat=added):
-        try:
-            starts = place(gpu, [*taken.instances, *map(Instance, names)])
-        except NothingFits:
-            continue
-        new = enumerate(starts[len(taken.instances) :], start=before + 1)
-        yield Hybrid((*taken.places, *(Place(each, (Part((job,)),)) for job, each in new)))

@@ -4,10 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import get_args
 
-from advisor.plan.objectives import OBJECTIVES, cost
+from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.recommendation import Forecast, Precedence, Question
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.sharing import Mode, Sharing
@@ -51,6 +52,7 @@ class Priced:
 
 
 _Step = tuple[Precedence, Sequence[Priced]]
+_Price = Callable[[Priced], float]
 
 
 def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
@@ -93,56 +95,70 @@ def starved(forecast: Forecast, level: Level) -> dict[int, float]:
 
 def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
     """The rules in their order, each with the plans that it leaves; at least one of them."""
+    price: _Price = partial(_asked_cost, question=question)
     fewest = min(_late(each, question) for each in left)
     pool = [each for each in left if _late(each, question) == fewest]
     found: list[_Step] = [("deadlines", pool)]
-    best = _cheapest(pool, question)
+    best = min(pool, key=price)
     rules: tuple[tuple[Precedence, Callable[[Priced], bool]], ...] = (
         ("fairness", lambda each: not starved(each.forecast, question.level)),
         ("confirmed", _confirmed),
     )
     for rule, good in rules:
         kept = [each for each in pool if good(each)]
-        if _within(COMPARED, kept, best, question):
+        if _within(COMPARED, kept, best, price):
             pool = kept
         found.append((rule, pool))
-    best = _cheapest(pool, question)
+    last: Precedence = "cost"
+    if OBJECTIVES[question.objective].then is not None:
+        near = _within(COMPARED, pool, min(pool, key=price), price)
+        pool = _punctual(near, question)
+        found.append(("cost", pool))
+        last, price = "makespan", partial(_deciding_cost, question=question)
     alone = [each for each in pool if each.forecast.sharing.mode == "serial"]
-    pool = _within(WORTH, alone, best, question) or pool
+    pool = _within(WORTH, alone, min(pool, key=price), price) or pool
     found.append(("gain", pool))
-    best = _cheapest(pool, question)
-    found.append(("cost", _within(CLOSE, pool, best, question)))
+    found.append((last, _within(CLOSE, pool, min(pool, key=price), price)))
     return found
 
 
 def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
     """By which of `steps` the plan that they led to comes before another."""
-    costs_more = _cost(following, question) > _cost(one, question)
-    if costs_more and _late(one, question) == _late(following, question):
+    then = OBJECTIVES[question.objective].then
+    costs_more = _asked_cost(following, question) > _asked_cost(one, question)
+    if then is None and costs_more and _late(one, question) == _late(following, question):
         return "cost"
     simpler = simplicity(one.forecast) < simplicity(following.forecast)
-    last: Precedence = "simplicity" if simpler else "cost"
+    last = "simplicity" if simpler else then or "cost"
     return next((rule for rule, kept in steps if following not in kept), last)
 
 
-def _within(
-    share: float, plans: Sequence[Priced], best: Priced, question: Question
-) -> list[Priced]:
+def _within(share: float, plans: Sequence[Priced], best: Priced, price: _Price) -> list[Priced]:
     """Those that cost no more than `share` more than `best`."""
-    most = (1 + share) * _cost(best, question)
-    return [each for each in plans if _cost(each, question) <= most]
+    most = (1 + share) * price(best)
+    return [each for each in plans if price(each) <= most]
 
 
 def _simplest(plans: Sequence[Priced], question: Question) -> Priced:
-    return min(plans, key=lambda each: (simplicity(each.forecast), _cost(each, question)))
+    return min(plans, key=lambda each: (simplicity(each.forecast), _deciding_cost(each, question)))
 
 
-def _cheapest(plans: Sequence[Priced], question: Question) -> Priced:
-    return min(plans, key=lambda each: _cost(each, question))
-
-
-def _cost(each: Priced, question: Question) -> float:
+def _asked_cost(each: Priced, question: Question) -> float:
     return each.price.at(question.level)
+
+
+def _deciding_cost(each: Priced, question: Question) -> float:
+    """What decides between plans that the objective itself cannot tell apart."""
+    then = OBJECTIVES[question.objective].then
+    if then is None:
+        return _asked_cost(each, question)
+    return known_cost(each.forecast, then).at(question.level)
+
+
+def _punctual(plans: Sequence[Priced], question: Question) -> list[Priced]:
+    """Those that make the fewest jobs late."""
+    late = [len(each.forecast.late(question.level)) for each in plans]
+    return [each for each, many in zip(plans, late, strict=True) if many == min(late)]
 
 
 def _late(each: Priced, question: Question) -> int:

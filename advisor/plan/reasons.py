@@ -13,6 +13,8 @@ from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendatio
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 
 _FULL_MEMORY = 0.9
+# Less is 0 % where it is written.
+_SEEN = 0.005
 # Ways that were ruled out are named with their rules, so many of them.
 _NAMED = 2
 
@@ -60,17 +62,20 @@ def first_by(rule: Precedence, level: Level) -> str:
     """By what a plan comes before another, e.g. ``"by its median"``."""
     match rule:
         case "deadlines":
-            return "as it makes fewer jobs late"
+            said = "as it makes fewer jobs late"
         case "fairness":
-            return f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
+            said = f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
         case "confirmed":
-            return f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind"
+            said = f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind"
         case "gain":
-            return f"as sharing gains less than {WORTH:.0%}"
+            said = f"as sharing gains less than {WORTH:.0%}"
         case "cost":
-            return "by its median" if level == "p50" else "by the upper end of its range"
+            said = "by its median" if level == "p50" else "by the upper end of its range"
+        case "makespan":
+            said = f"as all are done soonest under it, of those within {COMPARED:.1%}"
         case "simplicity":
-            return f"as the simplest of those within {CLOSE:.2%}"
+            said = f"as the simplest of those within {CLOSE:.2%}"
+    return said
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
@@ -151,11 +156,11 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
 def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
     """How much more than `other` this costs; less: how much more the other does."""
     own, its = cost.at(level), other.at(level)
-    if own > its:
-        distance = f"{own / its - 1:.0%} behind {name}"
-    else:
-        distance = f"{its / own - 1:.0%} ahead of {name}"
-    return f"{distance}, equal within our error" if tied(cost, other) else distance
+    behind = own / its - 1 if own > its else 1 - its / own
+    if abs(behind) < _SEEN:
+        return f"as good as {name}"
+    distance = f"{behind:.0%} behind {name}" if behind > 0 else f"{-behind:.0%} ahead of {name}"
+    return f"{distance}, within our error" if tied(cost, other) else distance
 
 
 Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "equal"]

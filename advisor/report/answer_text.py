@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from advisor.english import with_article
 from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, first_by, verdict
@@ -24,8 +25,8 @@ from advisor.report.promises_text import promises
 from advisor.report.sharing_words import way_advised
 
 _PINNED = (
-    "Keep each job on cores of its own, as the commands do: a ResNet-26 that was not pinned "
-    "trained at 0.7 times the pace."
+    "Keep each job on CPU cores of its own, as the commands do: a ResNet-26 that was not pinned "
+    "trained at 0.7 times the pace of one that was."
 )
 """109 against 157 steps a second, measured on the host of an H200."""
 
@@ -44,10 +45,11 @@ def answer(advised: Recommendation) -> str:
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
     """What to do and what it gives; how sure that is; what is as good; and what else to know.
 
-    Without `hints`, not how a job could be made faster, unless that is what to do first.
+    Without `hints`, not how a job could be made faster, unless that is what to do first, nor which
+    job another plan treats better.
     """
     found = verdict(advised)
-    others, host = _others(advised, found), []
+    others, host = _others(advised, found, hints=hints), []
     if found.host_bound:
         host = [_host_path(found.host_bound, first="fix-host-first" in found.answers)]
     host += [_remedy(each) for each in advised.remedies]
@@ -87,7 +89,9 @@ def _advice(advised: Recommendation) -> str:
         done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
         return f"Nothing to share: one job{done}{_spare(advised, best)}."
     cap_w = chosen_cap_w(advised, best)
-    what = way_advised(best.sharing, jobs) + ("" if cap_w is None else f" at most {cap_w:g} W")
+    what = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
+    what += "" if cap_w is None else f", at most {cap_w:g} W"
+    what += "" if best.prediction.confirmed_on_hardware else ", estimated"
     return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
 
 
@@ -99,6 +103,8 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     if plan.sharing.mode == "serial":
         return f"all done in {_until(plan)}"
     said = by.headline(cost, shown(_certain(cost.p50)), better)
+    if by.then is not None:
+        return f"{said}; all done in {_until(plan)}"
     saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
     if by.unit == "ratio" or saved <= 0:
         return said
@@ -142,7 +148,7 @@ def _how_sure(advised: Recommendation) -> str:
     return f"{stands} {host_note(advised.standing)}"
 
 
-def _others(advised: Recommendation, found: Verdict) -> list[str]:
+def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str]:
     """What equals the best within our error; else how far behind the next is."""
     ties = [plan for plan in advised.plans[1:] if plan.ties_best]
     if ties:
@@ -150,10 +156,10 @@ def _others(advised: Recommendation, found: Verdict) -> list[str]:
         shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, ran)]
         named = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
         more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
-        better = _treated_better(advised.best, shown)
+        better = _treated_better(advised.best, shown) if hints else ""
         if ran is not None and not advised.best.prediction.confirmed_on_hardware:
             better += f"; {ran.rank} is of a kind that ran"
-        return [f"As good within our error: {named}{more}{better}{_first(advised)}."]
+        return [f"Maybe as good, within our error: {named}{more}{better}{_first(advised)}."]
     if (rival := found.runner_up) is None:
         return []
     name = "Sharing at its best" if "dont-share" in found.answers else "The next"
@@ -183,7 +189,7 @@ def _first(advised: Recommendation) -> str:
     cheapest = min(advised.plans, key=lambda each: known_cost(each, by).at(level))
     before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
     rule = before[-1].precedes_by
-    return "" if rule is None else f"; 1 is first {first_by(rule, level)}"
+    return "" if rule in (None, "cost") else f"; 1 is first {first_by(rule, level)}"
 
 
 def _remedy(found: Remedy) -> str:
@@ -199,7 +205,7 @@ def _remedy(found: Remedy) -> str:
             )
         case "CUDA graph":
             return (
-                f"{job} waits for its launches: its step captured as a CUDA graph "
+                f"{job} waits for its kernels to be launched: its step captured as a CUDA graph "
                 f'(torch.compile(mode="reduce-overhead") does so) is {by}.'
             )
         case "fusing":
@@ -218,5 +224,5 @@ def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
                 f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "
                 f"instead of {units.duration(each.step_s)})"
             )
-    lead = "Fix the host path first" if first else "The host path holds jobs back"
+    lead = "Make the host's part faster first" if first else "The host holds jobs back"
     return f"{lead}: {'; '.join(said)}. {_PINNED}"

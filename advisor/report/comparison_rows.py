@@ -8,7 +8,7 @@ from advisor.plan.fair_share import Treatment, treatments
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
-from advisor.report.comparison_text import comparison_text, job_reason
+from advisor.report.comparison_text import change_text, comparison_text, job_reason
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.headline import basis
 
@@ -83,5 +83,4 @@ def _row(
 
 
 def _change(first: Interval, second: Interval) -> str:
-    difference = Difference(first, second)
-    return "equal" if difference.within_error else f"{difference.change:+.0%}"
+    return change_text(Difference(first, second))

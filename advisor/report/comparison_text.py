@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDTHS = (12, 25, 25, 8)
+_SAME = "same"
+# Less is 0 % where it is written.
+_SEEN = 0.005
 
 
 def comparison_text(found: Comparison) -> str:
@@ -29,15 +32,24 @@ def comparison_text(found: Comparison) -> str:
     (better, less, _), (worse, more, _) = pairs
     measure = shown_cost(found.objective)
     numbers = f"({OBJECTIVES[found.objective].measure}: {measure(less)} and {measure(more)})"
-    if found.cost.within_error:
-        said = [f"{better} and {worse} are equal within our error {numbers}."]
-    else:
-        ahead = f"{more.p50 / less.p50 - 1:.0%} ahead of {worse}"
+    ahead = f"{more.p50 / less.p50 - 1:.0%} ahead of {worse}"
+    if not found.cost.within_error:
         said = [f"{better} is {ahead}, more than our error {numbers}."]
+    elif change_text(found.cost) == _SAME:
+        said = [f"{better} and {worse} come out the same {numbers}."]
+    else:
+        said = [f"{better} looks {ahead}, within our error: they may be equal {numbers}."]
     said += [f"{name} is no plan: {why}." for name, _, why in pairs if why]
     if found.note:
         said.append(f"Compared by {found.objective}: {found.note}.")
     return " ".join(said)
+
+
+def change_text(value: Difference) -> str:
+    """By how much the second differs, with ``?`` where that is within our error."""
+    if abs(value.change) < _SEEN:
+        return _SAME
+    return f"{value.change:+.0%}" + (" ?" if value.within_error else "")
 
 
 def job_reason(found: Comparison, change: JobChange) -> str:
@@ -51,7 +63,7 @@ def job_reason(found: Comparison, change: JobChange) -> str:
         lead = f"{units.number(faster)}x as fast under {pairs[1][0]}"
     else:
         pairs.sort(key=lambda pair: pair[0])
-        lead = "pace equal within our error"
+        lead = "no difference in pace beyond our error"
     return "; ".join([lead, *(f"{name}: {limit}" for name, limit in pairs)])
 
 
@@ -185,8 +197,7 @@ def _job_rows(change: JobChange) -> Iterator[tuple[str, ...]]:
 
 
 def _cells(label: str, value: Difference, shown: Callable[[Interval], str]) -> tuple[str, ...]:
-    change = "equal" if value.within_error else f"{value.change:+.0%}"
-    return label, shown(value.first), shown(value.second), change
+    return label, shown(value.first), shown(value.second), change_text(value)
 
 
 def _row(names: tuple[str, str], cells: tuple[str, ...] = ()) -> "RenderableType":
@@ -197,7 +208,7 @@ def _row(names: tuple[str, str], cells: tuple[str, ...] = ()) -> "RenderableType
 
 
 def _notes(found: Comparison) -> Iterator[str]:
-    yield "equal: within our error. In parentheses: nine of ten measurements should fall there."
+    yield "?: within our error. In parentheses: nine of ten measurements should fall there."
     caps = {plan.prediction.power_cap_w for plan in found.plans}
     yield from (cap_note(cap_w) for cap_w in caps if cap_w is not None)
     yield host_note(found.plans[0].standing)

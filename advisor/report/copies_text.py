@@ -117,11 +117,12 @@ def way_of(sharing: Sharing) -> str:
 
 def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
     """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
-    yield f"More than {found.fit} do not run at once: {found.limited_by}."
+    yield f"{found.fit} at once at most. One more: {found.limited_by}."
     yield (
-        f"{found.pay} pay: more are added while up to {PATIENCE} at a time bring over {PAYS:.0%} "
-        "more work; less is within the error of such a comparison."
+        f"{found.pay} {'pays' if found.pay == 1 else 'pay'}: the next {PATIENCE} would bring less "
+        f"than {PAYS:.0%} more work, too little to be sure of."
     )
-    yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
+    if found.mps_clients < found.fit:
+        yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
     if len(found.rows) > _MEASURED_TOGETHER:
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."

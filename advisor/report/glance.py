@@ -32,22 +32,27 @@ class _Report(Protocol):
 def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
     """The `report` on the best plan, and on as many others as a screen has lines for.
 
-    These are the next ones, 4 at most, then the best that has MIG, and serial: how the kinds of
-    sharing compare is asked by whoever has to choose between them.
+    These are the best of each other kind of sharing, which is asked by whoever has to choose
+    between them, then the next ones: 4 at most, besides the best that has MIG, and serial, for
+    which hints make room.
     """
     wanted = [_with_others(advised, most) for most in range(_MOST_OTHERS, -1, -1)]
-    wanted = [*wanted, _only(advised, advised.best, advised.serial)]
-    for hints in (True, False):
-        for shown in wanted:
-            if fits(report(shown, hints=hints)):
-                return report(shown, hints=hints)
+    least = _only(advised, advised.best, advised.serial)
+    tried = [(shown, hints) for hints in (True, False) for shown in wanted]
+    for shown, hints in (*tried, (least, True), (least, False)):
+        if fits(report(shown, hints=hints)):
+            return report(shown, hints=hints)
     return report([advised.best], hints=False)
 
 
 def _with_others(advised: Recommendation, most: int) -> list[Plan]:
-    """The best plan, the next `most`, the best with MIG, and serial."""
+    """The best plan, the best with MIG, serial, and `most` others, each kind before a second."""
     with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
-    return _only(advised, *advised.plans[: 1 + most], *with_mig[:1], advised.serial)
+    firsts = {plan.sharing.mode: plan.rank for plan in reversed(advised.plans)}
+    certain = _only(advised, advised.best, *with_mig[:1], advised.serial)
+    others = [plan for plan in advised.plans if plan not in certain]
+    others.sort(key=lambda plan: plan.rank not in firsts.values())
+    return _only(advised, *certain, *others[:most])
 
 
 def _only(advised: Recommendation, *plans: Plan) -> list[Plan]:
@@ -68,7 +73,9 @@ def at_a_glance(
     yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
     yield Padding(_jobs_table(mix.jobs, letters), (0, 0, 0, 3), expand=False)
     binds = what_binds(mix, verdict(advised).binding)
-    yield Padding(f"{memory_held(best)}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
+    held = memory_held(best)
+    held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
+    yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
     if len(shown) > 1:
         yield _others_table(advised, shown[1:])
     yield Text(_more(advised, shown))
@@ -78,11 +85,11 @@ def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTab
     """How long an epoch of each takes under one plan."""
     from advisor.report.listing_text import plain_table
 
-    table = plain_table("", "job", "an epoch", "a step")
+    table = plain_table("", "job", "epoch while all run", "step vs alone")
     table.abreast, table.columns[1].no_wrap = 2, True
     for same in equal_jobs(jobs):
         letter, job = letters[same[0].job]
-        slower = f"{units.number(same[0].slowdown)}x as alone"
+        slower = f"{units.number(same[0].slowdown)}x"
         copies = units.collapsed([letter] * len(same))
         table.add_row(copies, described(job), epoch(same[0]), slower)
     return table
@@ -92,19 +99,26 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
     """A line for each of `plans`."""
     from advisor.report.listing_text import plain_table
 
-    table = plain_table("", "or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory", "")
+    marked = _some_ran(advised)
+    headings = ("or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory")
+    table = plain_table("", *headings, *([""] if marked else []))
     table.abreast, table.columns[1].overflow = 2, "fold"
     shown = shown_cost(advised.ranked_by)
     for plan in plans:
         mix = plan.prediction
+        mark = "" if mix.confirmed_on_hardware else "estimated"
         table.add_row(
             str(plan.rank), plan_name(advised, plan),
             shown(known_cost(plan, advised.ranked_by)),
             f"{units.number(gain(advised, plan).p50)}x",
-            units.gib_of(mix.memory_total_mib),
-            "" if mix.confirmed_on_hardware else "estimated",
+            units.gib_of(mix.memory_total_mib), *([mark] if marked else []),
         )  # fmt: skip
     return table
+
+
+def _some_ran(advised: Recommendation) -> bool:
+    """Else all is estimated, which the first line says."""
+    return any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
 
 
 def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
@@ -115,7 +129,7 @@ def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     unread = [each for each in notations if each not in ("", best)]
     said = [f"{'; '.join(unread)}."] if unread else []
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
-    if any(not plan.prediction.confirmed_on_hardware for plan in advised.plans):
+    if _some_ran(advised) and not all(plan.prediction.confirmed_on_hardware for plan in shown):
         said.append("Estimated: not confirmed on hardware.")
     full = "In full, with what was left out" if advised.left_out else "In full"
     return " ".join([*said, f"{full}: --details. Commands of plan 1: --commands 1."])

@@ -38,7 +38,9 @@ def host_note(standing: Standing) -> str:
     known = standing.calibrated
     if known is None:
         why = f" ({standing.unchecked})" if standing.unchecked else ""
-        return f"The host's speed was not checked{why}: ranges allow for hosts of another speed."
+        return (
+            f"Host not checked{why}: ranges allow for slower and faster ones (`advisor calibrate`)."
+        )
     by = "Host checked just now" if known.file is None else f"Calibrated ({Path(known.file).name})"
     if standing.unchecked:
         by += f"; checking the host at hand failed: {standing.unchecked}"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from advisor.terminal.terminal_tables import Cell
 
-_HEADINGS = ("", "plan", "an epoch of each job", "memory", "gain over serial")
+_HEADINGS = ("", "plan", "epoch while all run", "memory", "gain over serial")
 _WIDTHS = (2, 15, 26, 11, 16)
 
 

@@ -9,8 +9,11 @@ from advisor.plan.rules import TOO_SLOW
 
 def promises(advised: Recommendation) -> Iterator[str]:
     """Whether the best plan keeps deadlines, and which ways to share a protected job rules out."""
-    if any(job.deadline_s is not None for job in advised.jobs) and not _said_before(advised):
-        yield _deadlines(advised)
+    if any(job.deadline_s is not None for job in advised.jobs):
+        if not _said_before(advised):
+            yield _deadlines(advised)
+        if risk := _risk(advised):
+            yield risk
     for each in advised.left_out:
         if each.why == TOO_SLOW:
             yield f"{each.sharing} left out: {each.why}."
@@ -21,6 +24,14 @@ def _said_before(advised: Recommendation) -> bool:
     best = advised.best
     shared = best.sharing.mode != "serial"
     return advised.ranked_by == "deadlines" and shared and not best.late_jobs
+
+
+def _risk(advised: Recommendation) -> str | None:
+    """Which jobs end before their deadline by the median, and maybe not in every run."""
+    expected, at_worst = advised.best.late("p50"), advised.best.late("p95")
+    if not (unsure := [advised.jobs[at].name for at in sorted(at_worst - expected)]):
+        return None
+    return f"That is by medians: at the upper end of its range {named(unsure)} is late."
 
 
 def _deadlines(advised: Recommendation) -> str:

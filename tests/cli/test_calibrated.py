@@ -39,7 +39,7 @@ def told(advisor, *words):
 
 
 SERIAL = ("--sharing", "serial")
-NOT_CHECKED = "ranges allow for hosts of another speed."
+NOT_CHECKED = "Host not checked: ranges allow for slower and faster ones (`advisor calibrate`)."
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_check_that_fails_stops_nothing_and_is_said(advisor, at_hand, failure)
     at_hand[0][0] = failure
     document = told(advisor, "predict", *PAIR)
     assert document["calibrated"] is None
-    assert document["host"].startswith(f"The host's speed was not checked ({failure})")
+    assert document["host"].startswith(f"Host not checked ({failure})")
     plain = told(advisor, "predict", *PAIR, "--calibration", "none")
     assert plain["jobs"] == document["jobs"]
 

@@ -131,7 +131,7 @@ def test_a_power_cap_over_jobs_whose_power_nobody_measured_is_refused_in_words(p
     dark = replace(shelf.PROFILES["resnet26-cifar10-bs128"], power_w=None, energy_j=None)
     write_whole(elsewhere / shelf.GPU / f"{dark.name}.json", profile_text(dark))
     page.run()
-    assert page.warning[0].value.startswith("### Fix the host path first: ")
+    assert page.warning[0].value.startswith("### Make the host's part faster first: ")
     look_at(page, "Over time")
     assert any(said.value == "power, W: not measured" for said in page.caption)
     cap(page, 300)

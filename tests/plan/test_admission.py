@@ -134,6 +134,28 @@ def test_that_the_sharing_can_be_said_is_told_only_where_no_driver_said_it():
     assert "--running-sharing" not in str(refused.value)
 
 
+class Patient(OnInstances):
+    """Under MPS nobody is slowed."""
+
+    def _steps(self, profiles, sharing):
+        alone = [each.step_s for each in profiles]
+        return alone if isinstance(sharing, Mps) else super()._steps(profiles, sharing)
+
+
+@pytest.mark.parametrize(("predictor", "helps"), [(Patient(), True), (OnInstances(), False)])
+def test_that_mps_would_let_jobs_in_is_said_where_it_would(predictor, helps):
+    there = Running(jobs=(HOST_BOUND,), sharing=Naive())
+    with pytest.raises(NothingFits) as refused:
+        additions(there, [GPU_BOUND], H200, predictor, AdmissionLimits())
+    assert ("run all of them under MPS (--running-sharing mps)" in str(refused.value)) == helps
+
+
+def test_where_instances_fill_the_gpu_allowing_more_harm_is_no_remedy():
+    with pytest.raises(NothingFits) as refused:
+        added([GPU_BOUND], [HOST_BOUND], "mig=7g.141gb@0")
+    assert "--hurt" not in str(refused.value)
+
+
 def test_where_nobody_may_be_added_each_is_named_with_its_reason():
     with pytest.raises(NothingFits, match=r"resnet152.*slows resnet26-cifar10-bs128 by .*--hurt"):
         added([HOST_BOUND], [GPU_BOUND])

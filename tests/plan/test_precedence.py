@@ -263,3 +263,41 @@ def test_runs_of_a_kind_on_another_gpu_count_as_runs_of_it():
         there = replace(learnt, forecast=replace(learnt.forecast, prediction=prediction))
         best, *_ = by_rule([serial, there], asked())
         assert str(best.forecast.sharing) == first
+
+
+def due(each):
+    """`each` whose first job has a deadline, of which it takes the cost of `each`."""
+    first, *others = each.forecast.ends_s
+    deadlines_s = (first.p50 / each.price.p50, *(None for _ in others))
+    return replace(each, forecast=replace(each.forecast, deadlines_s=deadlines_s))
+
+
+@given(st.lists(plans, min_size=1, max_size=7))
+def test_of_plans_that_keep_deadlines_about_as_well_all_jobs_end_soonest_under_the_first(drawn):
+    drawn = [due(each) for each in drawn]
+    first, *others = by_rule(drawn, asked(objective="deadlines"))
+    least = min(level_cost(each, "p50") for each in drawn)
+    assert level_cost(first, "p50") <= MOST * least * (1 + COMPARED)
+    for each in others:
+        close = level_cost(each, "p50") <= (1 + COMPARED) * least
+        fair = spares(each, "p50") and confirmed(each)
+        punctual = not each.forecast.late("p50") or first.forecast.late("p50")
+        if close and fair and punctual:
+            soonest = each.forecast.makespan_interval_s.p50
+            assert first.forecast.makespan_interval_s.p50 <= MOST * soonest
+
+
+def test_a_plan_that_is_late_never_goes_before_one_as_close_that_is_not():
+    slow, quick = "serial", "mps"
+    on_time = due(plan(slow, Interval(0.98, 0.98, 0.98)))
+    late = due(plan(quick, Interval(1.01, 1.01, 1.01)))
+    for drawn in ([on_time, late], [late, on_time]):
+        assert by_rule(drawn, asked(objective="deadlines"))[0].forecast is on_time.forecast
+
+
+def test_that_all_are_done_soonest_is_said_to_be_why():
+    hurried = plan("mps", Interval(0.5, 0.51, 0.52))
+    slow = plan("serial", Interval(0.5, 0.5, 0.5))
+    best, _ = by_rule([due(slow), due(hurried)], asked(objective="deadlines"))
+    assert best.forecast.sharing == Mps()
+    assert best.precedes_by == "makespan"

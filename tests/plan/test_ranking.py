@@ -156,12 +156,12 @@ def test_more_jobs_than_mps_serves_are_not_offered_mps():
 
 def test_a_difference_within_the_intervals_is_called_equal():
     advised = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.5))
-    assert "equal within our error" in advised.best.why
+    assert "; as good as the next" in advised.best.why
     assert all(plan.ties_best for plan in advised.plans[:2])
     sure = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.0))
     assert not sure.serial.ties_best
     assert "25% behind the best" in sure.serial.why
-    assert "equal within our error" not in sure.serial.why
+    assert "within our error" not in sure.serial.why
 
 
 def test_mig_is_said_to_be_unconfirmed_in_words_and_in_numbers():
@@ -225,7 +225,7 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about
     advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.98))
     assert advised.best.prediction.confirmed_on_hardware
     estimated = next(p for p in advised.plans if not p.prediction.confirmed_on_hardware)
-    assert "ahead of the best, equal within our error" in estimated.why
+    assert "ahead of the best, within our error" in estimated.why
     before = advised.plans[estimated.rank - 2]
     assert before.precedes_by == "confirmed"
     assert "as the best of those within 3.7% whose kind real runs stand behind" in before.why

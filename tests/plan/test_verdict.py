@@ -63,7 +63,7 @@ def test_dont_share_says_by_how_much():
     found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
     assert verdict(found).runner_up.behind == pytest.approx(0.2, abs=0.01)
-    assert answer(found).startswith("Don't share, one after another: ")
+    assert answer(found).startswith("Don't share, one after another on an h200-141gb: ")
     assert "Sharing at its best, 2 (phases), is 20% behind, more than our error." in answer(found)
 
 
@@ -71,7 +71,7 @@ def test_plans_that_the_error_does_not_tell_apart_are_equal():
     found = advised([GPU_BOUND] * 2, StandIn(wide=0.5))
     assert verdict(found).answers == ("share", "equal")
     assert verdict(found).runner_up.within_error
-    assert "As good within our error: 2 (" in answer(found)
+    assert "Maybe as good, within our error: 2 (" in answer(found)
     assert "(serial)" in answer(found)  # named, however many there are
 
 
@@ -81,8 +81,9 @@ def test_the_host_path_comes_first_where_it_holds_back_every_job():
     (slow,) = verdict(found).host_bound
     assert (slow.job, slow.variant, slow.variant_step_s) == (RESNET.name, GRAPH.name, GRAPH.step_s)
     assert answer(found).startswith(
-        "Fix the host path first: the GPU works in 29% of a step of resnet26-cifar10-bs128 alone "
-        "(resnet26-cifar10-bs128-graph was measured at 3.00 ms a step instead of 7.00 ms). Keep"
+        "Make the host's part faster first: the GPU works in 29% of a step of "
+        "resnet26-cifar10-bs128 alone (resnet26-cifar10-bs128-graph was measured at 3.00 ms a step "
+        "instead of 7.00 ms). Keep"
     )
 
 
@@ -93,7 +94,7 @@ def test_one_job_alone_has_a_host_path_to_mend_too():
 def test_the_host_path_is_named_but_not_first_where_others_wait_for_the_gpu():
     found = advised([HOST_BOUND, GPU_BOUND], Apart())
     assert "fix-host-first" not in verdict(found).answers
-    assert "The host path holds jobs back: the GPU works in 29%" in answer(found)
+    assert "The host holds jobs back: the GPU works in 29%" in answer(found)
 
 
 def test_a_job_whose_gpu_is_nearly_busy_has_no_host_path_worth_mending():

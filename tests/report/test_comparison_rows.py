@@ -48,4 +48,4 @@ def test_a_plan_that_is_estimated_is_labelled_so():
 
 def test_numbers_that_our_error_may_explain_are_called_equal():
     whole, *jobs = side_by_side(compared("mps", "mps"))
-    assert {row[-1] for part in (whole, *jobs) for row in part.rows} <= {"equal", ""}
+    assert {row[-1] for part in (whole, *jobs) for row in part.rows} <= {"same", ""}

@@ -2,12 +2,13 @@ import io
 from dataclasses import replace
 from functools import cache
 
+import pytest
 from rich.console import Console
 
 from advisor.plan.copies_search import copies_that_pay
 from advisor.plan.trials import trials_that_pay
 from advisor.report.copies_text import copies_report
-from advisor.report.trials_text import trials_report
+from advisor.report.trials_text import trials_advice, trials_report
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -39,6 +40,13 @@ def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
     left = 30 - len(numbers_in(few))
     assert few[-1] == f"{left} more numbers: --details."
     assert numbers_in(lines_of(copies_report(many(), details=True))) == [*range(1, 31)]
+
+
+@pytest.mark.parametrize(("steps", "said"), [(10, True), (10**6, False)])
+def test_of_short_trials_it_is_said_at_once_that_processes_take_time_to_start(steps, said):
+    found = trials_that_pay(copies_that_pay(JOB, H200, StandIn()), StandIn(), steps, None)
+    assert ("takes about 10 s to start" in trials_advice(found)) == said
+    assert ("comes on top" in " ".join(lines_of(trials_report(found)))) != said
 
 
 def test_trials_fit_on_a_screen_and_details_show_each_number_of_them():

@@ -130,6 +130,14 @@ def test_serial_and_the_best_with_mig_are_on_the_screen_whatever_comes_before_th
         assert re.search(rf"^{plan.rank} +{re.escape(str(plan.sharing)[:12])}", text, re.M)
 
 
+def test_each_other_kind_of_sharing_comes_to_the_screen_before_a_second_plan_of_one():
+    found = advised(SMALL, LARGE)
+    ranks = [int(each) for each in re.findall(r"^(\d+) +\S", printed(plans_report(found)), re.M)]
+    kinds = [found.plans[rank - 1].sharing.mode for rank in ranks]
+    if len(set(kinds)) < len(kinds):
+        assert {*kinds} == {plan.sharing.mode for plan in found.plans}
+
+
 def test_details_show_every_plan_where_no_number_is_said():
     found = advised(SMALL, LARGE)
     text = printed(plans_report(found, details=True), 100)

@@ -102,7 +102,7 @@ class Deadlines(Objective):
     name = "deadlines"
     unit = "ratio"
     choice = "deadlines kept"
-    measure = "share of the time until a deadline"
+    measure = "time of the tightest job over its deadline"
     explained = (
         "When the tightest job ends, over its deadline: at 1x just in time, above it is late."
     )
@@ -111,6 +111,7 @@ class Deadlines(Objective):
         ("throughput", LENGTHS_MISSING),
     )
     uses_deadlines = True
+    then = "makespan"
     order_matters = True
     within_group = "mean-completion"
 

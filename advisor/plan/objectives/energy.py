@@ -54,7 +54,7 @@ class Energy(Objective):
         return forecast.energy_j
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        return f"{shown}, {gain} as frugal as one after another"
+        return f"{shown} (one after another: {gain} as much)"
 
     def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
         return outcomes.last_s(sets), outcomes.added_j
@@ -111,7 +111,7 @@ class _StepEnergy(Objective):
 
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         what = self.name.removeprefix("energy-")
-        return f"{shown} for an {what} of each job, {gain} as frugal as one after another"
+        return f"{shown} for an {what} of each job (one after another: {gain} as much)"
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(slowdowns.max(axis=1))

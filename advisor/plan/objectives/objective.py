@@ -95,6 +95,8 @@ class Objective(ABC):
         of_steps: Whether it counts joules of single steps, and not those until the last job ends:
             by these, plans for several GPUs are not searched for.
         uses_deadlines: Whether the order of deadlines counts.
+        then: What decides between plans whose costs are closer than we can compare; None: nothing
+            but their costs.
         per_job: Whether `of_phases` divides by the number of jobs.
         order_matters: Whether the order in which groups run counts, not only how long they take.
         in_seconds: Whether times are; of a throughput they are in units of what each job takes
@@ -112,6 +114,7 @@ class Objective(ABC):
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
     of_steps: ClassVar[bool] = False
     uses_deadlines: ClassVar[bool] = False
+    then: ClassVar[Literal["makespan"] | None] = None
     per_job: ClassVar[bool] = False
     order_matters: ClassVar[bool] = False
     in_seconds: ClassVar[bool] = True
