@@ -46,7 +46,7 @@ def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
 def test_of_short_trials_it_is_said_at_once_that_processes_take_time_to_start(steps, said):
     found = trials_that_pay(copies_that_pay(JOB, H200, StandIn()), StandIn(), steps, None)
     assert ("takes about 10 s to start" in trials_advice(found)) == said
-    assert ("comes on top" in " ".join(lines_of(trials_report(found)))) != said
+    assert ("comes on top" in " ".join(lines_of(trials_report(found), 400))) != said
 
 
 def test_trials_fit_on_a_screen_and_details_show_each_number_of_them():
