@@ -184,3 +184,19 @@ def test_a_job_that_fits_nowhere_is_named():
 def test_terms_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(InvalidInput, match=said):
         FleetTerms(**wrong)
+
+
+class Crowded(StandIn):
+    """Two gain a fifth and more nothing; but with limits four and more gain a half."""
+
+    def _steps(self, profiles, sharing):
+        if not isinstance(sharing, Mps) or len(profiles) == 1:
+            return super()._steps(profiles, sharing)
+        share = 1.5 if sharing.limits and len(profiles) >= 4 else 1.2 if len(profiles) == 2 else 1.0
+        return [len(profiles) * each.step_s / share for each in profiles]
+
+
+def test_groups_that_only_limits_make_worth_while_are_found():
+    terms = FleetTerms(limit_s=60.0)
+    found = plan_fleet([GPU_BOUND] * 12, NO_MIG, Crowded(), terms)
+    assert found.serial_s / found.makespan_s.p50 == pytest.approx(1.5, rel=0.01)

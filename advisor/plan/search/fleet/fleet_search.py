@@ -32,6 +32,9 @@ _RECOMBINED, _STALE = 4, 5
 _TOO_COSTLY = 1.1
 # Up to so many sets of jobs every one is predicted, so that what no plan can save is known.
 _EVERY_MEMBER_SET = 80
+# So many of them the one-GPU solver then looks at: limits may favour other groups than those that
+# are best without.
+_SHARED_BETTER = 16
 # What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
 _THOROUGH = 0.25
 
@@ -138,8 +141,10 @@ class FleetSolver:
                 self._improver.offer(member_sets)
                 yield
         yield from self._improved()
-        if not self._looked_at_all():
-            self._pack()
+        if self._looked_at_all():
+            yield
+            yield from self._share_better(self._most_promising())
+        self._pack()
         yield
         yield from self._share_better()
 
@@ -197,15 +202,26 @@ class FleetSolver:
             self._known_bound = max(found.bound, bound(groups, self._problem, self._left_s()))
         return True
 
-    def _share_better(self) -> Generator[None, None, bool]:
-        """Better ways to share within the groups of the plan, the longest first.
+    def _most_promising(self) -> list[Members]:
+        """Of sets of jobs that share a GPU, those that save most of what their jobs cost alone."""
+
+        def kept(group: FleetGroup) -> float:
+            alone = [self._pool.best((kind,)) for kind in group.members]
+            return self._problem.weight(group) / sum(map(self._problem.weight, filter(None, alone)))
+
+        shared = [each for each in self._pool.groups if len(each.members) > 1]
+        ordered = dict.fromkeys(each.members for each in sorted(shared, key=kept))
+        return list(ordered)[:_SHARED_BETTER]
+
+    def _share_better(self, asked: Sequence[Members] | None = None) -> Generator[None, None, bool]:
+        """Better ways to share within groups: those `asked` for, else the plan's, longest first.
 
         Returns:
             Whether there was time for all; if not, nothing else is tried, or a little more time
             might find less.
         """
         longest_s = self._limit_s * _THOROUGH
-        for members in _longest_first(self._incumbent.plan):
+        for members in _longest_first(self._incumbent.plan) if asked is None else asked:
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
