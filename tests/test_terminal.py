@@ -66,11 +66,11 @@ def test_a_long_name_is_never_cut_off():
 
 
 @given(st.integers(20, 120))
-def test_a_row_of_fixed_widths_keeps_its_rank_and_all_its_words(columns):
-    cells = ("12", "mps=43,57", ("A  5.4 min", "B  3.5 min"), "6.5 GiB", "1.43x")
-    row = FixedRow(cells, ("", "plan", "an epoch", "memory", "gain"), (2, 15, 26, 11, 16), 2)
+def test_a_row_of_fixed_widths_keeps_what_comes_first_and_all_its_words(columns):
+    cells = ("12", ("A  5.4 min", "B  3.5 min"), "6.5 GiB", "1.43x")
+    row = FixedRow(cells, ("", "an epoch", "memory", "gain"), (2, 43, 11, 16))
     text = printed(row, columns)
-    assert re.match(r"12 +mps=43,57", text)
+    assert text.startswith("12")
     assert all(word in text for word in ("A  5.4 min", "B  3.5 min", "6.5 GiB", "1.43x"))
     if columns < 78:
         assert "memory: 6.5 GiB" in text

@@ -53,7 +53,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
     if found.host_bound:
         host = [_host_path(found.host_bound, first="fix-host-first" in found.answers)]
     host += [_remedy(each) for each in advised.remedies]
-    noted = [said] if (said := led(advised.standing, "").strip()) else []
+    noted = [said] if (said := led(advised.standing, "")) else []
     if (stretch := advised.best.prediction.host_stretch) > _FELT:
         noted.append(
             f"The host has too few cores: its work takes {units.number(stretch)}x as long."

@@ -107,6 +107,7 @@ def _advised_copies(found: Copies) -> str:
     said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
     done = found.at_best
     way = way_of(done.prediction.sharing)
+    way += "" if done.prediction.confirmed_on_hardware else ", estimated"
     return f"{said}, under {way}: {done.throughput:.2f}x the work of one alone. {found.fit} fit."
 
 

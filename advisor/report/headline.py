@@ -53,7 +53,7 @@ def host_note(standing: Standing) -> str:
 
 
 def led(standing: Standing, sentence: str) -> str:
-    """`sentence`, after what profiles that nobody measured so are estimated from."""
+    """`sentence`, then what profiles that nobody measured so are estimated from."""
     between = [
         f"{each.name} is estimated from batch sizes "
         f"{', '.join(map(str, each.other_batches.batches))}."
@@ -61,7 +61,7 @@ def led(standing: Standing, sentence: str) -> str:
         if each.other_batches is not None
     ]
     elsewhere = [each for each in standing.estimated if each.estimated_from is not None]
-    sentence = " ".join([*between, sentence])
+    sentence = " ".join(filter(None, [sentence, *between]))
     if not elsewhere:
         return sentence
     names = [each.name for each in elsewhere]
@@ -72,9 +72,9 @@ def led(standing: Standing, sentence: str) -> str:
     measure = how_to_measure(names)
     named = "" if _all_in(measure, names) else f": {_listed(names)}"
     return (
-        f"Estimated from {', '.join(sources)}{named}, {how}, with the host's part as measured "
-        f"there; to measure on {with_article(elsewhere[0].gpu)}: {measure}. {sentence}"
-    )
+        f"{sentence} Estimated from {', '.join(sources)}{named}, {how}, with the host's part as "
+        f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+    ).lstrip()
 
 
 def _all_in(command: str, names: Sequence[str]) -> bool:

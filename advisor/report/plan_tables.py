@@ -1,6 +1,5 @@
 """Plans as tables that fit in 80 columns, for a terminal or a file."""
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,19 +19,18 @@ from advisor.report.forecast_text import (
 from advisor.report.glance import at_a_glance, on_a_screen
 from advisor.report.headline import (
     bounds_note,
-    chosen_cap_w,
     gain,
     host_note,
+    plan_name,
 )
-from advisor.sharing import Sharing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from advisor.terminal.terminal_tables import Cell
 
-_HEADINGS = ("", "plan", "epoch while all run", "memory", "gain over serial")
-_WIDTHS = (2, 15, 26, 11, 16)
+_HEADINGS = ("", "epoch while all run", "memory", "gain over serial")
+_WIDTHS = (2, 26, 26, 18)
 
 
 def plans_report(
@@ -71,6 +69,7 @@ def _in_full(
     yield Text()
     yield _row()
     for plan in shown:
+        yield Text(f"{plan.rank}  {plan_name(advised, plan)}", style="bold")
         yield _row(_cells(advised, plan, letters))
         yield Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False)
     yield from map(Text, _footer(advised, len(shown)))
@@ -95,36 +94,15 @@ def _cells(advised: Recommendation, plan: Plan, letters: Letters) -> "tuple[Cell
         f"{units.collapsed([letters[each.job][0] for each in same])}  {epoch(same[0])}"
         for same in equal_jobs(mix.jobs)
     )
-    better = units.times(gain(advised, plan)).replace(" (", "\n(", 1)
-    cap_w = chosen_cap_w(advised, plan)
-    capped = "" if cap_w is None else f"\nat most {cap_w:g} W"
-    return (
-        str(plan.rank), _folded(mix.sharing) + capped, epochs,
-        memory_held(plan).replace(" of ", "\nof ", 1).replace(" (", "\n(", 1), better,
-    )  # fmt: skip
-
-
-def _folded(sharing: Sharing) -> str:
-    """The words for `sharing`, broken after commas."""
-    text = str(sharing)
-    if sharing.mode == "mig":
-        return text.replace("=", "=\n").replace(",", ",\n")
-    if sharing.mode in ("hybrid", "phases"):
-        return re.sub(r"(;|/|mig=|\+(?=\d))", r"\1\n", text)
-    lines = [""]
-    for part in text.replace("=", "=,").replace(",", ",\0").split("\0"):
-        piece = part.replace("=,", "=")
-        if len(lines[-1]) + len(piece) > _WIDTHS[1]:
-            lines.append("")
-        lines[-1] += piece
-    return "\n".join(lines)
+    better = units.times(gain(advised, plan))
+    return "", epochs, memory_held(plan).replace(" of ", "\nof ", 1), better
 
 
 def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
     """One line of the table; without cells that of the headings."""
     from advisor.terminal.terminal_tables import FixedRow
 
-    return FixedRow(cells, _HEADINGS, _WIDTHS, abreast=2)
+    return FixedRow(cells, _HEADINGS, _WIDTHS)
 
 
 def _footer(advised: Recommendation, shown: int) -> Iterator[str]:

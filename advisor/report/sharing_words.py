@@ -75,13 +75,13 @@ _WORDS: _ByMode = {
         "mig, estimated",
         "MIG, jobs together on an instance",
         "Jobs on one MIG instance share what it has; the frame is the instance.",
-        notation="[]: jobs by number on an instance, 3c: three of its compute slices",
+        notation="[1,2]: jobs by number on an instance, 3c: three of its compute slices",
     ),
     "phases": ModeWords(
         "phases",
         "In groups, one after another",
         "One group of jobs at a time: each group has all memory and all SMs to itself.",
-        notation=";: one group after the other, [] its jobs by number",
+        notation="[1,2];[3]: one group after the other, jobs by number",
     ),
 }
 

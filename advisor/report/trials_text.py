@@ -87,6 +87,7 @@ def trials_advice(found: Trials) -> str:
         said = f"Run trials of {name} one after another on {gpu}: {rate}."
     else:
         way = way_of(found.row.prediction.sharing)
+        way += "" if found.row.prediction.confirmed_on_hardware else ", estimated"
         said = (
             f"Run {found.at_once} trials of {name} at once on {gpu}, a process each, under {way}: "
             f"{rate}, {found.row.throughput:.2f}x as many as one after another."

@@ -76,22 +76,18 @@ class FixedRow:
         cells: In order; none: the line of headings itself.
         headings: Of the columns.
         widths: Of the columns, in characters.
-        abreast: Cells that stay beside each other.
     """
 
     cells: Sequence[Cell]
     headings: Sequence[str]
     widths: Sequence[int]
-    abreast: int = 1
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         if sum(self.widths) + _GAP * (len(self.widths) - 1) <= options.max_width:
             yield self._table()
         elif self.cells:
-            lines = [*map(_lines, self.cells)]
-            first = (" " * _GAP).join(" ".join(each) for each in lines[: self.abreast])
-            rest = list(zip(self.headings, lines, strict=True))[self.abreast :]
-            yield _record(first, rest)
+            first, *rest = map(_lines, self.cells)
+            yield _record(" ".join(first), zip(self.headings[1:], rest, strict=True))
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, _GAP, 0, 0))
@@ -107,14 +103,14 @@ def _lines(cell: Cell) -> tuple[str, ...]:
 
 
 def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
-    """A row on its own: what is said `first`, then the lines under each heading."""
+    """A row on its own: what is said `first`, if anything, then the lines under each heading."""
     inside = [
         f"{_INDENT}{f'{name}: ' if name[:1].isalpha() and len(lines) == 1 else ''}{line}"
         for name, lines in rest
         for line in lines
         if line
     ]
-    return Text("\n".join([first, *inside]))
+    return Text("\n".join([*filter(None, [first]), *inside]))
 
 
 def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:

@@ -69,7 +69,8 @@ def test_serial_is_always_shown_and_the_rest_is_counted():
 
 def test_every_number_that_is_predicted_has_its_interval():
     text = printed(plans_report(advised(SMALL, LARGE), 99, details=True), 100)
-    rows = [line for line in text.splitlines() if re.match(r"\d+ {2}", line)]
+    rows = [line for line in text.splitlines() if re.match(r" +A {2}", line)]
+    assert len(rows) == len(re.findall(r"^\d+ {2}", text, re.M)) > 3
     for row in rows:
         assert re.search(r"A +[\d.]+ \w+ \([\d.,]+-[\d.,]+\)", row)
 
@@ -119,7 +120,7 @@ def test_a_way_to_share_in_a_line_of_its_own_is_explained_below():
     text = printed(plans_report(advised(SMALL, LARGE)), 400)
     assert ("mps=: per cent of the SMs that each may use" in text) == (" mps=" in text)
     assert ("mig=: an instance each" in text) == bool(re.search(r" mig=[^\[\s]+ ", text))
-    assert ("[]: jobs by number on an instance" in text) == bool(re.search(r" mig=\S*\[", text))
+    assert ("[1,2]: jobs by number on an instance" in text) == bool(re.search(r" mig=\S*\[", text))
 
 
 def test_serial_and_the_best_with_mig_are_on_the_screen_whatever_comes_before_them():
