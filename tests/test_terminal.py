@@ -1,7 +1,6 @@
 """What reaches a terminal: no character that it obeys, and tables of any width."""
 
 import io
-import re
 import unicodedata
 
 import pytest
