@@ -164,7 +164,8 @@ class Advisor(Sources):
 
         Args:
             plans: Ways of sharing as `predict` takes them, or plans read from files; the power
-                cap is for plans that have none of their own.
+                cap is for plans that have none of their own, and of two that are the same only
+                for the second: what differs is what it does.
             jobs: Theirs; of a plan from a file, its own.
             objective: What they are compared by.
 
@@ -174,13 +175,15 @@ class Advisor(Sources):
         """
         from advisor.plan.comparison import compare
 
-        def forecast(plan: "str | SavedPlan") -> Forecast:
+        def forecast(plan: "str | SavedPlan", cap_w: float | None) -> Forecast:
             if isinstance(plan, str):
-                return self.predict(jobs, plan)
-            return self._forecast(jobs, plan.sharing, plan.power_cap_w or self.power_cap_w)
+                return self._forecast(jobs, plan, cap_w)
+            return self._forecast(jobs, plan.sharing, plan.power_cap_w or cap_w)
 
         first, second = plans
-        return compare(jobs, self.card, (forecast(first), forecast(second)), objective)
+        first_cap_w = None if first == second else self.power_cap_w
+        found = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
+        return compare(jobs, self.card, found, objective)
 
     def simulate(
         self,

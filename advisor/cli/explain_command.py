@@ -55,6 +55,8 @@ def explain(
     What changes for each job, why, and if it exceeds the error.
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
+
+    What a power cap does: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report

@@ -52,6 +52,12 @@ def test_plan_files_say_the_same_as_words(advisor, exported):
     assert advisor("explain", files[0], "mps=60,60").out == named.out
 
 
+def test_a_plan_beside_itself_is_compared_without_and_with_a_power_cap(advisor):
+    document = json.loads(advisor("explain", "mps", "mps", *BOTH, "--power-cap", 400, "--json").out)
+    assert [plan["power_cap_w"] for plan in document["plans"]] == [None, 400]
+    assert document["power_w"]["change"] < 0 < document["cost"]["change"]
+
+
 def test_a_plan_file_keeps_its_power_cap(advisor, exported):
     path = exported("capped", "mps", *BOTH, "--power-cap", 400)
     document = json.loads(advisor("explain", "mps", path, "--json").out)
