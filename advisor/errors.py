@@ -1,7 +1,7 @@
 """Every error a user can cause or meet, with the exit code of the command that met it.
 
 * AdvisorError             exit 1   something failed
-  + InvalidInput           exit 2   wrong use, or a file or number that cannot be true
+  + InvalidInput           exit 2   wrong use, or a file or number that is not valid
     - UnknownName          exit 2   no such GPU, workload or profile; lists the near ones
   + NothingFits            exit 3   no plan fits, or the one asked for is impossible on that GPU
   + GpuUnavailable         exit 4   no driver, no permission, or somebody else holds the GPU
@@ -10,8 +10,11 @@
 A message says what, where, and what to do next. Library code raises; `main` alone prints.
 """
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher, get_close_matches
+
+# Of names that are near: how many at most, how alike at least, and how much less than the first.
+_MOST_NEAR, _LEAST_ALIKE, _LESS_ALIKE = 4, 0.4, 0.08
 
 
 class AdvisorError(Exception):
@@ -33,9 +36,18 @@ class UnknownName(InvalidInput):
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str) -> None:
-        near = get_close_matches(name.lower(), sorted(known), n=4, cutoff=0.4)
+        near = _near(name.lower(), sorted(known))
         hint = f" Near: {', '.join(near)}." if near else ""
         super().__init__(f"no {kind} is called {name!r}.{hint} {remedy}")
+
+
+def _near(name: str, known: Sequence[str]) -> list[str]:
+    """Those of `known` that begin with `name`; else the most alike, and others about as alike."""
+    if begun := [each for each in known if name and each.startswith(name)]:
+        return begun[:_MOST_NEAR]
+    near = get_close_matches(name, known, _MOST_NEAR, _LEAST_ALIKE)
+    alike = [SequenceMatcher(None, each, name).ratio() for each in near]
+    return [each for each, how in zip(near, alike, strict=True) if how >= alike[0] - _LESS_ALIKE]
 
 
 class NothingFits(AdvisorError):

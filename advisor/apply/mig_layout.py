@@ -82,7 +82,7 @@ def make(
 def give_back(log: Journal) -> str | None:
     """Remove what was made since the journal began, and make again what was there before.
 
-    What others have made since is let be.
+    What others have made since is left alone.
 
     Returns:
         What was done, in words; None if nothing was to do.

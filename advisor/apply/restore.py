@@ -21,8 +21,8 @@ class Restored:
 def restore() -> Iterator[Restored]:
     """Undo all that the user's dead runs left on this machine, each as it is done.
 
-    What a live run does is let be. Doing it twice, or again after it was interrupted, is the same
-    as doing it once.
+    What a live run does is left alone. Doing it twice, or again after it was interrupted, is the
+    same as doing it once.
     """
     yield from _runs_ended()  # jobs before what they stand on
     for path in journal_files():
@@ -51,7 +51,7 @@ def _layout_back(path: Path) -> Iterator[Restored]:
     with taken_over(path) as log:
         if log is None:
             if path.exists():
-                yield Restored(f"{path.stem}: a run is at work on it, and let be")
+                yield Restored(f"{path.stem}: a run is at work on it, and left alone")
         elif not log.owner.on_this_machine:
             yield Restored(f"{log.owner}: run this there too")
         else:

@@ -7,7 +7,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from io import StringIO
 from typing import Annotated, NoReturn
 
 import typer
@@ -42,7 +41,7 @@ from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that cannot be true; 3 nothing fits; "
+    "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that is not valid; 3 nothing fits; "
     "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted "
     "interval; 130 interrupted."
 )
@@ -75,10 +74,13 @@ def _version(asked: bool) -> None:
 def _advisor(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback does all
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
     debug: Annotated[  # noqa: ARG001 - `main` looks for the word
-        bool, typer.Option("--debug", help="Show an error's traceback; anywhere in the line.")
+        bool, typer.Option("--debug", help="Show an error's traceback; may stand anywhere.")
     ] = False,
 ) -> None:
     """Which training jobs should share a GPU, and how?"""
@@ -121,11 +123,12 @@ def _refuse(error: Exception) -> NoReturn:
     Raises:
         Exception: It is another one.
     """
-    if (show := getattr(error, "show", None)) is None:
+    if (message := getattr(error, "format_message", None)) is None:
         raise error
-    said = StringIO()
-    show(file=said)
-    aside(said.getvalue().rstrip().replace("Value error, ", ""), keep="\n")
+    said = message().replace("Value error, ", "").rstrip().removesuffix(".")
+    context = getattr(error, "ctx", None)
+    help_of = context.command_path if context is not None else "advisor"
+    aside(f"error: {said}. See `{help_of} -h`.")
     sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 
 

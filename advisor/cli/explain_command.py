@@ -52,7 +52,7 @@ def explain(
 ) -> None:
     """Compare two PLANs for the JOBs.
 
-    What changes for each job, why, and if it exceeds the error.
+    What changes for each job, why, and whether that is more than our error.
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
 

@@ -45,7 +45,7 @@ def init(
     name, example = _FILES[kind]
     path = out or Path(name)
     if is_file(path):
-        raise InvalidInput(f"{clean(str(path))} is there. Choose another file with --out.")
+        raise InvalidInput(f"{clean(str(path))} exists already. Choose another file with --out.")
     text = files("advisor.workload").joinpath("templates", name).read_text(encoding="utf-8")
     write_whole(path, text)
     show_text(f"{clean(str(path))}: change it, then  {example.format(clean(str(path)))}")

@@ -26,7 +26,9 @@ _Names = Annotated[
 ]
 _Branch = Annotated[
     str | None,
-    typer.Option(metavar="BRANCH", help="Of a driver, e.g. 470; default: the one at hand."),
+    typer.Option(
+        metavar="BRANCH", help="As that driver offers it, e.g. 470; default: the one here."
+    ),
 ]
 
 
@@ -63,7 +65,7 @@ def profiles(
     gpu: GpuKey = DEFAULT_GPU,
     folder: Profiles = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Its fastest step, and when it was measured, too.")
+        bool, typer.Option("--details", help="Also its fastest step, and when it was measured.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -105,7 +107,7 @@ def layouts(
 ) -> None:
     """List and draw how MIG can cut up a GPU.
 
-    From where each kind of instance may lie.
+    Worked out from the places that each kind of instance may take.
     """
     from advisor.hardware.mig_layouts import placement_sets
     from advisor.hardware.mig_rules import instance_named, profiles_named, profiles_offered

@@ -32,7 +32,7 @@ _Models = Annotated[
 def fit(measured: MeasuredOptions, out: _Models = None) -> None:
     """Fit the model to every run, yours included.
 
-    From the first run on a GPU on.
+    One run on a GPU is enough to begin with.
     """
     from advisor.hardware.catalogue import gpu as known
     from advisor.prediction.fit.observation import MeasuredGpu

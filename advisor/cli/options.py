@@ -11,6 +11,7 @@ import typer
 
 from advisor.cli.asked_gpu import asked_gpu
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
         raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
 
 
-_GPU = "A GPU that `advisor gpus` lists. Not given: the one at hand, else the profiles' own."
+_GPU = (
+    "A GPU that `advisor gpus` lists; default: the one in this machine, else the profiles' own, "
+    f"else {DEFAULT_GPU}."
+)
 
 Jobs = Annotated[
     list[str] | None,
@@ -100,7 +104,7 @@ JobFile = Annotated[
 ]
 GpuKey = Annotated[
     str,
-    typer.Option("--gpu", callback=asked_gpu, envvar="ADVISOR_GPU", help=_GPU),
+    typer.Option("--gpu", callback=asked_gpu, envvar="ADVISOR_GPU", show_default=False, help=_GPU),
 ]
 Profiles = Annotated[
     Path | None,
@@ -126,7 +130,7 @@ Calibration = Annotated[
         "--calibration",
         metavar="FILE",
         help="What `advisor calibrate` wrote; default: your own of that GPU, else the host is "
-        "checked if the GPU is here; none: neither.",
+        "checked if the GPU is here. The word none: use none, and check nothing.",
     ),
 ]
 HostCores = Annotated[
@@ -135,7 +139,8 @@ HostCores = Annotated[
         "--host-cores",
         metavar="N",
         min=1,
-        help="Cores that all jobs have together; default: those at hand, else enough.",
+        help="Cores that all jobs have together; default: this machine's if the GPU is here, else "
+        "enough.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
@@ -143,9 +148,27 @@ By = Annotated[
     ObjectiveName,
     typer.Option("--objective", help="What the best plan is best at."),
 ]
+AUTO = "auto"
+
+
+def _watts(word: str) -> float:
+    """The power cap that `word` says.
+
+    Raises:
+        InvalidInput: It is no number; `AUTO` is for `recommend` alone.
+    """
+    try:
+        return float(word)
+    except ValueError:
+        alone = ", which is for `advisor recommend` alone" if word == AUTO else ""
+        raise InvalidInput(f"--power-cap takes watts, e.g. 400; got {word!r}{alone}") from None
+
+
 PowerCap = Annotated[
     float | None,
-    typer.Option("--power-cap", metavar="W", help="Watts that the GPU may draw at most."),
+    typer.Option(
+        "--power-cap", metavar="W", parser=_watts, help="Watts that the GPU may draw at most."
+    ),
 ]
 CapOrAuto = Annotated[
     str | None,
@@ -156,7 +179,6 @@ CapOrAuto = Annotated[
         "the GPU's limit.",
     ),
 ]
-AUTO = "auto"
 Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
 
@@ -212,4 +234,4 @@ def cap_w(word: str | None) -> float | None:
     try:
         return float(word)
     except ValueError:
-        raise InvalidInput(f"--power-cap takes watts, or {AUTO}; got {word!r}") from None
+        raise InvalidInput(f"--power-cap takes watts, e.g. 400, or {AUTO}; got {word!r}") from None

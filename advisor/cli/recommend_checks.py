@@ -82,6 +82,13 @@ class Asked:
             apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
         for one, some in _NEEDS.items():
             needs(given, one, some)
+        self._check_hurt()
+
+    def _check_hurt(self) -> None:
+        from advisor.workload.job import check_hurt
+
+        if self.joining.hurt is not None:
+            check_hurt("--hurt", self.joining.hurt)
 
     def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
         """`jobs`, of which those that are named are protected.
@@ -94,7 +101,9 @@ class Asked:
         names = self.ranking.protect or []
         for name in names:
             if name not in {job.name for job in jobs}:
-                raise InvalidInput(f"--protect {name}: none of the JOBs is called so. Name one.")
+                raise InvalidInput(
+                    f"--protect {name}: none of the JOBs has that name. Name one of them."
+                )
         hurt = MOST_HURT if self.joining.hurt is None else self.joining.hurt
         return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
 

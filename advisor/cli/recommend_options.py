@@ -39,7 +39,7 @@ class Ranking:
     memory_margin: MemoryMargin = 0.0
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A job that sharing must not slow: see --hurt."),
+        typer.Option(metavar="NAME", help="A job that sharing must not slow by more than --hurt."),
     ] = None
 
     @property
@@ -77,7 +77,7 @@ class Gpus:
     ] = 1
     time_limit: Annotated[
         float,
-        typer.Option(metavar="S", help="Of a search for many jobs or several GPUs, seconds."),
+        typer.Option(metavar="S", help="Seconds that a search for many jobs or GPUs may take."),
     ] = 8.0
 
 
@@ -101,7 +101,8 @@ class Joining:
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="By which what runs, or is protected, may slow, e.g. 0.1; default: 0.05.",
+            help="How much longer steps of running or protected jobs may take, as a share: 0.1 "
+            "is 10 %; default: 0.05.",
         ),
     ] = None
 

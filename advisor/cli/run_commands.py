@@ -48,10 +48,12 @@ class RunTerms:
         float | None, typer.Option(min=0, metavar="S", help="Stop what still runs after so long.")
     ] = None
     grace: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Between asking a job to end and killing it.")
+        float,
+        typer.Option(min=0, metavar="S", help="Time between asking a job to end and killing it."),
     ] = 30.0
     patience: Annotated[
-        float | None, typer.Option(min=0, metavar="S", help="End a job without a step for so long.")
+        float | None,
+        typer.Option(min=0, metavar="S", help="End a job that takes no step for so long."),
     ] = None
 
     def ask(self, show: "Callable[[RunView], None]", log: "Callable[[Run], None] | None") -> "Ask":
@@ -102,7 +104,7 @@ def run(
 
 def status(
     *,
-    everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the runs that `run` started.
@@ -170,5 +172,8 @@ def show_restored(found: "Iterable[Restored]") -> int:
             warn([f"{each.said}: {each.why_not}"])
             failed = failed or each.why_not
     if failed:
-        raise type(failed)("not all of it is undone, as said above. `advisor restore` again then.")
+        raise type(failed)(
+            "not all of it could be undone, as said above. Put that right, then run "
+            "`advisor restore` again."
+        )
     return count

@@ -52,7 +52,7 @@ class Load:
         ),
     ] = None
     sharing: Annotated[
-        str, typer.Option(help="As `predict` takes it; places that are free go to who waits.")
+        str, typer.Option(help="As `predict` takes it; the next job takes a place that is free.")
     ] = "mps"
 
     def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
@@ -71,11 +71,13 @@ class QueueOptions:
 
     gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
     policy: Annotated[
-        Policy, typer.Option(help="Who starts next; best-fit: who adds most by prediction.")
+        Policy, typer.Option(help="Which job starts next; best-fit: the one that should add most.")
     ] = "first-come"
     at_once: Annotated[
         int | None,
-        typer.Option(min=1, help="Jobs on a GPU at most; default: what fits, of a trace 4."),
+        typer.Option(
+            min=1, help="Most jobs on a GPU at once; default: all that fit, of a trace 4."
+        ),
     ] = None
     price: Annotated[
         float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")

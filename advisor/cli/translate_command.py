@@ -20,8 +20,8 @@ _Calibration = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="Of that GPU by `advisor calibrate --gpu-side`, for its measured rates; default: "
-        "your own; none: its maker's rates.",
+        help="What `advisor calibrate --gpu-side` wrote on that GPU, for its measured rates; "
+        "default: your own. The word none: its maker's rates.",
     ),
 ]
 _Utilization = Annotated[

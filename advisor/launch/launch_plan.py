@@ -16,7 +16,7 @@ from advisor.sharing.traversal import groups
 from advisor.workload.job import Job
 
 # What every file says that cuts up a GPU.
-NOT_RUN = "Not run on MIG hardware: written from NVIDIA's documentation."
+NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

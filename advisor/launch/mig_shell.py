@@ -4,7 +4,7 @@ After NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and 
 compute instances of a divided one by name, the largest first, since the driver chooses their
 places. What is made is written down first, in a file that no other run of the machine's shares and
 that is locked meanwhile: what a killed script left, the next one removes. Instances that others
-have made are let be. Not run on MIG hardware.
+have made are left alone. Untested on MIG hardware.
 """
 
 from collections.abc import Iterator, Sequence

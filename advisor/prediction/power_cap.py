@@ -9,7 +9,7 @@ prints their errors for a network, and for a GPU, that was left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, isfinite, isnan
+from math import ceil, exp, isfinite, isnan
 from statistics import fmean
 
 import numpy as np
@@ -92,12 +92,20 @@ def check_cap(cap_w: float, gpu: Gpu) -> None:
     limit_w = gpu.power_limit_w
     if limit_w is None:
         raise InvalidInput(f"{gpu.key}: its power limit is not known, so no cap can be judged.")
-    least_w = gpu.power_limit_min_w or _LEAST_SHARE * limit_w
-    if not (isfinite(cap_w) and least_w <= cap_w <= limit_w):
-        raise InvalidInput(
-            f"a power cap of {cap_w:g} W cannot be set on {gpu.key}, or nothing is known of it. "
-            f"Use at least {least_w:.0f} W and at most {limit_w:g} W."
+    known_w = gpu.power_limit_min_w
+    least_w = _LEAST_SHARE * limit_w if known_w is None else known_w
+    if isfinite(cap_w) and least_w <= cap_w <= limit_w:
+        return
+    if known_w is not None:
+        why = f"cannot be set on {gpu.key}, which takes"
+    elif 0 < cap_w < least_w:
+        why = (
+            f"is too low for {gpu.key}: how low it can be set is not known, and the effect of less "
+            f"than a third of its limit was never measured. Use"
         )
+    else:
+        why = f"cannot be set on {gpu.key}. Use"
+    raise InvalidInput(f"a power cap of {cap_w:g} W {why} {ceil(least_w)} W to {limit_w:g} W.")
 
 
 def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu) -> MixPrediction:

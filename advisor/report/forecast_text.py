@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def forecast_report(forecast: Forecast) -> "RenderableType":
-    """What ``advisor predict`` prints: the mix in a few lines, then its jobs."""
+    """What ``advisor predict`` prints: that it does not fit, the mix in a few lines, its jobs."""
     from rich.console import Group
     from rich.text import Text
 
     mix = forecast.prediction
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     lines = (
+        *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
         led(
             forecast.standing,
             f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
         ),
-        *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
         f"until all are done  {_lasts(forecast)}",
         f"memory              {memory_held(forecast)}; "
         f"risk to run out {units.share(mix.oom_probability)}",
@@ -50,10 +50,10 @@ def _lasts(forecast: Forecast) -> str:
 
 
 def _too_big(forecast: Forecast) -> str:
-    """What to know before any pace of jobs that run out of memory."""
+    """What to know before anything else of jobs that run out of memory."""
     return (
-        f"does not fit: {memory_held(forecast)}. What follows is as if there were enough: try "
-        f"fewer jobs, smaller batches, or `advisor recommend`, which leaves such plans out."
+        f"DOES NOT FIT in memory: {memory_held(forecast)}. All below is as if there were enough. "
+        f"Try fewer jobs, smaller batches, or `advisor recommend`, which leaves such plans out."
     )
 
 
@@ -78,7 +78,9 @@ def _energy(job: JobPrediction) -> str:
     said = [f"{units.joules(value)} {per}" for value, per in amounts if value is not None]
     if job.energy_epoch_j is not None:
         said.append(f"{units.joules(job.energy_epoch_j)} an epoch")
-    return "\n            ".join([*said, "its part of the GPU's, by a rule"])
+    return "\n            ".join(
+        [*said, "its part: base power split equally, the rest by what each job adds"]
+    )
 
 
 Letters = dict[str, tuple[str, Job]]

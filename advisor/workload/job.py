@@ -32,6 +32,25 @@ _USER = re.compile(r"\w[\w .:@+-]*")
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
 
+# A step that may take six times as long is protected from nothing: 5 and more are per cent.
+_MOST_LONGER = 5.0
+
+
+def check_hurt(what: str, share: float) -> None:
+    """Check the `share` by which a step may take longer; messages call it `what`.
+
+    Raises:
+        InvalidInput: It is below 0, no number, or so large that it was meant in per cent.
+    """
+    if isfinite(share) and 0 <= share < _MOST_LONGER:
+        return
+    meant = f": {share:g} % is {share / 100:g}" if _MOST_LONGER <= share < float("inf") else ""
+    raise InvalidInput(
+        f"{what} is a share of at least 0 and below {_MOST_LONGER:g}, e.g. 0.1 where steps may "
+        f"take 10 % longer; got {share:g}{meant}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A profiled workload, how much of it is to run, and its constraints.
@@ -44,7 +63,7 @@ class Job:
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
-        protect: Share by which its steps may take longer than alone at most, at least 0; None: any.
+        protect: Share by which its steps may take longer than alone at most, 0 to 5; None: any.
         choices: Profiles of it at other batch sizes that are acceptable too.
 
     Raises:
@@ -88,16 +107,15 @@ class Job:
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
-        if self.protect is not None and not (isfinite(self.protect) and self.protect >= 0):
-            raise InvalidInput(
-                f"{self.name}: protect is a share of at least 0, e.g. 0.1: its steps may take 10 % "
-                f"longer; got {self.protect:g}"
-            )
+        if self.protect is not None:
+            check_hurt(f"{self.name}: protect", self.protect)
 
     def _check_choices(self) -> None:
         batches = [self.batch, *(each.workload.batch for each in self.choices)]
         if len(set(batches)) < len(batches):
-            raise InvalidInput(f"{self.name}: batches are others than {self.batch}, each once")
+            raise InvalidInput(
+                f"{self.name}: batches are sizes other than its own {self.batch}, each once"
+            )
         for each in self.choices:
             own = replace(self.profile.workload, name=each.name, batch=each.workload.batch)
             if each.workload != own or each.gpu != self.profile.gpu:
@@ -199,7 +217,7 @@ def checked_copies(copies: int, where: str, gpus: int) -> int:
     if copies == 0:
         raise InvalidInput(f"{where}: with 0 copies there is no job; leave it out. {allowed}")
     if copies > most_jobs(gpus):
-        raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}. {allowed}")
+        raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}")
     return copies
 
 
@@ -212,13 +230,21 @@ def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
     if not jobs:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
     if len(jobs) > most_jobs(gpus):
-        raise InvalidInput(
-            f"{len(jobs)} jobs are {_too_many(gpus)}. Use {most_jobs(gpus)} at most in all."
-        )
+        raise InvalidInput(f"{len(jobs)} jobs are {_too_many(gpus)}")
     return tuple(jobs)
 
 
 def _too_many(gpus: int) -> str:
-    if most_jobs(gpus) < MAX_JOBS * gpus:
-        return "more than a search can hold"
-    return f"more than MPS has clients on {'one GPU' if gpus == 1 else f'{gpus} GPUs'}"
+    """Why so many are too many, and what to do."""
+    most = most_jobs(gpus)
+    where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
+    why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"
+    on_more = (
+        f"`advisor recommend --gpus N` plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most; "
+        if most < _MAX_SPREAD
+        else ""
+    )
+    return (
+        f"more than the {most} that are planned at once {where}: {why}. Use 1 to {most}; {on_more}"
+        f"`advisor simulate --trace-in FILE` takes more, which wait for their turn."
+    )

@@ -61,7 +61,7 @@ class MinimalProfile:
             raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
         self._check_step()
         if not self.memory_mib > 0:
-            raise InvalidInput(f"memory_mib is above 0, got {self.memory_mib}")
+            raise InvalidInput(f"memory_mib must be above 0, got {self.memory_mib}")
         check(self, ("memory_mib", "power_w"))
         for name in ("gpu_utilization", "memory_utilization"):
             _check_share(name, getattr(self, name))

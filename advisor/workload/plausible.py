@@ -75,11 +75,14 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
         InvalidInput: It is not; the message calls it `what`.
     """
     if not least <= value < float("inf"):
-        raise InvalidInput(f"{what} is finite and at least {least:g}, got {value}")
+        # The least of what is above 0 says something only of what is between them.
+        positive = 0 < least < 1 and not 0 < value < float("inf")
+        bound = "above 0" if positive else f"at least {least:g}"
+        raise InvalidInput(f"{what} must be finite and {bound}, got {value}")
     if value > most:
         # A whole number may be beyond all that a float holds.
         got = f"{float(value):,.12g}" if value < _MOST_FLOAT else "one of hundreds of digits"
-        raise InvalidInput(f"{what} is at most {most:,.12g}, got {got}; check its unit")
+        raise InvalidInput(f"{what} must be at most {most:,.12g}, got {got}; check its unit")
 
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:

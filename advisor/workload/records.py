@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.workload.files import parse_json
+from advisor.workload.refusals import no_record, refusal
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -52,22 +53,20 @@ def parse_record(
         record: _Record | None = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)
-        # A key that is not known says why the one that was meant is missing.
-        first = next((each for each in wrong if each["type"] in _PLAIN), wrong[0])
-        field = ".".join(map(str, first["loc"])) or "the document"
-        said = _PLAIN.get(first["type"], first["msg"])
-        raise InvalidInput(f"{where}: {field}: {said}. {remedy}") from None
+        raise InvalidInput(_ended(f"{where}: {refusal(kind, wrong)}", remedy)) from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
     if record is None:
-        raise InvalidInput(f"{where}: the document: Input should be an object. {remedy}")
+        raise InvalidInput(_ended(f"{where}: {no_record(kind)}", remedy))
     if _may_repeat_keys(text):  # of which pydantic takes the last
         parse_json(text, where, remedy, of_a_type=True)
     return record
 
 
-# What pydantic calls a key that a record has not.
-_PLAIN = {"unexpected_keyword_argument": "no such field is known"}
+def _ended(said: str, remedy: str) -> str:
+    """Both, as sentences; one that asks has its end already."""
+    return f"{said} {remedy}" if said.endswith("?") else f"{said}. {remedy}"
+
 
 # Every key of a JSON text; in strings there may be more of these.
 _KEY = re.compile(rb'"\s*:')

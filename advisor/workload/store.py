@@ -153,7 +153,8 @@ def _path_of(name: str, gpu: str, given: Path | None) -> Path:
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     """What to say of a `name` that no profile has: which of those `known` are near, and measure."""
-    remedy = f"Measure it on {with_article(gpu)}: {how_to_measure([name])}."
+    asked = f"the GPU in question ({gpu}; --gpu names another)"
+    remedy = f"If it is a new one, measure it on {asked}: {how_to_measure([name])}."
     return UnknownName("profile", name, known, remedy)
 
 

@@ -47,7 +47,7 @@ MODES = {
         "phases": ([BERT, RESNET, "--sharing", "mps[1];naive[2]"], {"policy"}),
         "limits": ([BERT, RESNET, "--sharing", "mps=50,50"], {"at_once"}),
     },
-    "export": {"one way of sharing": ([BERT, "--sharing", "mps"], {"objective"})},
+    "export": {"one way of sharing": ([BERT, "--sharing", "mps"], {"objective", "rank"})},
     "estimate-memory": {
         "a name": ([BERT], {"timm", "resolution", "classes", "batch", "precision"}),
         "nothing": ([], {"resolution", "classes", "batch", "precision"}),
@@ -68,6 +68,7 @@ WORDS = {
     "policy": ["--policy", "best-fit"], "at_once": ["--at-once", "1"], "timm": ["--timm", "vit"],
     "resolution": ["--resolution", "64"], "classes": ["--classes", "10"], "batch": ["--batch", "8"],
     "precision": ["--precision", "amp"], "predictions": ["--predictions", "p.jsonl"],
+    "rank": ["--rank", "2"],
 }  # fmt: skip
 REFUSED = [
     (command, mode, option)

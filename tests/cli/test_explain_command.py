@@ -79,7 +79,7 @@ def test_every_objective_can_be_asked_for(advisor):
         (["naive", "mig=4g.71gb,4g.71gb", *BOTH], 3, "at most 1 of 4g.71gb"),
         (["naive", "none.json"], 2, "none.json: No such file"),
         (["naive", "mps", *BOTH, "--objective", "beauty"], 2, "'beauty' is not one of"),
-        (["naive", "mps", *BOTH, "--power-cap", "9000"], 2, "at most 700 W"),
+        (["naive", "mps", *BOTH, "--power-cap", "9000"], 2, "Use 234 W to 700 W"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(advisor, words, code, said):

@@ -47,10 +47,18 @@ def test_without_a_sharing_the_best_plan_is_exported(advisor):
     assert [line.strip() for line in file] == ["#!/usr/bin/env bash", *best]
 
 
+def test_a_plan_is_exported_by_the_rank_that_recommend_gives_it(advisor):
+    plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
+    for rank in (1, 3):
+        found = json.loads(advisor("export", *BOTH, "--rank", rank, "--format", "json").out)
+        (exported,) = found["plans"]
+        assert exported["sharing"] == plans[rank - 1]["sharing"]
+
+
 def test_plans_on_mig_say_that_no_hardware_ran_them_even_where_a_file_cannot(advisor):
     said = advisor("export", *BOTH, "--sharing", "mig=3g.71gb,4g.71gb", "--format", "radt")
     assert said.code == 0
-    assert "warning: Not run on MIG hardware" in said.err
+    assert "warning: Untested on MIG hardware" in said.err
 
 
 @pytest.mark.parametrize(
@@ -126,7 +134,10 @@ def test_a_plan_whose_sharing_was_changed_is_refused(advisor, exported, key, val
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--format", "xml"], 2, "'xml' is not one of"),
+        (["--format", "xml"], 2, "error: Invalid value for '--format': 'xml' is not one of"),
+        (["--rank", "99"], 2, "there is no plan 99: `advisor recommend` ranks"),
+        (["--rank", "2", "--sharing", "naive"], 2, "--sharing and --rank do not go together"),
+        ([f"{BERT}:7", "--rank", "1"], 2, "--rank is for up to 8 jobs"),
         (["--sharing", "mpss"], 2, "'mpss' is not a sharing"),
         (["--sharing", "naive", "--format", "mps"], 2, "no job of it shares by MPS"),
         (["--sharing", "mps=50,50", "--format", "radt"], 2, "radT has no MPS limits"),

@@ -56,7 +56,7 @@ def test_what_is_there_is_not_overwritten(advisor, here):
     (here / "jobs.toml").write_text("mine")
     said = advisor("init", "jobs")
     assert said.code == 2
-    assert "jobs.toml is there" in said.err
+    assert "jobs.toml exists already" in said.err
     assert (here / "jobs.toml").read_text() == "mine"
 
 

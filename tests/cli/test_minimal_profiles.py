@@ -132,13 +132,13 @@ def test_a_translation_of_bare_numbers_has_a_range(advisor, tmp_path):
     assert "not kernel by kernel, as it has no trace" in said
 
 
-def test_a_mix_that_cannot_fit_is_said_not_to_before_any_pace(advisor, tmp_path):
+def test_a_mix_that_cannot_fit_is_said_not_to_before_anything_else(advisor, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(minimal_text(replace(KNOWN, memory_mib=90_000)))
     lines = advisor("predict", path, path, "--sharing", "mps").out.splitlines()
-    assert lines[1].startswith("does not fit: 17")
-    assert "as if there were enough" in " ".join(map(str.strip, lines[1:4]))
-    assert "does not fit" not in advisor("predict", path, path, "--sharing", "serial").out
+    assert lines[0].startswith("DOES NOT FIT in memory: 17")
+    assert "as if there were enough" in " ".join(map(str.strip, lines[:3]))
+    assert "DOES NOT FIT" not in advisor("predict", path, path, "--sharing", "serial").out
 
 
 def test_a_job_that_holds_more_than_the_gpu_has_fits_nowhere(advisor, tmp_path):

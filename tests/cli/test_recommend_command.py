@@ -91,7 +91,7 @@ def test_the_environment_names_the_gpu(advisor, monkeypatch):
     monkeypatch.setenv("ADVISOR_GPU", "a30-24gb")
     said = advisor("recommend", "bert-base-finetune-bs61").err
     assert f"Near: {BERT}" in said
-    assert "Measure it on an a30-24gb" in said
+    assert "measure it on the GPU in question (a30-24gb; --gpu names another)" in said
 
 
 def test_the_library_gives_what_the_command_gives(advisor):
@@ -140,7 +140,7 @@ def test_a_plan_may_choose_a_power_cap(advisor):
 def test_what_is_no_power_cap_is_refused(advisor):
     said = advisor("recommend", "--power-cap", "some")
     assert said.code == 2
-    assert "watts, or auto" in said.err
+    assert "watts, e.g. 400, or auto" in said.err
 
 
 def test_one_job_is_one_job_and_a_gain_is_said_as_being_faster(advisor):

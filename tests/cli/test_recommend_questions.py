@@ -164,6 +164,8 @@ def test_now_lists_the_processes_that_nobody_named_and_what_they_look_like(advis
         ([BERT, "--running", "bert-base-finetune-bs61"], "Near: bert-base-finetune-bs16"),
         ([BERT, "--running", RESNET, "--running-sharing", "serial"], "naive, mps or on mig"),
         ([BERT, "--running", RESNET, "--hurt", -1], "--hurt is a share"),
+        ([BERT, "--running", RESNET, "--hurt", 20], "got 20: 20 % is 0.2"),
+        ([BERT, RESNET, "--protect", BERT, "--hurt", 5], "got 5: 5 % is 0.05"),
         ([BERT, "--running", RESNET, "--commands", 1], "--running and --commands do not go"),
         ([BERT, "--gpus", 0], "--gpus"),
         ([f"{BERT}:97", "--gpus", 2], "Use 1 to 96"),

@@ -45,7 +45,7 @@ def test_a_plan_on_mig_says_where_each_job_would_be_and_that_this_has_not_run(ad
     said = advisor("run", exported("mig=3g.71gb,4g.71gb"))
     assert said.code == 0
     assert "CUDA_VISIBLE_DEVICES=UUID of 3g.71gb@4" in said.out
-    assert "Not run on MIG hardware" in said.out
+    assert "Untested on MIG hardware" in said.out
     mixed = advisor("run", exported("mig=7g.141gb[1];naive[2]"))
     assert mixed.code == 2
     assert "MIG mode is never switched here" in mixed.err

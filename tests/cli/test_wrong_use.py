@@ -23,7 +23,7 @@ def changed(**changes):
         ("", "it has no [[job]] table. `advisor init jobs` writes a file to start from."),
         ("# nothing", "it has no [[job]] table"),
         ('{"job": []}', "it is JSON, and TOML is wanted"),
-        (f'[[job]]\nprofil = "{BERT}"', "job.0.profil: no such field is known"),
+        (f'[[job]]\nprofil = "{BERT}"', "job 1: profil is no known field; did you mean profile?"),
     ],
 )
 def test_what_is_no_file_of_jobs_is_told_what_one_is(advisor, tmp_path, content, said):
@@ -54,7 +54,7 @@ def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
         ),
         (["recommend", f"{BERT}:0"], 2, "with 0 copies there is no job"),
         (["recommend", f"{BERT}:-2"], 2, "there cannot be -2 copies"),
-        (["recommend", f"{BERT}:1000000"], 2, "1,000,000 copies are more than MPS has clients"),
+        (["recommend", f"{BERT}:1000000"], 2, "1,000,000 copies are more than the 48 that are"),
         (["recommend", f"{BERT}:x"], 2, "COPIES is a whole number from 1 to 48"),
         (["recommend", BERT, "--jobs", "jobs.toml"], 2, "not both"),
         (["recommend", "--jobs", "none.toml"], 2, "none.toml: No such file or directory"),
@@ -63,7 +63,11 @@ def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
         (["recommend", ""], 2, "an empty word is no JOB"),
         (["explain", "naive", BERT], 2, f"advisor explain naive mps {BERT}"),
         (["recommend", "./none.json"], 2, "none.json: No such file or directory"),
-        (["recommend", "--objective", "beauty"], 2, "'beauty' is not one of"),
+        (
+            ["recommend", "--objective", "beauty"],
+            2,
+            "error: Invalid value for '--objective': 'beauty'",
+        ),
         (["recommend", "--top", "0"], 2, "--top"),
         (["recommend", BERT, "--commands", "99"], 2, "there is no plan 99"),
         (["recommend", "--profiles", "nowhere"], 2, "nowhere: no such folder of profiles"),
@@ -80,12 +84,23 @@ def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
         (["predict", BERT, "--sharing", "naive[1];mps[1]"], 2, "job 1 is named twice"),
         (["predict", BERT, "--sharing", "mig=4g.71gb@1[1]"], 3, "starts at 0"),
         (["predict", f"{BERT}:2", "--sharing", "7g.141gb/ci=4c[1]+4c[2]"], 3, "cannot hold"),
-        (["predict", BERT, "--power-cap", "800"], 2, "at most 700 W"),
+        (["predict", BERT, "--power-cap", "800"], 2, "Use 234 W to 700 W"),
+        (
+            ["predict", BERT, "--power-cap", "auto"],
+            2,
+            "got 'auto', which is for `advisor recommend` alone",
+        ),
+        (
+            ["export", BERT, "--power-cap", "low"],
+            2,
+            "error: --power-cap takes watts, e.g. 400; got 'low'",
+        ),
         (["recommend", BERT, "--power-cap", "0"], 2, "cannot be set on h200-141gb"),
         (["recommend", BERT, "--power-cap", "low"], 2, "--power-cap"),
         (["recommend", BERT, "--memory-margin", "1.5"], 2, "a memory margin is a share"),
-        (["fly"], 2, "No such command 'fly'"),
-        (["recommend", "--fast"], 2, "No such option: --fast"),
+        (["fly"], 2, "error: No such command 'fly'. See `advisor -h`."),
+        (["recommend", "--fast"], 2, "error: No such option: --fast"),
+        (["explain"], 2, "error: Missing argument 'PLAN'. See `advisor explain -h`."),
         (["validate", BERT, "--from", "runs.jsonl"], 2, "--from and JOBS do not go together"),
         (["validate", "--from", "none.jsonl"], 2, "none.jsonl: No such file or directory"),
         (["fit", "--gpu", "a30-24gb"], 2, "no run on an a30-24gb to learn from yet"),
@@ -102,17 +117,21 @@ def test_a_wrong_word_is_refused_with_its_message_and_exit_code(advisor, words, 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "p.json"),
-        ("[]", "p.json"),
-        (changed()[:-30], "p.json"),
-        (changed(step_ms=3), "step_ms"),
-        (changed(gpu_s=-1), "gpu_s is finite and at least 0"),
+        ("", "p.json: not valid JSON: EOF while parsing a value at line 1 column 0. Measure it"),
+        ("[]", "p.json: it is no profile, which is a JSON object, {...}. Measure it again"),
+        ('{"a": 1}', "p.json: it is no profile: it lacks workload, gpu, windows and "),
+        (changed()[:-30], "p.json: not valid JSON: EOF"),
+        (changed(step_ms=3), "step_ms is no known field"),
+        (changed(gpu_s=-1), "gpu_s must be finite and at least 0"),
         (changed(gpu_s=0.125).replace("0.125", "NaN"), "gpu_s"),
         (changed(gpu="a100-40gb"), "measured on a100-40gb, but h200-141gb was asked for"),
         (changed(gpu="cpu"), "measured on a CPU, which says nothing of a GPU"),
     ],
-    ids=["empty", "no object", "truncated", "unknown key", "negative", "NaN", "other GPU", "CPU"],
-)
+    ids=[
+        "empty", "no object", "another object", "truncated", "unknown key", "negative", "NaN",
+        "other GPU", "CPU",
+    ],
+)  # fmt: skip
 def test_a_profile_that_cannot_be_true_is_refused(advisor, tmp_path, text, said):
     (tmp_path / "p.json").write_text(text)
     answer = advisor("recommend", tmp_path / "p.json", "--gpu", "h200-141gb")

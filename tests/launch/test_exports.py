@@ -62,6 +62,18 @@ def test_mig_parted_finds_each_instance_of_each_group(name):
         assert sum(entry.get("mig-devices", {}).values()) == len(stage.partitions) * stage.on_mig
 
 
+@pytest.mark.parametrize("name", of("mig-parted"))
+def test_a_mig_parted_file_of_a_plan_under_mps_says_what_starts_mps(name):
+    said = "# It does not start MPS: the script of `advisor export --format mps` does."
+    script = name.replace(SUFFIXES["mig-parted"], SUFFIXES["mps"])
+    assert (said in WRITTEN[name]) == (script in WRITTEN)
+
+
+@pytest.mark.parametrize("name", of("slurm"))
+def test_a_slurm_script_says_that_no_cluster_ran_it(name):
+    assert "# Untested: this script has not run on a cluster yet." in WRITTEN[name]
+
+
 @pytest.mark.parametrize("name", of("radt"))
 def test_radt_finds_a_row_for_each_job_and_a_workload_for_what_runs_at_once(name):
     rows = list(csv.DictReader(WRITTEN[name].splitlines()))

@@ -169,7 +169,7 @@ def test_mig_is_said_to_be_unconfirmed_in_words_and_in_numbers():
         if isinstance(plan.sharing, Mig):
             assert not plan.prediction.confirmed_on_hardware
             assert "not confirmed on hardware" in plan.why
-            assert "Not run on MIG hardware" in plan.commands[0]
+            assert "Untested on MIG hardware" in plan.commands[0]
 
 
 def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():

@@ -101,7 +101,7 @@ def test_rates_count_of_the_gpu_that_an_estimate_comes_from_too(folder):
 
 def test_a_workload_that_was_measured_nowhere_is_refused(folder):
     for here in (A100, H200):
-        with pytest.raises(UnknownName, match=f"Near: .*{RESNET}.* Measure it on an {here.key}"):
+        with pytest.raises(UnknownName, match=rf"Near: .*{RESNET}.* measure it on .*\({here.key};"):
             found_profile(RESNET.replace("bs", "bs9"), here, folder)
 
 

@@ -70,14 +70,25 @@ def test_jobs_in_turn_are_each_slowed_by_their_own_power():
 
 @pytest.mark.parametrize("watts", [0, -5, 200, 701, float("nan"), float("inf")])
 def test_a_cap_that_the_gpu_cannot_be_set_to_is_refused_with_the_range(watts):
-    with pytest.raises(InvalidInput, match="at most 700 W"):
+    with pytest.raises(InvalidInput, match="Use 234 W to 700 W"):
         check_cap(watts, H200)
+
+
+def test_a_cap_that_is_lower_than_any_measured_is_told_from_one_that_cannot_be_set():
+    with pytest.raises(
+        InvalidInput, match=r"50 W is too low .* how low it can be set is not known"
+    ):
+        check_cap(50, H200)
+    with pytest.raises(InvalidInput, match="701 W cannot be set on"):
+        check_cap(701, H200)
 
 
 def test_where_the_least_cap_is_known_it_is_checked_too():
     known = replace(H200, power_limit_min_w=200.0)
     check_cap(200, known)
-    with pytest.raises(InvalidInput, match="at least 200 W"):
+    with pytest.raises(
+        InvalidInput, match="cannot be set on h200-141gb, which takes 200 W to 700 W"
+    ):
         check_cap(199, known)
     with pytest.raises(InvalidInput, match="not known"):
         check_cap(300, replace(H200, power_limit_w=None))

@@ -103,7 +103,7 @@ def test_a_screen_of_25_lines_holds_the_answer_and_the_best_plan(kinds):
 @pytest.mark.parametrize("due_s", [None, 9e4])
 @pytest.mark.parametrize("objective", ["makespan", "throughput", "deadlines"])
 def test_a_screen_holds_them_whatever_is_to_be_said_before(estimated, due_s, objective):
-    small, large = replace(SMALL, deadline_s=due_s), replace(LARGE, protect=30.0)
+    small, large = replace(SMALL, deadline_s=due_s), replace(LARGE, protect=4.0)
     found = ranked([small, small, large], H200, StandIn(), objective)
     if estimated:
         jobs = [replace(each.profile, estimated_from="h100-sxm-80gb") for each in (small, large)]

@@ -47,7 +47,8 @@ def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
     [
         ("0", "with 0 copies there is no job"),
         ("-2", "there cannot be -2 copies"),
-        ("1000000", "1,000,000 copies are more than MPS has clients"),
+        ("1000000", "1,000,000 copies are more than the 48 that are planned at once on one GPU"),
+        ("49", "`advisor recommend --gpus N` plans 48 for each GPU, 768 at most"),
         ("9" * 5000, "COPIES is a whole number"),
         ("2.5", "COPIES is a whole number"),
         ("", "COPIES is a whole number"),
@@ -62,14 +63,14 @@ def test_a_count_that_makes_no_sense_is_refused_with_the_range(folder, count, sa
 
 def test_more_gpus_take_more_jobs_up_to_what_a_search_holds(folder):
     assert len(parse_jobs([f"{RESNET}:90", f"{BERT}:90"], measured(folder), gpus=4)) == 180
-    with pytest.raises(InvalidInput, match="clients on 4 GPUs"):
+    with pytest.raises(InvalidInput, match=r"at once on 4 GPUs: MPS serves no more. Use 1 to 192;"):
         parse_jobs([f"{RESNET}:100", f"{BERT}:100"], measured(folder), gpus=4)
-    with pytest.raises(InvalidInput, match="more than a search can hold"):
+    with pytest.raises(InvalidInput, match=r"a search holds no more. Use 1 to 768; `advisor sim"):
         parse_jobs([f"{RESNET}:769"], measured(folder), gpus=64)
 
 
 def test_many_small_counts_cannot_exceed_the_limit_together(folder):
-    with pytest.raises(InvalidInput, match="Use 48 at most in all"):
+    with pytest.raises(InvalidInput, match="60 jobs are more than the 48 that"):
         parse_jobs([f"{RESNET}:30", f"{BERT}:30"], measured(folder))
 
 
@@ -127,7 +128,7 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
         ("[[job]]\nprofile = 'P'\ndeadline_s = 0", "deadline_s must be above 0"),
         ("[[job]]\nprofile = 'P'\ndeadline_s = nan", "deadline_s"),
         ("[[job]]\nprofile = 'P'\nbatches = 64", "batches"),
-        ("[[job]]\nprofile = 'P'\nbatches = [16]", "batches are others than 16"),
+        ("[[job]]\nprofile = 'P'\nbatches = [16]", "batches are sizes other than its own 16"),
         (
             "[[job]]\nprofile = 'P'\nbatches = [64]",
             "no profile is called 'bert-base-finetune-bs64'",
@@ -193,3 +194,18 @@ def test_batches_are_found_by_names_that_say_them(folder, tmp_path):
     file.write_text('[[job]]\nprofile = "mine"\nbatches = [32]\n')
     with pytest.raises(InvalidInput, match="names that end in -bs16"):
         read_jobs(file, measured(folder))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (20.0, "protect is a share .*; got 20: 20 % is 0.2$"),
+        (-0.1, "protect is a share of at least 0 and below 5, .*; got -0.1$"),
+        (float("nan"), "got nan$"),
+        (float("inf"), "got inf$"),
+    ],
+)
+def test_a_share_by_which_a_protected_job_may_slow_is_not_in_per_cent(share, said):
+    with pytest.raises(InvalidInput, match=said):
+        Job(synthetic.profile(), protect=share)
+    assert Job(synthetic.profile(), protect=0.2).protect == 0.2

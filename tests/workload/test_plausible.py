@@ -36,40 +36,44 @@ def changed(path, value, text=None):
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("memory", "device_mib"), 1e300, "device_mib is at most 16,777,216"),
-        (("mps", "memory", "device_mib"), 1e300, "device_mib is at most"),
-        (("power_w",), 1e9, "power_w is at most 10,000"),
-        (("idle_power_w",), 1e9, "idle_power_w is at most"),
-        (("energy_j",), 1e300, "energy_j is at most"),
-        (("host_s",), 1e6, "host_s is at most 86,400"),
-        (("host_s",), 0.0, "host_s is finite and at least 1e-09"),
-        (("gpu_s",), 1e6, "gpu_s is at most"),
-        (("host_check_s",), 1e6, "host_check_s is at most"),
-        (("host_cpu_share",), 64.0, "host_cpu_share is at most 2"),
-        (("cores",), [TWO_TO_64], "a core's number is at most"),
-        (("cores",), [-1], "a core's number is finite and at least 0"),
-        (("windows", 0, "seconds"), 1e300, "seconds of a window is at most 86,400"),
-        (("windows", 0, "seconds"), 5e-324, "a step in seconds is finite and at least 1e-09"),
-        (("windows", 0, "steps"), 1e-9, "a step in seconds is at most 86,400"),
-        (("windows", 0, "steps"), 1e300, "a step in seconds is finite and at least"),
+        (("memory", "device_mib"), 1e300, "device_mib must be at most 16,777,216"),
+        (("mps", "memory", "device_mib"), 1e300, "device_mib must be at most"),
+        (("power_w",), 1e9, "power_w must be at most 10,000"),
+        (("idle_power_w",), 1e9, "idle_power_w must be at most"),
+        (("energy_j",), 1e300, "energy_j must be at most"),
+        (("host_s",), 1e6, "host_s must be at most 86,400"),
+        (("host_s",), 0.0, "host_s must be finite and above 0"),
+        (("gpu_s",), 1e6, "gpu_s must be at most"),
+        (("host_check_s",), 1e6, "host_check_s must be at most"),
+        (("host_cpu_share",), 64.0, "host_cpu_share must be at most 2"),
+        (("cores",), [TWO_TO_64], "a core's number must be at most"),
+        (("cores",), [-1], "a core's number must be finite and at least 0"),
+        (("windows", 0, "seconds"), 1e300, "seconds of a window must be at most 86,400"),
+        (("windows", 0, "seconds"), 5e-324, "a step in seconds must be finite and above 0"),
+        (("windows", 0, "steps"), 1e-9, "a step in seconds must be at most 86,400"),
+        (("windows", 0, "steps"), 1e300, "a step in seconds must be finite and at least 1e-09"),
         (WINDOWS, [], "at least one window"),
         (("mps", "unlimited", "windows"), [], "at least one window"),
-        (("mps", "limited", 0, "limit_pct"), 101, "limit_pct is at most 100"),
-        (("mps", "limited", 0, "sms"), TWO_TO_64, "sms is at most"),
-        (("trace", "resident_blocks", 0), TWO_TO_64, "resident blocks of an SM is at most 1,024"),
-        (("trace", "blocks", 0), TWO_TO_64, "blocks of a kernel is at most"),
-        (("trace", "threads", 0), TWO_TO_64, "threads of a block is at most"),
-        (("trace", "stream_of"), [TWO_TO_64] * 100, "a stream's number is at most"),
-        (("trace", "duration_us", 0), 1e300, "launch or duration in us is at most"),
+        (("mps", "limited", 0, "limit_pct"), 101, "limit_pct must be at most 100"),
+        (("mps", "limited", 0, "sms"), TWO_TO_64, "sms must be at most"),
+        (
+            ("trace", "resident_blocks", 0),
+            TWO_TO_64,
+            "resident blocks of an SM must be at most 1,024",
+        ),
+        (("trace", "blocks", 0), TWO_TO_64, "blocks of a kernel must be at most"),
+        (("trace", "threads", 0), TWO_TO_64, "threads of a block must be at most"),
+        (("trace", "stream_of"), [TWO_TO_64] * 100, "a stream's number must be at most"),
+        (("trace", "duration_us", 0), 1e300, "launch or duration in us must be at most"),
         (("trace", "duration_us"), [0.0] * 100, "take time together"),
-        (("counters", "pcie_rx_mib_s"), 1e300, "pcie_rx_mib_s is at most"),
-        (("counters", "pcie_tx_mib_s"), -1, "pcie_tx_mib_s is finite and at least 0"),
-        (("provenance", "host_cores"), TWO_TO_64, "host_cores is at most"),
-        (("provenance", "sm_clock_mhz"), TWO_TO_64, "sm_clock_mhz is at most"),
-        (("workload", "batch"), TWO_TO_64, "batch is at most"),
-        (("workload", "table_mib"), TWO_TO_64, "table_mib is at most"),
-        (("workload", "loader_workers"), TWO_TO_64, "loader_workers is at most 1,024"),
-        (("workload", "examples_per_epoch"), TWO_TO_64, "examples_per_epoch is at most"),
+        (("counters", "pcie_rx_mib_s"), 1e300, "pcie_rx_mib_s must be at most"),
+        (("counters", "pcie_tx_mib_s"), -1, "pcie_tx_mib_s must be finite and at least 0"),
+        (("provenance", "host_cores"), TWO_TO_64, "host_cores must be at most"),
+        (("provenance", "sm_clock_mhz"), TWO_TO_64, "sm_clock_mhz must be at most"),
+        (("workload", "batch"), TWO_TO_64, "batch must be at most"),
+        (("workload", "table_mib"), TWO_TO_64, "table_mib must be at most"),
+        (("workload", "loader_workers"), TWO_TO_64, "loader_workers must be at most 1,024"),
+        (("workload", "examples_per_epoch"), TWO_TO_64, "examples_per_epoch must be at most"),
         (("workload", "examples_per_epoch"), 128 * 48_159_360_000, "epoch would take 5,574 days"),
     ],
 )
@@ -100,7 +104,8 @@ def test_an_epoch_of_a_year_is_believed():
     ],
 )
 def test_what_only_looks_like_a_number_is_refused(path, value):
-    with pytest.raises(InvalidInput, match=rf"^here: {'.'.join(map(str, path))}: .*Measure it"):
+    where = ".".join(map(str, path)).replace(".0", " 1")  # entries are counted from 1
+    with pytest.raises(InvalidInput, match=rf"^here: {where}: .*Measure it"):
         parse_record(Profile, changed(path, value), "here")
 
 
@@ -119,10 +124,10 @@ def test_a_record_nested_ten_thousand_deep_is_refused():
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("power_w",), 1e9, "power_w is at most"),
-        (("mps_clients",), TWO_TO_64, "mps_clients is at most"),
-        (("tenants", 0, "sms"), TWO_TO_64, "sms is at most"),
-        (("tenants", 0, "host_check_s"), -1.0, "host_check_s is finite"),
+        (("power_w",), 1e9, "power_w must be at most"),
+        (("mps_clients",), TWO_TO_64, "mps_clients must be at most"),
+        (("tenants", 0, "sms"), TWO_TO_64, "sms must be at most"),
+        (("tenants", 0, "host_check_s"), -1.0, "host_check_s must be finite"),
         (("tenants", 0, "windows", 0, "seconds"), 1e300, "seconds of a window"),
     ],
 )
@@ -135,11 +140,11 @@ def test_a_run_that_cannot_have_been_is_refused(path, value, said):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"epochs": 1e300}, "epochs is at most"),
-        ({"epochs": 5e-324}, "epochs is finite and at least 1e-09"),
-        ({"validation_s": 1e300}, "validation_s is at most"),
-        ({"checkpoint_s": 1e300}, "checkpoint_s is at most"),
-        ({"deadline_s": 1e300}, "deadline_s is at most"),
+        ({"epochs": 1e300}, "epochs must be at most"),
+        ({"epochs": 5e-324}, "epochs must be finite and at least 1e-09"),
+        ({"validation_s": 1e300}, "validation_s must be at most"),
+        ({"checkpoint_s": 1e300}, "checkpoint_s must be at most"),
+        ({"deadline_s": 1e300}, "deadline_s must be at most"),
     ],
 )
 def test_a_job_of_centuries_or_of_no_time_is_refused(asked, said):

@@ -72,8 +72,8 @@ def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
         (("windows",), [], "at least one window"),
         (("trace", "blocks"), [1], "equally long"),
         (("counters", "gract"), 97.0, "share in 0..1"),
-        (("took",), dict.fromkeys(REQUIRED_PARTS, -1.0), "start_s is finite and at least 0"),
-        (("took",), {"start_s": 1.0}, "took.settle_s"),
+        (("took",), dict.fromkeys(REQUIRED_PARTS, -1.0), "start_s must be finite and at least 0"),
+        (("took",), {"start_s": 1.0}, "took.settle_s is missing"),
         (("schema",), 2, "schema is 2"),
     ],
 )
@@ -129,3 +129,24 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(Exception, match="No space left"):
         write_whole(tmp_path / "p.json", "{}")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (("idle_powr_w",), "idle_powr_w is no known field; did you mean idle_power_w?"),
+        (("workload", "bach"), "workload.bach is no known field; did you mean batch?"),
+        (("windows", 0, "second"), "windows 1: second is no known field; did you mean seconds?"),
+        (("unheard_of",), "unheard_of is no known field. "),
+    ],
+)
+def test_of_a_misspelt_field_the_one_that_was_meant_is_named(path, said):
+    document = json.loads(profile_text(synthetic.profile()))
+    *parents, last = path
+    node = document
+    for key in parents:
+        node = node[key]
+    node[last] = 1
+    with pytest.raises(InvalidInput) as refusal:
+        parse_record(Profile, json.dumps(document), "p.json")
+    assert f"p.json: {said}" in str(refusal.value)

@@ -66,7 +66,7 @@ def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
 
 
 def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    """All daemons are started or none; those that run, with jobs on them maybe, are let be."""
+    """All daemons are started or none; those that run, maybe with jobs on them, are left alone."""
     for part in partitions:
         said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
         yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"
@@ -99,6 +99,8 @@ def _configurations(plan: LaunchPlan) -> Iterator[str]:
     if plan.on_mig:
         yield f"# {NOT_RUN}"
         yield "# Places are left to mig-parted: the file has no word for them."
+    if any(part.under_mps for part in plan.partitions):
+        yield "# It does not start MPS: the script of `advisor export --format mps` does."
     yield "# Apply: nvidia-mig-parted apply -f FILE -c " + ("advisor-1" if several else "advisor")
     yield "version: v1"
     yield "mig-configs:"

@@ -39,7 +39,8 @@ def slurm_text(plan: LaunchPlan) -> str:
 
 def _node(plan: LaunchPlan) -> Iterator[str]:
     yield "#!/usr/bin/env bash"
-    yield f"# {plan.sharing} on GPU 0 of a node, one {plan.gpu.key}. Not run on a cluster."
+    yield f"# {plan.sharing} on GPU 0 of a node, one {plan.gpu.key}."
+    yield "# Untested: this script has not run on a cluster yet."
     if plan.on_mig:
         yield f"# {NOT_RUN}"
         yield "# Before Slurm starts, as root on the node:"
@@ -57,7 +58,7 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     yield f"#   NodeName=NODE Gres={','.join(gres)}"
     yield from _types(plan)
     if any(part.under_mps for part in plan.partitions):
-        yield "# Jobs under MPS start its daemon themselves, and end it: nobody else must."
+        yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
     yield "# Put your own command in place of each job's ./NAME.sh."
 
 

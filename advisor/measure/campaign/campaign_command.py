@@ -248,5 +248,7 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
         "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
     add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
-    add("--deadline", type=ABOVE_0, metavar="S", help="begin nothing that would end after these")
+    add(
+        "--deadline", type=ABOVE_0, metavar="S", help="start nothing that would end later than this"
+    )
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")

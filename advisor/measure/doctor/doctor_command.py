@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from advisor.english import counted
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.gpu_health import gpu_health
 from advisor.hardware.gpu_state import LiveGpu
@@ -64,16 +65,22 @@ def _lines(found: Sequence[Finding]) -> list[str]:
     for each in found:
         lines += [f"{each.severity}  {each.about}: {each.what}", f"        {each.why}",
                   f"        -> {each.remedy}"]  # fmt: skip
-    counts = ", ".join(f"{sum(each.severity == kind for each in found)} {kind}" for kind in _ORDER)
-    return [*lines, f"Found: {counts}. Nothing was changed."]
+    blocks, spoils, notes = (sum(each.severity == kind for each in found) for kind in _ORDER)
+    return [
+        *lines,
+        f"Found: {counted(blocks, 'problem')} that rule{'s' * (blocks == 1)} something out here, "
+        f"{spoils} that spoil{'s' * (spoils == 1)} figures, {counted(notes, 'note')}. Nothing was "
+        f"changed.",
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor doctor",
         description="Looks for what spoils measuring or sharing on this machine, and says what to "
-        "do; changes nothing. blocks: cannot be done here so; spoils: figures are off; note: good "
-        "to know. Also starts as `python -m advisor.doctor`, which needs nvidia-ml-py only.",
+        "do; changes nothing. blocks: something cannot be done here; spoils: it can, and figures "
+        "are off; note: good to know. Also starts as `python -m advisor.doctor`, which needs "
+        "nvidia-ml-py only.",
         epilog="Exit codes: 0 nothing blocks, 2 wrong use, 4 something does.",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -63,7 +63,7 @@ def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
-    add("--deadline", type=ABOVE_0, metavar="S", help="begin none that would end after these")
+    add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
     add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
         "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
     add("--skip-existing", action="store_true", help="leave out what DIR has already")

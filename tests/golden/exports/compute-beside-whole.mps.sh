@@ -3,7 +3,7 @@
 #   bash FILE start            starts the daemons
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
-# Not run on MIG hardware: written from NVIDIA's documentation.
+# Untested on MIG hardware: written from NVIDIA's documentation.
 set -euo pipefail
 : "${MIG_2:?set it to the UUID of 2c in 4g.71gb@0: nvidia-smi -L}"
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Not run on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
+# Untested on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
 # Put your own command in place of each job's ./NAME.sh.
 set -euo pipefail
 jobs='' failed=0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# mig=1g.18gb,1g.18gb,1g.35gb@4 on GPU 0 of a node, one h200-141gb. Not run on a cluster.
-# Not run on MIG hardware: written from NVIDIA's documentation.
+# mig=1g.18gb,1g.18gb,1g.35gb@4 on GPU 0 of a node, one h200-141gb.
+# Untested: this script has not run on a cluster yet.
+# Untested on MIG hardware: written from NVIDIA's documentation.
 # Before Slurm starts, as root on the node:
 #   sudo nvidia-smi -i 0 -mig 1
 #   sudo nvidia-smi mig -i 0 -cgi 15:4,19:0,19:1 -C

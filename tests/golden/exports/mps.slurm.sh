@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# mps on GPU 0 of a node, one h200-141gb. Not run on a cluster.
+# mps on GPU 0 of a node, one h200-141gb.
+# Untested: this script has not run on a cluster yet.
 # gres.conf of the node:
 #   AutoDetect=nvml
 # slurm.conf, with the select/cons_tres plugin:
 #   GresTypes=gpu
 #   NodeName=NODE Gres=gpu:1
-# Jobs under MPS start its daemon themselves, and end it: nobody else must.
+# Jobs under MPS start its daemon and stop it again: do not start one on the node.
 # Put your own command in place of each job's ./NAME.sh.
 set -euo pipefail
 job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --gres=gpu:1 --cpus-per-task=4 <<'EOF'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# naive on GPU 0 of a node, one h200-141gb. Not run on a cluster.
+# naive on GPU 0 of a node, one h200-141gb.
+# Untested: this script has not run on a cluster yet.
 # gres.conf of the node:
 #   AutoDetect=nvml
 #   Name=shard Count=2 File=/dev/nvidia0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# serial on GPU 0 of a node, one h200-141gb. Not run on a cluster.
+# serial on GPU 0 of a node, one h200-141gb.
+# Untested: this script has not run on a cluster yet.
 # gres.conf of the node:
 #   AutoDetect=nvml
 # slurm.conf, with the select/cons_tres plugin:

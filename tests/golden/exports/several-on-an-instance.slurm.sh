@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# mig=4g.71gb[1]+3g.71gb[2,3]/mps=60,80 on GPU 0 of a node, one h200-141gb. Not run on a cluster.
-# Not run on MIG hardware: written from NVIDIA's documentation.
+# mig=4g.71gb[1]+3g.71gb[2,3]/mps=60,80 on GPU 0 of a node, one h200-141gb.
+# Untested: this script has not run on a cluster yet.
+# Untested on MIG hardware: written from NVIDIA's documentation.
 # Before Slurm starts, as root on the node:
 #   sudo nvidia-smi -i 0 -mig 1
 #   sudo nvidia-smi mig -i 0 -cgi 5:0,9:4 -C
@@ -11,7 +12,7 @@
 #   NodeName=NODE Gres=gpu:4g.70gb:1,gpu:3g.70gb:1
 # `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which
 # differ between drivers and releases: one that is not among them drains the node.
-# Jobs under MPS start its daemon themselves, and end it: nobody else must.
+# Jobs under MPS start its daemon and stop it again: do not start one on the node.
 # Put your own command in place of each job's ./NAME.sh.
 set -euo pipefail
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --gres=gpu:4g.70gb:1 --cpus-per-task=1 --wrap ./resnet50-imagenet64-bs128.sh)

@@ -74,8 +74,8 @@ def test_nor_is_a_shipped_one_hidden_by_it(home, capsys):
     [
         (["--gpu-utilization", "83"], "83 % is 0.83"),
         (["--step-s", "120"], "120 ms are 0.12 s"),
-        (["--step-s", "nan"], "step_s is finite"),
-        (["--memory-mib", "-5300"], "memory_mib is above 0"),
+        (["--step-s", "nan"], "step_s must be finite"),
+        (["--memory-mib", "-5300"], "memory_mib must be above 0"),
         (["--memory-mib", "53000"], "a100-40gb has 40,960: no job held that there"),
         (["--gpu", "a1000"], "no GPU is called 'a1000'"),
         (["--name", "my/job"], "names no workload"),
