@@ -39,6 +39,8 @@ def comparison_text(found: Comparison) -> str:
         said = [f"{better} and {worse} come out the same {numbers}."]
     else:
         said = [f"{better} looks {ahead}, within our error: they may be equal {numbers}."]
+    if any(not plan.prediction.confirmed_on_hardware for plan in found.plans):
+        said[0] = f"Estimated: {said[0]}"
     said += [f"{name} is no plan: {why}." for name, _, why in pairs if why]
     if found.note:
         said.append(f"Compared by {found.objective}: {found.note}.")

@@ -27,7 +27,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
         *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
         led(
             forecast.standing,
-            f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}",
+            f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}.",
         ),
         f"until all are done  {_lasts(forecast)}",
         f"memory              {memory_held(forecast)}; "

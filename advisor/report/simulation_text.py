@@ -40,7 +40,7 @@ def simulation_heading(found: OverTime) -> str:
     origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
     said = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
-        f"{simulation.policy}{origin}"
+        f"{simulation.policy}{origin}."
     )
     return led(found.standing, said)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from advisor.english import with_article
 from advisor.workload.store import read_profile
 
 RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
@@ -24,9 +25,9 @@ def test_estimates_are_written_and_every_command_takes_them(advisor, tmp_path):
 
 @pytest.mark.parametrize("gpu", ["a100-40gb", "l4-24gb", "b200-180gb"])
 def test_a_job_that_was_measured_elsewhere_is_answered_for_and_the_first_line_says_so(advisor, gpu):
-    first = advisor("predict", RESNET, BERT, "--gpu", gpu).out
-    assert first.startswith("Estimated from h200-141gb, kernel by kernel")
-    assert f"advisor profile {RESNET} {BERT}" in " ".join(first.split())
+    said = " ".join(advisor("predict", RESNET, BERT, "--gpu", gpu).out.split())
+    assert said.startswith(f"2 jobs under mps on {gpu}, estimated from h200-141gb, never measured ")
+    assert f"to measure on {with_article(gpu)}: `advisor profile {RESNET} {BERT}`" in said
 
 
 def test_an_estimate_has_a_wider_interval_than_what_was_measured(advisor, tmp_path):
@@ -71,7 +72,8 @@ def test_power_that_was_not_measured_has_a_wide_interval_within_the_limit_of_the
 
 def test_a_comparison_says_first_what_is_estimated(advisor):
     said = advisor("explain", "naive", "mps", f"{RESNET}:2", "--gpu", "l4-24gb").out
-    assert said.startswith("Estimated from h200-141gb")
+    assert said.startswith("Estimated: ")
+    assert "Estimated from h200-141gb, kernel by kernel" in " ".join(said.split())
 
 
 def test_the_utilisation_that_a_user_saw_tells_of_the_host(advisor, tmp_path):

@@ -163,7 +163,7 @@ def test_a_narrow_terminal_shows_ranks_and_plans_beside_each_other():
 
 def test_a_forecast_shows_each_kind_of_job_once():
     text = printed(forecast_report(forecast(Mixes([SMALL, SMALL, LARGE], StandIn()), Mps())))
-    assert text.startswith("3 jobs under mps on h200-141gb\n")
+    assert text.startswith("3 jobs under mps on h200-141gb.\n")
     assert "resnet26-cifar10-bs128 x2\n    step " in text
     assert "SMs busy not measured" in text
 
