@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
-from advisor.plan.copies_search import PATIENCE, PAYS, Copies, CopiesRow
+from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
 from advisor.report.headline import host_note, led
@@ -116,13 +116,20 @@ def way_of(sharing: Sharing) -> str:
     return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
 
 
+def _what_pays(found: Copies) -> str:
+    pay = f"{found.pay} {'pays' if found.pay == 1 else 'pay'}"
+    if more := len(found.rows) - found.pay:
+        return (
+            f"{pay}: {'one' if more == 1 else more} more would bring less than {PAYS:.0%} more "
+            f"work, too little to be sure of."
+        )
+    return f"{pay}, which is all that fit." if found.pay == found.fit else f"{pay}, maybe more."
+
+
 def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
     """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
     yield f"{found.fit} at once at most. One more: {found.limited_by}."
-    yield (
-        f"{found.pay} {'pays' if found.pay == 1 else 'pay'}: the next {PATIENCE} would bring less "
-        f"than {PAYS:.0%} more work, too little to be sure of."
-    )
+    yield _what_pays(found)
     if found.mps_clients < found.fit:
         yield f"MPS serves {found.mps_clients} processes at most; more {what} would be time-sliced."
     if len(found.rows) > _MEASURED_TOGETHER:

@@ -11,7 +11,7 @@ def test_how_many_trials_to_run_at_once_and_what_an_hour_gives(advisor):
     assert said.code == 0
     assert said.out.startswith(f"Run 3 trials of {RESNET} at once on h200-141gb, a process each")
     assert "trials of 500 steps an hour" in said.out
-    assert "3 pay: the next 2 would bring less than 2% more work" in said.out
+    assert "3 pay: 2 more would bring less than 2% more work" in said.out
     assert "MPS serves" not in said.out  # 48 clients, of which memory holds fewer
 
 

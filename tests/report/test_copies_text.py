@@ -7,7 +7,7 @@ from rich.console import Console
 
 from advisor.plan.copies_search import copies_that_pay
 from advisor.plan.trials import trials_that_pay
-from advisor.report.copies_text import copies_report
+from advisor.report.copies_text import copies_report, notes_on_numbers
 from advisor.report.trials_text import trials_advice, trials_report
 from advisor.workload.job import Job
 from tests import synthetic
@@ -55,3 +55,16 @@ def test_trials_fit_on_a_screen_and_details_show_each_number_of_them():
     assert len(few) <= 25
     assert {1, found.at_once} <= set(numbers_in(few))
     assert numbers_in(lines_of(trials_report(found, details=True))) == [*range(1, 31)]
+
+
+def test_what_pays_is_said_with_what_more_would_bring_or_that_no_more_fit():
+    found = copies_that_pay(JOB, H200, StandIn())
+    rows = found.rows
+
+    def said(**changed):
+        return " ".join(notes_on_numbers(replace(found, **changed), "copies"))
+
+    assert "2 pay: 3 more would bring less than 2% more work" in said(rows=rows[:5], pay=2)
+    assert "1 pays: one more would bring less" in said(rows=rows[:2], pay=1)
+    assert "5 pay, which is all that fit." in said(rows=rows[:5], pay=5, fit=5)
+    assert "5 pay, maybe more." in said(rows=rows[:5], pay=5, fit=9)
