@@ -96,8 +96,8 @@ after another. Sharing pays where `slowdown` is less than the number of jobs, as
         """\
 All three are ranked in one table; `serial` is neither. A layout reads `INSTANCE@SLICE`, the memory
 slice where it starts; `/ci=3c[1]+2c[2]` cuts an instance into compute instances of 3 and 2 slices,
-which share its memory, and `[1]` is the first job. "Maybe as good, within our error" names the plans that
-may as well be the best.""",
+which share its memory, and `[1]` is the first job. "Maybe as good, within our error" names the
+plans that may as well be the best.""",
     ),
     UserQuestion(
         "What else fits beside what runs?",
@@ -158,8 +158,8 @@ runs out. Where that is not near 0 %, the times are those of jobs that would not
 The answer says whether plan 1 keeps the deadline, and which plan does if it does not:
 `--objective deadlines` puts that one first. A protected job may become 10 % slower at most, by its
 median: plans that slow it more are left out, and where none is left that shares, the answer is not
-to share. "Step vs alone" says how much slower each job is. `advisor init jobs` writes a file of jobs with
-all that it can say.""",
+to share. "Step vs alone" says how much slower each job is. `advisor init jobs` writes a file of
+jobs with all that it can say.""",
         (("due.toml", _DUE),),
     ),
     UserQuestion(

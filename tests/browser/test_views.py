@@ -19,6 +19,9 @@ _CUT = """() => [...document.querySelectorAll('svg.marks')].flatMap(svg => {
             || box.bottom > whole.bottom + 4);
     }).map(text => text.textContent);
 })"""
+# The words come a moment after the drawing.
+_SAID = """() => [...document.querySelectorAll('[data-testid=stVegaLiteChart]')]
+    .every(each => (each.getAttribute('aria-label') || '').includes(';'))"""
 _WIDE = """() => [...document.querySelectorAll('[data-testid=stMain] *')]
     .filter(each => ['auto', 'scroll'].includes(getComputedStyle(each).overflowX))
     .filter(each => each.clientWidth && each.scrollWidth > each.clientWidth + 2)
@@ -37,8 +40,7 @@ def test_every_view_fits_no_word_is_cut_and_drawings_are_said_in_words(opened, w
         stands(page)
         assert page.evaluate(_CUT) == [], name
         assert page.evaluate(_WIDE) == [], name
-        drawings = page.locator("[data-testid=stVegaLiteChart]").all()
-        assert all(";" in each.get_attribute("aria-label") for each in drawings), name
+        page.wait_for_function(_SAID)
 
 
 def test_a_link_opens_the_same_view_and_the_same_two_plans_in_a_fresh_browser(opened):
