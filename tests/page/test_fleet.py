@@ -155,7 +155,7 @@ def test_the_page_asks_it_of_the_jobs_of_its_table_and_a_link_asks_it_again(page
         page.query_params[name] = value
     page.run()
     assert not page.exception
-    assert any(each.value.endswith(f"on 2 {shelf.GPU}, best-fit**") for each in page.markdown)
+    assert any(each.value.endswith(f"on 2 {shelf.GPU}, best-fit.**") for each in page.markdown)
     assert page.query_params["question"] == "Several GPUs?"
     page.number_input(key="gpus").set_value(3).run()
     assert page.query_params["gpus"] == "3"
