@@ -24,7 +24,10 @@ from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
 
 if TYPE_CHECKING:
-    from advisor.plan.recommendation import Plan
+    from advisor.api import Advisor
+    from advisor.plan import ObjectiveName
+    from advisor.prediction.mix_prediction import MixPrediction
+    from advisor.workload.job import Job
 
 _WHY = "--objective and --rank choose a plan, and --sharing is one."
 
@@ -37,8 +40,9 @@ class ExportOptions:
         str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
     ] = None
     rank: Annotated[
-        int, typer.Option(min=1, help="Which plan of those that `recommend` ranks.")
-    ] = 1
+        int | None,
+        typer.Option(min=1, help="Which plan of those that `recommend` ranks; default: the best."),
+    ] = None
     form: Annotated[
         ExportFormat,
         typer.Option("--format", help="commands: for a shell; else for the tool of that name."),
@@ -70,11 +74,9 @@ def export(
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
-    jobs = named.chosen(advisor)
-    if "rank" in given:
-        _check_ranked(len(jobs))
+    jobs: Sequence[Job] = named.chosen(advisor)
     if exported.sharing is None:
-        prediction = _of_rank(advisor.recommend(jobs, objective).plans, exported.rank).prediction
+        jobs, prediction = _planned(advisor, jobs, objective, exported.rank)
     else:
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
@@ -87,30 +89,30 @@ def export(
         aside(f"{exported.out}: written{run}")
 
 
-def _check_ranked(jobs: int) -> None:
-    """See that `recommend` ranks plans for so many jobs.
+def _planned(
+    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
+) -> "tuple[Sequence[Job], MixPrediction]":
+    """What `recommend` says: jobs with the batches of the plan of that rank, or the best's.
 
     Raises:
-        InvalidInput: It looks for one plan only.
+        InvalidInput: There is no plan of that rank.
     """
+    from advisor.plan.fleet_terms import FleetTerms
     from advisor.plan.rules import EXACT_JOBS
 
-    if jobs > EXACT_JOBS:
+    if len(jobs) <= EXACT_JOBS:
+        plans = advisor.recommend(jobs, objective).plans
+    elif rank is None:
+        (on,) = advisor.recommend_fleet(jobs, FleetTerms(objective=objective)).on
+        return on.candidate.chosen(jobs), on.forecast.prediction
+    else:
         raise InvalidInput(
-            f"--rank is for up to {EXACT_JOBS} jobs: for more, `advisor recommend` finds one plan. "
-            f"Write its groups as --sharing, e.g. 'mps[1,2,3];mps[4,5]'."
+            f"--rank is for up to {EXACT_JOBS} jobs: for more, `advisor recommend` finds one plan, "
+            f"and without --rank that is written."
         )
-
-
-def _of_rank(plans: "Sequence[Plan]", rank: int) -> "Plan":
-    """The plan of that rank.
-
-    Raises:
-        InvalidInput: There is none.
-    """
-    if rank > len(plans):
+    if (rank or 1) > len(plans):
         raise InvalidInput(
             f"there is no plan {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
             f"these jobs. Choose another --rank."
         )
-    return plans[rank - 1]
+    return jobs, plans[(rank or 1) - 1].prediction

@@ -47,6 +47,16 @@ def test_without_a_sharing_the_best_plan_is_exported(advisor):
     assert [line.strip() for line in file] == ["#!/usr/bin/env bash", *best]
 
 
+def test_of_many_jobs_the_groups_are_exported_that_recommend_found(advisor):
+    words = (f"{BOTH[0]}:5", f"{BOTH[1]}:5")
+    recommended, exported = (
+        json.loads(advisor(*verb, *words).out)["plans"]
+        for verb in (("recommend", "--json"), ("export", "--format", "json"))
+    )
+    assert len(exported[0]["sharing"].split(";")) > 1
+    assert [each["sharing"] for each in exported] == [each["sharing"] for each in recommended]
+
+
 def test_a_plan_is_exported_by_the_rank_that_recommend_gives_it(advisor):
     plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
     for rank in (1, 3):
