@@ -19,7 +19,7 @@ from research.ablation import Ablated, ablations
 from research.completion import CompletionComparison, Unseen, compared_completions, panels
 from research.fewer_counters import UnseenFamilies, predicted_from_less
 from research.files import measured
-from research.gpu_left_out import GpuLeftOut, gpus_left_out
+from research.gpu_left_out import GpuLeftOut, gpus_left_out, learnt_elsewhere
 from research.memory_score import MemoryScore, evaluate_memory
 from research.power_score import PowerData, PowerRow, power_scores
 from research.set_aside import SetAside, set_aside
@@ -39,7 +39,7 @@ class Findings:
         memory: Errors of memory, and how often mixes run out of it.
         ablations: How far the pace is off without each part of the model.
         less: The scored runs, predicted from less than whole profiles, by what these show.
-        left_out: Other GPUs, by the models of `evaluation`.
+        left_out: Other GPUs, by the models of `evaluation`; and this one, by models of theirs.
         set_aside: What was measured again; None if nothing was.
         completions: Runs of whole jobs, simulated by the model that `validation` is predicted by.
         unseen_completions: Those of mixes to be simulated, not of plans to be chosen from: each
@@ -73,6 +73,7 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
     predictor = Predictor(gpu, model, play=playback.play)
     whole = compared_completions(runs, profiles, predictor.on_known_cores())
     families = UnseenFamilies(gpu, evaluation.models, playback.play)
+    folders = sorted(folder.parent.iterdir())
     return Findings(
         profiles=profiles,
         runs=runs,
@@ -83,7 +84,10 @@ def findings(folder: Path, gpu: Gpu, processes: int = 1) -> Findings:
         memory=evaluate_memory(profiles, runs, gpu),
         ablations=ablations(taught, [each.run for each in evaluation.adjusted], model, playback),
         less=predicted_from_less(profiles, selection.scored, families),
-        left_out=gpus_left_out(sorted(folder.parent.iterdir()), gpu.key, evaluation.models),
+        left_out=(
+            *gpus_left_out(folders, gpu.key, evaluation.models),
+            *learnt_elsewhere(folders, folder, processes),
+        ),
         set_aside=set_aside(folder, whole, profiles, predictor.on_known_cores()),
         completions=whole,
         unseen_completions=_unseen(whole, profiles, Unseen(families)),

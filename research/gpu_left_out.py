@@ -1,7 +1,8 @@
 """The error on a GPU of which the model saw no run, nor a run of the job's family on any GPU.
 
 The models are those of leave-one-family-out on one GPU; what they are fitted, tuned and calibrated
-to is of that GPU alone. They predict the drawn runs on another from the profiles made there.
+to is of that GPU alone. They predict the drawn runs on another from the profiles made there: of the
+GPU that the report is of on each other one, and the other way round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,15 @@ from operator import or_
 from pathlib import Path
 
 from advisor.hardware.catalogue import catalogue, gpu
+from advisor.prediction.fit.fit_model import fit
+from advisor.prediction.fit.observation import MeasuredGpu
 from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import Model
-from advisor.validate.evaluate import Evaluation, evaluation_of
+from advisor.validate.evaluate import Evaluation, evaluate, evaluation_of
 from advisor.validate.folds import Folds, HeldOut, compared_by
 from advisor.validate.score_tables import markdown, score_cells
 from advisor.validate.scoreboard import Scores, scores_of
-from advisor.validate.selection import cores_known, select
+from advisor.validate.selection import cores_known, families_of, select
 from research.files import measured
 
 _SHOWN = (
@@ -51,9 +54,43 @@ def gpus_left_out(
     """
     return tuple(
         GpuLeftOut(learnt_on=learnt_on, scores=scores_of(left_out(folder, models)))
-        for folder in folders
-        if folder.name in catalogue().keys() - {learnt_on} and any(folder.glob("runs/*.jsonl"))
+        for folder in _of_others(folders, learnt_on)
     )
+
+
+def learnt_elsewhere(
+    folders: Sequence[Path], folder: Path, processes: int = 1
+) -> tuple[GpuLeftOut, ...]:
+    """The GPU of `folder`, left out: predicted by models of each other one's runs alone.
+
+    Args:
+        folders: As in `gpus_left_out`.
+        folder: One of them.
+        processes: How many to spread the fits over.
+    """
+    profiles, runs = measured(folder)
+    families = families_of(select(profiles, runs, gpu(folder.name)).scored)
+    return tuple(
+        GpuLeftOut(
+            learnt_on=other.name,
+            scores=scores_of(left_out(folder, _models_of(other, families, processes))),
+        )
+        for other in _of_others(folders, folder.name)
+    )
+
+
+def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
+    """Those of GPUs in the catalogue but `key`, on which something ran."""
+    others = catalogue().keys() - {key}
+    return [each for each in folders if each.name in others and any(each.glob("runs/*.jsonl"))]
+
+
+def _models_of(folder: Path, families: Sequence[str], processes: int) -> dict[str, Model]:
+    """By each of `families` the model of the runs in `folder` without it."""
+    card, (profiles, runs) = gpu(folder.name), measured(folder)
+    without = evaluate(profiles, runs, card, processes).models
+    whole = fit([MeasuredGpu(card, profiles, runs)])  # for those that never ran there
+    return dict.fromkeys(families, whole) | dict(without)
 
 
 def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
