@@ -68,12 +68,10 @@ def learnt_elsewhere(
         folder: One of them.
         processes: How many to spread the fits over.
     """
-    profiles, runs = measured(folder)
-    families = families_of(select(profiles, runs, gpu(folder.name)).scored)
     return tuple(
         GpuLeftOut(
             learnt_on=other.name,
-            scores=scores_of(left_out(folder, _models_of(other, families, processes))),
+            scores=scores_of(left_out(folder, _models_of(other, processes, _families(folder)))),
         )
         for other in _of_others(folders, folder.name)
     )
@@ -85,7 +83,12 @@ def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
     return [each for each in folders if each.name in others and any(each.glob("runs/*.jsonl"))]
 
 
-def _models_of(folder: Path, families: Sequence[str], processes: int) -> dict[str, Model]:
+def _families(folder: Path) -> Sequence[str]:
+    """Those of the jobs that are scored in `folder`."""
+    return families_of(select(*measured(folder), gpu(folder.name)).scored)
+
+
+def _models_of(folder: Path, processes: int, families: Sequence[str]) -> dict[str, Model]:
     """By each of `families` the model of the runs in `folder` without it."""
     card, (profiles, runs) = gpu(folder.name), measured(folder)
     without = evaluate(profiles, runs, card, processes).models
