@@ -1,6 +1,7 @@
 """Measures what a GPU does over a window of time: counters, power and energy.
 
-A window has two calls, and no thread runs between them: the driver counts by itself.
+A window has two calls, and no thread runs between them: the driver counts by itself, or, on a GPU
+without GPM, DCGM where it runs.
 
     sampler = ActivitySampler(0)
     sampler.begin()
@@ -14,6 +15,7 @@ from time import perf_counter, time_ns
 from typing import Any
 
 from advisor.errors import AdvisorError
+from advisor.hardware.dcgm import DcgmWatch, dcgm_watch
 from advisor.hardware.gpu_state import Activity
 from advisor.hardware.live_gpu import offers_gpm
 from advisor.hardware.nvml_driver import driver, handle_of, offered
@@ -59,6 +61,7 @@ class ActivitySampler:
     def __init__(self, device: int | str) -> None:
         self._device = device
         self._begun: _Moment | None = None
+        self._dcgm: DcgmWatch | None = None
 
     def begin(self) -> None:
         """Start a window; a window that was begun and not ended is dropped.
@@ -66,9 +69,13 @@ class ActivitySampler:
         Raises:
             GpuUnavailable: There is no driver, no such GPU or no permission.
         """
+        self._counted_by_dcgm()
         with driver() as nvml:
             _free(nvml, self._begun)
-            self._begun = _moment(nvml, handle_of(nvml, self._device))
+            handle = handle_of(nvml, self._device)
+            self._begun = _moment(nvml, handle)
+            if self._begun.gpm is None:
+                self._dcgm = dcgm_watch(str(nvml.nvmlDeviceGetUUID(handle)))
 
     def end(self) -> Activity:
         """What the GPU did since `begin`.
@@ -80,16 +87,25 @@ class ActivitySampler:
         begun, self._begun = self._begun, None
         if begun is None:
             raise AdvisorError("a window of GPU activity ends only after it began. Call begin().")
-        with driver() as nvml:
-            handle = handle_of(nvml, self._device)
-            ended = _moment(nvml, handle)
-            counters = _counters(nvml, handle, begun, ended)
-            _free(nvml, begun)
-            _free(nvml, ended)
+        try:
+            with driver() as nvml:
+                handle = handle_of(nvml, self._device)
+                ended = _moment(nvml, handle)
+                counters = _counters(nvml, handle, begun, ended)
+                _free(nvml, begun)
+                _free(nvml, ended)
+        finally:  # after the driver was asked: until DCGM has answered, a tenth of a second passes
+            by_dcgm = self._counted_by_dcgm()
+        counters = _with_dcgm(counters, by_dcgm)
         seconds = ended.monotonic_s - begun.monotonic_s
         energy_j = _energy_j(begun, ended)
         power_w = None if energy_j is None else energy_j / seconds
         return Activity(counters=counters, power_w=power_w, energy_j=energy_j, seconds=seconds)
+
+    def _counted_by_dcgm(self) -> dict[str, float]:
+        """What DCGM counted in the window that it counts in, which ends; empty without one."""
+        watch, self._dcgm = self._dcgm, None
+        return {} if watch is None else watch.end()
 
 
 def _moment(nvml: Any, handle: Any) -> _Moment:
@@ -149,6 +165,14 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     shares = {field: min(max(values[field] / 100, 0.0), 1.0) for field in _SHARES & values.keys()}
     rates = {field: values[field] for field in _RATES & values.keys()}
     return Counters(source="gpm", **shares, **rates)
+
+
+def _with_dcgm(counters: Counters | None, by_dcgm: dict[str, float]) -> Counters | None:
+    """`counters` of a GPU without GPM, with what DCGM counted; memory's utilisation stays."""
+    if "gract" not in by_dcgm:
+        return counters
+    memory = None if counters is None else counters.memory_utilization
+    return Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
 
 
 def _utilisation(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:

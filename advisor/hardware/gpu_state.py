@@ -29,7 +29,8 @@ class LiveGpu:
         mig_enabled: Whether MIG mode is on now; None without MIG.
         mig_pending: Whether MIG mode will be on after the next reset; None without MIG.
         mps: The machine's MPS processes; empty if no daemon runs.
-        counters: ``"gpm"`` (Hopper and later), ``"nvml"`` (utilisation only) or None.
+        counters: ``"gpm"`` (Hopper and later), ``"dcgm"`` (its host engine knows the GPU),
+            ``"nvml"`` (utilisation only) or None.
         processes: Processes with a context on it, by pid.
         gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s long, in which a kernel
             ran, 0..1 (nvml.h, nvmlUtilization_t).
@@ -46,7 +47,7 @@ class LiveGpu:
     mig_pending: bool | None
     compute_mode: ComputeMode | None
     mps: tuple[MpsProcess, ...]
-    counters: Literal["gpm", "nvml"] | None
+    counters: Literal["gpm", "dcgm", "nvml"] | None
     processes: tuple[GpuProcess, ...]
     gpu_utilization: float | None
     power_w: float | None

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from advisor.errors import AdvisorError
 from advisor.hardware.catalogue import gpu_of_product
+from advisor.hardware.dcgm import dcgm_number
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
 from advisor.hardware.mps import mps_processes
 from advisor.hardware.nvml_driver import driver, handle_of, offered, offered_w
@@ -106,9 +107,11 @@ def _utilization(nvml: Any, handle: Any) -> float | None:
     return None if rates is None else rates.gpu / 100
 
 
-def _counters(nvml: Any, handle: Any) -> Literal["gpm", "nvml"] | None:
+def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
     if offers_gpm(nvml, handle):
         return "gpm"
+    if dcgm_number(str(nvml.nvmlDeviceGetUUID(handle))) is not None:
+        return "dcgm"
     return "nvml" if offered(nvml, "nvmlDeviceGetUtilizationRates", handle) else None
 
 

@@ -34,10 +34,12 @@ _PARTS: Mapping[str, _Part] = {
         "what a slice costs it",
     ),
     "kernel trace": _Part(lambda each: each.trace is None, "how many SMs it leaves to others"),
-    "GPM counters": _Part(_lacks_counters, "how it loads SMs and memory"),
+    "counters of SMs": _Part(
+        _lacks_counters, "how it loads SMs and memory, by GPM or, before Hopper, by DCGM"
+    ),
     "MPS probe": _Part(lambda each: each.mps is None, "what MPS and its limits cost it alone"),
 }
-_SIDE_BY_SIDE = ("utilisation", "kernel trace", "GPM counters", "MPS probe")
+_SIDE_BY_SIDE = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
 # Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
 _ON_OWN_SMS = ("utilisation", "kernel trace")
 _ALONE = (

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from advisor.zoo.overhead import Footprint
 
 _UNKNOWN = "unknown"
+_COUNTERS = {
+    None: "none", "gpm": "GPM", "dcgm": "DCGM, where it counts on this GPU",
+    "nvml": "NVML utilisation only",
+}  # fmt: skip
 
 
 def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
@@ -158,7 +162,7 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
         ("power", f"{_known(gpu.power_w, 'W')} of {_known(gpu.power_limit_w, 'W')}"),
         ("modes", f"{mig}; compute mode {gpu.compute_mode or _UNKNOWN}"),
         ("MPS", ", ".join(daemons) or "no daemon runs"),
-        ("counters", {None: "none", "gpm": "GPM", "nvml": "NVML utilisation only"}[gpu.counters]),
+        ("counters", _COUNTERS[gpu.counters]),
     ]
 
 

@@ -85,19 +85,20 @@ class Counters:
     """Activity of a whole GPU over a run; of all its tenants together if it was shared.
 
     Attributes:
-        source: ``"gpm"`` (Hopper and later) or ``"nvml"`` (utilisation only).
+        source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
+            ``"nvml"`` (utilisation only).
         gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
-        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None without GPM.
-        sm_occupancy: Mean share of warp slots in use, 0..1; None without GPM.
-        tensor_active: Share of cycles in which tensor cores worked, 0..1; None without GPM.
-        dram_active: Share of DRAM bandwidth in use, 0..1; None without GPM.
+        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None if only NVML told.
+        sm_occupancy: Mean share of warp slots in use, 0..1; None if only NVML told.
+        tensor_active: Share of cycles in which tensor cores worked, 0..1; None if only NVML told.
+        dram_active: Share of DRAM bandwidth in use, 0..1; None if only NVML told.
         memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
             it, 0..1; None if not measured.
         pcie_rx_mib_s: Traffic into the GPU; None if not measured.
         pcie_tx_mib_s: Traffic out of the GPU; None if not measured.
     """
 
-    source: Literal["gpm", "nvml"]
+    source: Literal["gpm", "dcgm", "nvml"]
     gract: float
     sm_active: float | None = None
     sm_occupancy: float | None = None

@@ -1,6 +1,8 @@
 import pynvml
 import pytest
 
+from advisor.hardware import dcgm
+
 
 @pytest.fixture
 def install(monkeypatch):
@@ -11,6 +13,7 @@ def install(monkeypatch):
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
         monkeypatch.setattr("advisor.hardware.counters.perf_counter", lambda: library.now_s)
         monkeypatch.setattr("advisor.hardware.counters.time_ns", lambda: int(library.now_s * 1e9))
+        dcgm.dcgm_number.cache_clear()
         return library
 
     return put

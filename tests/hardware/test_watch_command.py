@@ -18,8 +18,8 @@ PID = os.getpid()
 def watched(install, monkeypatch, tmp_path):
     """Watches this process on a GPU where it and others hold so much; its profile."""
 
-    def watch(*words, holds=None, while_waiting=lambda: None):
-        gpu = FakeGpu(processes=holds or {PID: 3000 * MIB})
+    def watch(*words, holds=None, while_waiting=lambda: None, gpm=True):
+        gpu = FakeGpu(processes=holds or {PID: 3000 * MIB}, gpm=gpm)
         library = install(FakeLibrary(FakeGpu(uuid="GPU-9"), gpu))
         times = iter(range(1_000_000))
         monkeypatch.setattr(watch_command, "monotonic", lambda: float(next(times)))
@@ -41,6 +41,12 @@ def test_what_a_job_holds_and_draws_is_read_from_the_driver(watched):
     assert profile.memory.device_mib == 3000
     assert profile.power_w == pytest.approx(400)
     assert profile.gpu_s == pytest.approx(0.2)
+
+
+def test_what_a_slice_costs_is_told_by_its_memory_utilisation(watched):
+    counters = watched("--step-s", "0.25", gpm=False).counters
+    assert counters.gract == pytest.approx(0.8)
+    assert counters.memory_utilization is not None
 
 
 def test_its_pace_is_read_from_its_log(watched, tmp_path):

@@ -12,6 +12,7 @@ from tests import synthetic
 
 WHOLE = synthetic.profile()
 DARK = replace(synthetic.profile("bert-base-finetune-bs16"), trace=None)
+LOADS = "how it loads SMs and memory, by GPM or, before Hopper, by DCGM"
 NO_GPM = replace(DARK, trace=WHOLE.trace, counters=Counters(source="nvml", gract=0.8))
 BARE = replace(DARK, counters=None, mps=None)
 SILENT = replace(BARE, gpu_s=None)
@@ -30,8 +31,8 @@ def test_of_whole_profiles_there_is_nothing_to_say(sharing):
 def test_each_part_that_is_lacking_is_named_with_what_it_would_tell():
     assert said([WHOLE, SILENT], "mps") == (
         f"ranges are wide, for {BARE.name} has no utilisation (how long it keeps the GPU busy), "
-        f"{TRACE}, no GPM counters (how it loads SMs and memory), no MPS probe (what MPS and its "
-        "limits cost it alone)"
+        f"{TRACE}, no counters of SMs ({LOADS}), no MPS probe (what MPS and its limits cost it "
+        "alone)"
     )
 
 
@@ -46,8 +47,7 @@ def test_only_parts_that_bear_on_the_way_of_sharing_are_named():
 
 def test_with_a_trace_ranges_are_wider_but_not_wide():
     assert said([NO_GPM, WHOLE], "mps=50,50") == (
-        f"ranges are somewhat wider, for {NO_GPM.name} has no GPM counters (how it loads SMs and "
-        "memory)"
+        f"ranges are somewhat wider, for {NO_GPM.name} has no counters of SMs ({LOADS})"
     )
 
 

@@ -42,6 +42,7 @@ def gpu_findings(
         _modes(gpu, health),
         _pace(health),
         _memory(health),
+        _counters(gpu),
         _age(gpu, health),
     ):
         for severity, what, why, remedy in part:
@@ -131,6 +132,17 @@ def _memory(health: GpuHealth) -> Iterator[Said]:
         yield (
             "note", "ECC is off", "errors of memory go unseen, in results too",
             "sudo nvidia-smi -i {index} -e 1, then a reset",
+        )  # fmt: skip
+
+
+def _counters(gpu: LiveGpu) -> Iterator[Said]:
+    if gpu.counters == "nvml":
+        yield (
+            "note", "nothing counts how active its SMs and its memory are",
+            "it has no GPM, which came with Hopper, and DCGM does not answer: profiles tell less, "
+            "and ranges are somewhat wider",
+            "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
+            "nvidia-dcgm",
         )  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def _watched_profile(asked: argparse.Namespace, gpu: LiveGpu, key: str) -> Minim
         memory_mib=memory_mib,
         power_w=activity.power_w if alone else None,
         gpu_utilization=counters.gract if alone and counters is not None else None,
-        memory_utilization=None,
+        memory_utilization=counters.memory_utilization if alone and counters is not None else None,
         examples_per_epoch=asked.examples_per_epoch,
     )  # fmt: skip
 

@@ -57,6 +57,12 @@ def looked_at(install, monkeypatch):  # noqa: F811
     return look
 
 
+def test_a_gpu_whose_sms_nobody_counts_is_told_of_dcgm(looked_at):
+    (found,) = looked_at(gpm=False)
+    assert (found.severity, found.about) == ("note", "GPU 0")
+    assert "nvidia-dcgm" in found.remedy
+
+
 def test_a_machine_that_is_as_it_should_be_has_no_finding(looked_at):
     assert list(host_findings(HOST)) == []
     assert looked_at() == []
