@@ -7,7 +7,6 @@ no regular file, or too large, is refused before it is read.
 import json
 import os
 import stat
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -184,6 +183,8 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
     """
     if len(text) > MOST_TOML_BYTES:
         raise InvalidInput(f"{where}: more than {MOST_TOML_BYTES:,} bytes. Correct the file.")
+    import tomllib  # not at the top: a script that is measured may run on Python 3.10
+
     try:
         document = tomllib.loads(text.decode())
         _refuse_deep(document)
@@ -196,6 +197,8 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
 
 def _unlike_json(text: str | bytes, error: ValueError) -> str:
     """What somebody who took another file for it should know, else where it is not JSON."""
+    import tomllib
+
     content = text.encode("utf-8", "replace") if isinstance(text, str) else text
     if not content.strip():
         return "it is empty"
