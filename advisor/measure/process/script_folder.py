@@ -3,8 +3,9 @@
 The folder is made anew: directories as such, small files copied, large ones linked. What a script
 writes by a relative path then lands here. Writing to a linked file would reach the original, so
 `guard_links`, in the script's process, puts a copy in a link's place before Python opens it to
-write, and before torch saves to it. Directories beyond the limits below, mostly data, are linked
-whole: what is written inside them is written to the original.
+write, and before torch saves to it. Directories in it beyond the limits below, mostly data, are
+linked whole: what is written inside them is written to the original. Around the folder lies what
+lies around the original, up to the root, as links.
 """
 
 import builtins
@@ -33,49 +34,72 @@ def made_beside(original: Path, base: Path) -> Path:
         OSError: `original` cannot be read, or `base` not be written.
     """
     original, base = original.resolve(), base.resolve()
-    around = base / "around"
-    around.mkdir(parents=True)
-    if original.parent != original:
-        with suppress(OSError):  # a script reads ../data, and may do without what it cannot see
-            for entry in _entries(original.parent):
-                if entry.name != original.name and not base.is_relative_to(entry.path):
-                    (around / entry.name).symlink_to(entry.path)
-    mirror = around / (original.name or "root")
+    level = base / "around"
+    level.mkdir(parents=True)
+    *above, name = original.parts[1:] or ("root",)
+    for folder, inner in zip(reversed(original.parents), (*above, name), strict=False):
+        _link_beside(inner, folder, level, base)
+        level /= inner
+        if inner is not name:
+            level.mkdir()
+    mirror = base.joinpath("around", *above, name)
     _mirror(original, mirror, base)
     return mirror
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _link_beside(inner: str, folder: Path, level: Path, base: Path) -> None:
+    """Link to `level` what lies in `folder` beside `inner`: a script reads ../data."""
+    with suppress(OSError):  # it may do without what it cannot see
+        for entry in _entries(folder, _MOST_IN_ALL) or ():
+            if entry.name != inner and not base.is_relative_to(entry.path):
+                (level / entry.name).symlink_to(entry.path)
+
+
+def _entries(folder: Path, most: int | None = None) -> list[os.DirEntry[str]] | None:
+    """What is in `folder`; None where that is more than `most`."""
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
-    return found if len(found) <= _MOST_IN_A_FOLDER else []
+    return found if most is None or len(found) <= most else None
 
 
 def _mirror(original: Path, mirror: Path, base: Path) -> None:
     """Fill the new folder `mirror` below `base`, what is near its top first, within the limits."""
-    made = copied_bytes = 0
+    left, room = _MOST_IN_ALL, _COPIED_IN_ALL
     todo = deque([(original, mirror)])
     while todo:
         source, target = todo.popleft()
-        entries = [each for each in _entries(source) if each.name not in _SKIPPED]
-        made += len(entries)
-        if target != mirror and (not entries or made > _MOST_IN_ALL):
+        entries = _entries(source) if target == mirror else _entries_made_anew(source, left)
+        if entries is None:
             target.symlink_to(source.resolve())
             continue
+        left -= len(entries)
         target.mkdir()
         for entry in entries:
-            place = target / entry.name
-            if base.is_relative_to(entry.path):  # the mirror itself
+            if entry.name in _SKIPPED or base.is_relative_to(entry.path):  # the mirror itself
                 continue
+            place = target / entry.name
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
                 todo.append((Path(entry.path), place))
-                continue
-            size = entry.stat().st_size if entry.is_file() else _COPIED_BYTES + 1
-            if size <= _COPIED_BYTES and copied_bytes + size <= _COPIED_IN_ALL:
-                copied_bytes += size
+            elif (size := _bytes_to_copy(entry)) <= min(room, _COPIED_BYTES):
+                room -= size
                 shutil.copy2(entry.path, place)
             else:
                 place.symlink_to(os.path.realpath(entry.path))
+
+
+def _entries_made_anew(folder: Path, left: int) -> list[os.DirEntry[str]] | None:
+    """What is in `folder`; None where it is linked whole: it is large, or nobody may read it."""
+    with suppress(PermissionError):
+        return _entries(folder, min(left, _MOST_IN_A_FOLDER))
+    return None
+
+
+def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
+    """Bytes of a file that can be copied; of anything else more than are ever copied."""
+    with suppress(OSError):  # a link that leads nowhere, or in a circle
+        if entry.is_file() and os.access(entry.path, os.R_OK):
+            return entry.stat().st_size
+    return _COPIED_BYTES + 1
 
 
 def guard_links(folder: Path) -> None:

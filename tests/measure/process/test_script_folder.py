@@ -77,3 +77,46 @@ def test_a_scratch_folder_inside_the_folder_is_no_part_of_the_mirror(original, i
     mirror = made_beside(original, original / inside / "scratch")
     assert (mirror / "train.py").read_text() == "pass"
     assert not list(mirror.rglob("around"))
+
+
+def test_an_empty_folder_is_the_scripts_own_to_write_to(original, tmp_path):
+    (original / "checkpoints").mkdir()
+    mirror = made_beside(original, tmp_path / "scratch")
+    (mirror / "checkpoints" / "model.pt").touch()
+    assert not any((original / "checkpoints").iterdir())
+
+
+def test_a_script_among_thousands_of_files_is_found(original, tmp_path):
+    for number in range(1001):
+        (original / f"{number}.jpg").touch()
+    mirror = made_beside(original, tmp_path / "scratch")
+    assert contents(mirror) == contents(original)
+
+
+def test_a_script_reads_what_lies_further_above(original, tmp_path):
+    (tmp_path / "far.txt").write_text("far")
+    mirror = made_beside(original, tmp_path / "scratch")
+    assert (mirror / ".." / ".." / "far.txt").read_text() == "far"
+    assert not (mirror / ".." / ".." / "scratch").exists()
+
+
+def test_what_is_no_readable_file_is_there_too(original, tmp_path):
+    (original / "circle").symlink_to("circle")
+    (original / "nowhere").symlink_to("gone")
+    os.mkfifo(original / "pipe")
+    mirror = made_beside(original, tmp_path / "scratch")
+    assert {"circle", "nowhere", "pipe", "train.py"} <= {each.name for each in mirror.iterdir()}
+
+
+def test_what_others_may_not_read_is_linked(original, tmp_path, monkeypatch):
+    def denied(path):
+        if path == original / "data":
+            raise PermissionError
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(os, "access", lambda path, _mode: not path.endswith("train.py"))
+    mirror = made_beside(original, tmp_path / "scratch")
+    assert (mirror / "data").is_symlink()
+    assert (mirror / "train.py").is_symlink()
