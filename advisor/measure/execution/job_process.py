@@ -17,6 +17,7 @@ from advisor.measure.execution.run_processes import MARK, bears, born, marked, s
 from advisor.measure.execution.run_state import Fate, JobState
 from advisor.measure.process import job_keeper
 from advisor.measure.process.hook_folder import hooked
+from advisor.measure.process.printed_output import telling_line
 from advisor.measure.process.progress_file import PROGRESS, blank, progress_in, record_in
 from advisor.measure.process.worker import lacks_memory
 
@@ -216,10 +217,8 @@ class JobProcess:
 def _how(status: int, detail: str, said: str) -> str:
     if detail:
         return detail
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    # What libraries advise after an error says less than the error.
-    errors = [line for line in lines if "rror" in line] or lines
-    last = f": {errors[-1][:200]}" if errors else ""
+    line = telling_line(said)
+    last = f": {line}" if line else ""
     if status >= 0:
         return f"ended with exit status {status}{last}"
     try:

@@ -42,6 +42,12 @@ def put(descriptor: int, record: dict[str, Any]) -> None:
     os.pwrite(descriptor, json.dumps(record).encode().ljust(RECORD_BYTES)[:RECORD_BYTES], 0)
 
 
+def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
+    """Lines that have ended, also those that a progress bar writes over, and what comes after."""
+    *lines, rest = re.split(rb"[\r\n]", printed)
+    return lines, rest[-_LONGEST_LINE:]
+
+
 class PrintedPace:
     """Steps of a job that are known by the pace that it prints alone, written where they are read.
 
@@ -60,8 +66,7 @@ class PrintedPace:
 
     def add(self, printed: bytes, now: float) -> None:
         """Take what was printed until `now`, seconds; an unfinished line waits for its rest."""
-        *lines, self._line = (self._line + printed).split(b"\n")
-        self._line = self._line[-_LONGEST_LINE:]
+        lines, self._line = ended_lines(self._line + printed)
         for line in lines:
             if (found := self._pattern.search(line)) is not None:
                 with suppress(ValueError):

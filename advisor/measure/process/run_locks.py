@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from getpass import getuser
@@ -19,6 +19,7 @@ from time import monotonic, sleep, time
 
 from advisor.errors import GpuUnavailable
 from advisor.hardware.mps import mps_processes
+from advisor.measure.process.script_processes import scripts_within
 
 FOLDER_PREFIX = "advisor-run-"
 
@@ -48,10 +49,11 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def sweep_folders() -> None:
-    """Remove the folders of killed owners, and end the MPS daemons they left."""
+    """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
     for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
         with suppress(OSError), _locked(folder):
             if not _is_new(folder):
+                end_scripts_within(folder)
                 end_mps_within(folder)
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -74,11 +76,21 @@ def _is_new(folder: Path) -> bool:
 
 def end_mps_within(folder: Path) -> None:
     """End every MPS daemon and server whose pipes lie in `folder`."""
+    _end_all(lambda: mps_within(folder))
+
+
+def end_scripts_within(folder: Path) -> None:
+    """End every process of a measured script whose folder lies in `folder`, or is it."""
+    _end_all(lambda: scripts_within(folder))
+
+
+def _end_all(found: Callable[[], Sequence[int]]) -> None:
+    """End the processes that `found` finds, by request and else by force."""
     for how in (signal.SIGTERM, signal.SIGKILL):
-        for pid in mps_within(folder):
+        for pid in found():
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-        if wait_until(lambda: not mps_within(folder), seconds=3):
+        if wait_until(lambda: not found(), seconds=3):
             return
 
 

@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import IO
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.pdeathsig import tied_to_parent
+from advisor.measure.process.printed_output import telling_line
+from advisor.measure.process.run_locks import end_scripts_within
 from advisor.measure.process.script_folder import made_beside
+from advisor.measure.process.script_processes import MARK, cpu_s_of, session_members
 from advisor.measure.process.tenant_handle import TenantHandle
 from advisor.measure.process.worker import TenantSetup, lacks_memory, without_mps
 from advisor.terminal import clean
@@ -23,7 +27,9 @@ from advisor.workload.spec import Script
 # How long it has after each request to end, the next of which is less polite.
 _POLITE_S = 3.0
 
-_LONGEST_LINE = 300
+# What it prints is kept for its last lines alone: beyond so many bytes, what is there goes.
+_LOG_BYTES, _TAIL_BYTES = 2**24, 4096
+_LOOK_S = 1.0
 
 
 class StartedScript:
@@ -33,7 +39,7 @@ class StartedScript:
         pid: Its first process.
         exited: A descriptor that becomes readable when that has ended.
         working: The folder in which it runs; what it writes there is not kept.
-        log: What it printed.
+        log: What it printed last.
         output: Its standard output and error, where they are not only logged.
     """
 
@@ -63,8 +69,10 @@ class StartedScript:
         _refuse_missing(script)
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if setup.device == "cpu" else {}
         environment = without_mps(os.environ) | script.environment | hidden
-        environment |= {**setup.environment, **added}
+        environment |= {**setup.environment, **added, MARK: str(folder)}
+        self._folder, self._over = folder, Event()
         self._process = self._start(script.command, environment, piped=piped)
+        Thread(target=self._bound_log, daemon=True).start()
         self.pid = self._process.pid
         self._interrupted = False
         self.exited = os.pidfd_open(self.pid)
@@ -75,7 +83,7 @@ class StartedScript:
         self, command: Sequence[str], environment: Mapping[str, str], *, piped: bool
     ) -> "subprocess.Popen[bytes]":
         try:
-            with self.log.open("wb") as log:
+            with self.log.open("ab") as log:
                 return subprocess.Popen(
                     tied_to_parent(command),
                     cwd=self.working,
@@ -88,6 +96,12 @@ class StartedScript:
         except OSError as error:
             raise InvalidInput(f"{command[0]}: {reason_of(error)}") from None
 
+    def _bound_log(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            with suppress(OSError):
+                if self.log.stat().st_size > _LOG_BYTES:
+                    os.truncate(self.log, 0)
+
     def pin(self, cores: tuple[int, ...]) -> None:
         """Keep all its processes and threads to `cores`."""
         for process in session_members(self.pid):
@@ -96,29 +110,29 @@ class StartedScript:
                     os.sched_setaffinity(int(thread.name), cores)
 
     def how_it_ended(self) -> str:
-        """Its exit status, and the last line that it printed."""
+        """Its exit status, and the line that tells most of why."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         code = self._process.returncode
         how = f"ended with exit status {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
-        line = self.last_line()
-        return f"{how}; its last line: {line}" if line else f"{how}, and printed nothing"
+        line = self.telling_line()
+        return f"{how}; it said: {line}" if line else f"{how}, and printed nothing"
 
     @property
     def succeeded(self) -> bool:
         """Whether it has ended, with exit status 0."""
         return self._process.poll() == 0
 
-    def last_line(self) -> str:
-        """The last line that it printed; empty if there is none."""
+    def telling_line(self) -> str:
+        """Of what it printed last, the line that tells most; empty if there is none."""
+        return clean(telling_line(self._last_words()))
+
+    def _last_words(self) -> str:
         with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - 2**16))
-            lines = log.read().decode(errors="replace").split("\n")
-        return next(
-            (clean(each.strip())[:_LONGEST_LINE] for each in reversed(lines) if each.strip()), ""
-        )
+            log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+            return log.read().decode(errors="replace")
 
     def cpu_s(self) -> float:
         """CPU seconds of its living processes so far."""
@@ -134,8 +148,8 @@ class StartedScript:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether its last line says that the device had no memory left."""
-        return lacks_memory(self.last_line())
+        """Whether it failed, and said that the device had no memory left."""
+        return not self.succeeded and lacks_memory(self._last_words())
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""
@@ -153,8 +167,10 @@ class StartedScript:
                 with suppress(ProcessLookupError):
                     os.kill(process, how)
             self._wait_until(monotonic() + _POLITE_S)
+        end_scripts_within(self._folder)  # what left its session
         with suppress(subprocess.TimeoutExpired):  # the driver may hold on to it
             self._process.wait(_POLITE_S)
+        self._over.set()
         os.close(self.exited)
         if self.output is not None:
             self.output.close()
@@ -213,24 +229,3 @@ def _working_folder(script: Script, folder: Path) -> Path:
     except OSError as error:
         where = error.filename or folder
         raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
-
-
-def cpu_s_of(pid: int) -> float:
-    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
-
-
-def session_members(leader: int) -> list[int]:
-    """The pids of all living processes in the session of `leader` (proc(5): stat, field 6)."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        with suppress(OSError):
-            state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(session) == leader and state not in "ZX":
-                found.append(int(folder.name))
-    return found

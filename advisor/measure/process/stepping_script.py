@@ -21,6 +21,7 @@ _NO_STEPS = (
     "Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once a "
     "step, or say how it tells its pace: --throughput REGEX, or --to-end"
 )
+_TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
 
 class SteppingScript(ScriptTenant):
@@ -130,24 +131,21 @@ class SteppingScript(ScriptTenant):
     def _died(self) -> Ended:
         how = self._running.how_it_ended()
         if self._running.out_of_memory:
-            return self._end("out-of-memory", self._running.last_line())
+            return self._end("out-of-memory", self._running.telling_line())
         error = self._folder / "hook" / "error"
         if error.is_file():
             how += f". The hook could not be set: {error.read_text()}"
         if self._connection is None:
             remedy = f". {_NO_STEPS}" if self._running.succeeded else ""
             return self._end("died", f"{self._named} trained no step and {how}{remedy}")
-        return self._end(
-            "died",
-            f"{self._named} {how}. Where it was done, let it train for longer: a measurement takes "
-            f"about half a minute of steps",
-        )
+        remedy = f". {_TOO_SHORT}" if self._running.succeeded else ""
+        return self._end("died", f"{self._named} {how}{remedy}")
 
     def _late(self, timeout_s: float) -> Ended:
-        line = self._running.last_line()
+        line = self._running.telling_line()
         self.end_by(monotonic())
         if self._connection is None:
-            said = f"; its last line: {line}" if line else ""
+            said = f"; it said: {line}" if line else ""
             why = f"took no step within {timeout_s:.0f} s{said}. {_NO_STEPS}"
         else:
             why = f"took no step for {timeout_s:.0f} s and was ended"

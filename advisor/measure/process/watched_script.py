@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from advisor.measure.process.hook_folder import hooked
+from advisor.measure.process.job_keeper import ended_lines
 from advisor.measure.process.started_script import ScriptTenant, StartedScript
 from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
@@ -30,6 +31,7 @@ _FIRST_FIGURES = 3
 _NEXT_FIGURE_S = 30.0
 
 _LOOK_S = 0.05
+_CHUNK_BYTES = 2**16
 
 # A process that has hung up takes less to have ended.
 _ENDING_S = 5.0
@@ -96,12 +98,20 @@ class WatchedScript(ScriptTenant):
     def _read(self, started: StartedScript) -> None:
         pattern = re.compile((self._script.throughput or "").encode())
         assert started.output is not None
+        held = b""
         with suppress(OSError, ValueError), started.log.open("ab", buffering=0) as log:
-            for line in started.output:
-                log.write(line)
-                if (found := pattern.search(line)) is not None:
-                    with suppress(ValueError):
-                        self._figures.append((time(), max(1e-9, float(found[1]))))
+            while chunk := os.read(started.output.fileno(), _CHUNK_BYTES):
+                log.write(chunk)
+                lines, held = ended_lines(held + chunk)
+                for line in lines:
+                    self._note(pattern.search(line))
+        self._note(pattern.search(held))
+
+    def _note(self, found: "re.Match[bytes] | None") -> None:
+        """Keep the figure of its pace that a line holds, if it is one."""
+        if found is not None:
+            with suppress(ValueError):
+                self._figures.append((time(), max(1e-9, float(found[1]))))
 
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:
@@ -153,13 +163,13 @@ class WatchedScript(ScriptTenant):
             }
         if (ended := self._gone()) is not None:
             return ended
-        line = self._running.last_line()
+        line = self._running.telling_line()
         self.end_by(monotonic())
         return self._end(
             "died",
             f"{self._script.command[0]} printed {len(self._figures)} figures that "
             f"{self._script.throughput!r} finds within {timeout_s:.0f} s, and {_FIRST_FIGURES} are "
-            f"needed; its last line: {line}",
+            f"needed; it said: {line}",
         )
 
     def _wait_for_figures(self, count: int, timeout_s: float) -> bool:

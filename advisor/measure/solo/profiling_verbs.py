@@ -10,7 +10,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.started_script import cpu_s_of
+from advisor.measure.process.script_processes import cpu_s_of
 from advisor.measure.process.tenant_verbs import run, synchronise, training_verbs
 from advisor.measure.process.trainable import Part, Routine, Trainable
 from advisor.measure.process.worker import TenantState, Verb

@@ -44,3 +44,8 @@ def test_lines_count_once_whole_however_they_arrive(cuts, tmp_path_factory):
 def test_a_figure_that_is_no_pace_counts_for_nothing(tmp_path, odd):
     pieces = [(b"rate 400\n", 1.0), (odd, 2.0), (b"rate 400\n", 3.0)]
     assert paced(tmp_path, pieces).steps == 8
+
+
+def test_a_progress_bar_is_read_too(tmp_path):
+    pieces = [(b"\r 5% rate 400", 10.0), (b"\r10% rate 400", 11.0), (b"\r15% rate 400", 12.0)]
+    assert paced(tmp_path, pieces).steps == 4, "the last figure may go on"

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -6,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from advisor.measure.process.run_locks import scratch_folder, sweep_folders, temporary_base
+from advisor.measure.process.script_processes import MARK
+from tests.waiting import PATIENCE_S
 
 HOLD = """
 import time
@@ -43,6 +46,22 @@ def test_the_folder_of_a_killed_run_is_swept_and_a_live_one_is_not(holder):
         sweep_folders()
         assert mine.exists()
         assert not theirs.exists()
+
+
+def test_scripts_of_a_killed_run_are_ended(holder):
+    theirs = Path(holder.stdout.readline().strip())
+    marked = os.environ | {MARK: str(theirs / "s1")}
+    script = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
+    try:
+        sweep_folders()
+        assert script.poll() is None
+        holder.kill()
+        holder.wait()
+        sweep_folders()
+        assert script.wait(PATIENCE_S) == -signal.SIGTERM
+    finally:
+        script.kill()
+        script.wait()
 
 
 def test_a_folder_that_is_just_being_made_is_left_alone():

@@ -4,18 +4,20 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import copytree
+from tempfile import TemporaryDirectory
 from time import time
 
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.process.started_script import session_members
+from advisor.measure.process import started_script
+from advisor.measure.process.script_processes import scripts_within, session_members
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.tenants import ask_all, tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.workload.spec import Script, Workload
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -45,8 +47,6 @@ def scripted(home, *command, **environment):
 def started(*workloads):
     """Tenants that were asked to load these workloads, and what they answered."""
     setups = [TenantSetup("cpu", CORES, {}, each.script) for each in workloads]
-    from tempfile import TemporaryDirectory
-
     with TemporaryDirectory() as folder, tenants_on(setups, Path(folder), profiling_verbs) as found:
         loads = [{"workload": each, "warm_steps": 2} for each in workloads]
         yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
@@ -122,7 +122,7 @@ def test_several_ranks_are_refused_with_what_to_do(home):
     [
         (("python", "-c", "import nothing_like_it"), "No module named 'nothing_like_it'"),
         (("python", "-c", "pass"), "printed nothing. Steps are found where an optimizer"),
-        (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; its last line: so"),
+        (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it said: so"),
         (("python", "-c", "raise SystemExit('CUDA out of memory')"), "CUDA out of memory"),
     ],
 )
@@ -148,6 +148,38 @@ def test_a_script_that_takes_too_long_to_its_first_step_is_ended(home):
 def test_what_cannot_be_started_is_refused(home, words, said):
     with pytest.raises(InvalidInput, match=said), started(scripted(home, *words)):
         pass
+
+
+LEAVES = """
+import os, subprocess, sys, time
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+"""
+
+
+def test_what_a_script_leaves_in_sessions_of_its_own_ends_with_it(home):
+    (workload,) = [scripted(home, "python", "-c", LEAVES)]
+    with started(workload) as ((tenant,), (ended,)):
+        assert isinstance(ended, Ended)
+        folder = tenant._folder
+        assert len(scripts_within(folder)) == 2
+    assert scripts_within(folder) == ()
+
+
+def test_a_log_takes_no_more_room_than_its_last_lines_need(home, monkeypatch):
+    monkeypatch.setattr(started_script, "_LOG_BYTES", 1000)
+    monkeypatch.setattr(started_script, "_LOOK_S", 0.01)
+    loud = "import time\nfor n in range(10**6): print('x' * 500, flush=True); time.sleep(0.001)"
+    setup = TenantSetup("cpu", CORES, {}, scripted(home, "python", "-c", loud).script)
+    with TemporaryDirectory() as folder:
+        script = started_script.StartedScript(setup.script, setup, Path(folder, "s"), {})
+        sizes = iter(lambda: script.log.stat().st_size, None)
+        until(lambda: next(sizes) > 1000)
+        until(lambda: next(sizes) < 1000)
+        assert script.telling_line().startswith("xxx") or next(sizes) == 0
+        script.end_by(0.0)
 
 
 def test_a_folder_that_is_gone_is_refused(home):

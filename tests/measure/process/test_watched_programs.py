@@ -57,3 +57,10 @@ def test_a_program_that_dies_of_a_request_is_said_to_have_died(tmp_path):
         ended = tenant.ask("kill", PATIENCE_S)
         assert isinstance(ended, Ended)
         assert "was killed by SIGKILL" in ended.detail
+
+
+def test_figures_of_a_progress_bar_are_found_where_it_writes_over_them(tmp_path):
+    bar = "import time\nwhile True: time.sleep(0.01); print('\\rrate 400 of', end='', flush=True)"
+    with running(tmp_path, "python", "-c", bar) as tenant:
+        answer = tenant.ask("run", PATIENCE_S, start_at=time(), stop_at=time() + 0.2)
+        assert len(answer["completed_at"]) >= 3

@@ -47,7 +47,7 @@ def test_what_is_not_pytorch_is_measured_by_what_it_prints_or_by_its_end(command
     assert profile.step_s == profile.epoch_s > 0.5
     code, said = command.finish(*QUICK, *out, *end, "--", "sh", "-c", "echo no >&2; exit 3")
     assert code == 1
-    assert "sh ended with exit status 3; its last line: no" in said
+    assert "sh ended with exit status 3; it said: no" in said
 
 
 @pytest.mark.parametrize(
