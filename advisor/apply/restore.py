@@ -1,4 +1,4 @@
-"""Undoes what killed runs left: their processes and MPS daemons, then their MIG instances."""
+"""Undoes what killed runs and measurements left: processes, MPS daemons, then MIG instances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from advisor.apply.mig_layout import give_back
 from advisor.errors import AdvisorError
 from advisor.launch.journal import journal_file, journal_files, taken_over
 from advisor.measure.execution.leftovers import abandoned, end_run
+from advisor.measure.process.run_locks import sweep_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ def restore() -> Iterator[Restored]:
     same as doing it once.
     """
     yield from _runs_ended()  # jobs before what they stand on
+    for folder in sweep_folders():
+        yield Restored(f"{folder}: what a killed measurement left was ended, its folder removed")
     for path in journal_files():
         yield from layout_back(path.stem)
 

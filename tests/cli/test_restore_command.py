@@ -1,9 +1,19 @@
+import pytest
+
 from advisor.launch.journal import journal
 from advisor.launch.machine_changes import ChangedMig
+from advisor.measure.process import run_locks
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
 
 __all__ = ["install"]
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary files, which others use meanwhile."""
+    monkeypatch.setattr(run_locks, "temporary_base", lambda: tmp_path)
+    return tmp_path
 
 
 def left_behind():
@@ -33,3 +43,12 @@ def test_restore_that_cannot_undo_all_fails_and_says_why(advisor, install):
     assert "line 3" in said.err
     assert "nvidia-smi mig -lgi" in said.err
     assert "Traceback" not in said.err
+
+
+def test_restore_removes_the_folder_of_a_killed_measurement(advisor, temporary):
+    folder = temporary / "advisor-run-x"
+    folder.mkdir()
+    (folder / "owned").touch()
+    assert f"{folder}: what a killed measurement left was ended, its" in advisor("restore").out
+    assert not folder.exists()
+    assert advisor("restore").out == "Nothing is left to undo.\n"

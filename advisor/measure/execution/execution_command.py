@@ -22,6 +22,7 @@ from advisor.measure.process.claimed_device import Device, device_at_hand
 from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.option_numbers import option_number
 from advisor.measure.process.provenance import Origin, command_line
+from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, say
 from advisor.workload.writing import append_run, writable
 
@@ -131,6 +132,7 @@ def _stop(asked: argparse.Namespace) -> int:
 def _restore(_asked: argparse.Namespace) -> int:
     for folder in abandoned():
         say(end_run(folder))
+    sweep()
     return 0
 
 

@@ -162,6 +162,6 @@ def _left_s(
     done: int | None, steps: int | None, step_s: float | None, predicted: StepRange | None
 ) -> float | None:
     pace_s = step_s if step_s is not None else None if predicted is None else predicted.p50
-    if steps is None or pace_s is None:
+    if steps is None or pace_s is None or (done or 0) > steps:
         return None
-    return max(0, steps - (done or 0)) * pace_s
+    return (steps - (done or 0)) * pace_s

@@ -90,6 +90,8 @@ def progress_word(job: JobView) -> str:
         return "" if job.phase == "waiting" else "no step seen"
     if job.steps is None:
         return f"{job.done:,} steps"
+    if job.done > job.steps:  # a script ends where it wants
+        return f"{job.done:,} steps, {job.steps:,} planned"
     return f"{job.done:,} of {job.steps:,} steps ({job.done / job.steps:.0%})"
 
 

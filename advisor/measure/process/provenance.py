@@ -2,6 +2,7 @@
 
 import ast
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,9 @@ from advisor.measure.process.worker import installed_version
 from advisor.workload.measured import Provenance
 from advisor.workload.spec import Script
 from advisor.workload.staleness import Present
+
+# A variable that is set for a script; its value may be a secret.
+_VARIABLE = re.compile(r"^((?:--\w+=)?[A-Za-z_]\w*=).*", re.DOTALL)
 
 _ZOO = Path(__file__).resolve().parents[2] / "zoo"
 _TRAINED = ("networks/*.py", "examples.py", "feed.py", "optimizers.py", "precision.py", "recipe.py")
@@ -94,9 +98,11 @@ def _without_docstrings(path: Path) -> str:
 
 
 def command_line(module: str, argv: Sequence[str]) -> str:
-    """The command as typed, with only the last part of each path."""
+    """The command as typed, with only the last part of each path, and no value of a variable."""
+    ours = argv.index("--") if "--" in argv else len(argv)
+    words = [*(_VARIABLE.sub(r"\1...", word) for word in argv[:ours]), *argv[ours:]]
     return " ".join(
-        ["python", "-m", module, *(Path(word).name if "/" in word else word for word in argv)]
+        ["python", "-m", module, *(Path(word).name if "/" in word else word for word in words)]
     )
 
 

@@ -48,14 +48,21 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_folders() -> None:
-    """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
+def sweep_folders() -> tuple[Path, ...]:
+    """Remove the folders of killed owners, and end the scripts and MPS daemons they left.
+
+    Returns:
+        Those folders.
+    """
+    found = []
     for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
         with suppress(OSError), _locked(folder):
             if not _is_new(folder):
                 end_scripts_within(folder)
                 end_mps_within(folder)
                 shutil.rmtree(folder, ignore_errors=True)
+                found.append(folder)
+    return tuple(found)
 
 
 @contextmanager

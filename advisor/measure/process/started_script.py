@@ -1,6 +1,7 @@
 """A script's process: started in a working folder of its own, watched, and ended politely."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,12 @@ _POLITE_S = 3.0
 # What it prints is kept for its last lines alone: beyond so many bytes, what is there goes.
 _LOG_BYTES, _TAIL_BYTES = 2**24, 4096
 _LOOK_S = 1.0
+
+_PYTHON = re.compile(r"python[0-9.]*")
+_REMEDIES = {
+    ".py": "Start it as you do: -- python {}",
+    ".ipynb": "Make a script of it, jupyter nbconvert --to script {}, and start that with python",
+}
 
 
 class StartedScript:
@@ -214,10 +221,14 @@ class ScriptTenant(TenantHandle):
 
 
 def _refuse_missing(script: Script) -> None:
-    program = script.command[0]
+    program, *words = script.command
     own = Path(script.folder, program) if "/" in program else program
     if shutil.which(own, path=script.environment.get("PATH")) is None:
-        raise InvalidInput(f"{program}: there is no such program to start. Check the command.")
+        remedy = _REMEDIES.get(Path(program).suffix, "Check the command").format(program)
+        raise InvalidInput(f"{program}: there is no such program to start. {remedy}.")
+    file = words[0] if words and _PYTHON.fullmatch(Path(program).name) else ""
+    if file.endswith(".py") and not Path(script.folder, file).is_file():
+        raise InvalidInput(f"{file}: no such file in {script.folder}, where it is to run")
 
 
 def _working_folder(script: Script, folder: Path) -> Path:

@@ -9,6 +9,13 @@ def test_a_command_is_recorded_without_its_paths():
     )
 
 
+def test_values_of_variables_are_not_recorded_since_they_may_be_secrets():
+    words = ["--env", "TOKEN=hush", "--env=KEY=hush", "--batch=64", "--", "python", "a.py", "x=3"]
+    assert command_line("advisor.profiling", words) == (
+        "python -m advisor.profiling --env TOKEN=... --env=KEY=... --batch=64 -- python a.py x=3"
+    )
+
+
 def test_what_nobody_measured_is_none():
     origin = Origin(Device("cpu", None, "cpu", host_cpu(), None), "python -m x", 2)
     provenance = origin.provenance({"torch": "2.13.0", "cuda": None, "timm": None}, (None, None))

@@ -143,7 +143,14 @@ def test_a_script_that_takes_too_long_to_its_first_step_is_ended(home):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("no-such-program",), "no such program"), (("./missing",), "no such")]
+    ("words", "said"),
+    [
+        (("no-such-program",), "no such program"),
+        (("./missing",), "no such"),
+        (("train.py", "--lr"), "Start it as you do: -- python train.py"),
+        (("a.ipynb",), "jupyter nbconvert --to script a.ipynb"),
+        (("python3.11", "train.py"), "train.py: no such file in .*home"),
+    ],
 )
 def test_what_cannot_be_started_is_refused(home, words, said):
     with pytest.raises(InvalidInput, match=said), started(scripted(home, *words)):
