@@ -62,17 +62,24 @@ def status_lines(status: dict[str, Any]) -> Iterator[str]:
     if "damaged" in status:
         yield f"{run_id}: {status['damaged']}"
         return
-    over, watched = status["over"], status["watched"]
-    how = "over" if over else "watched" if watched else (
-        f"goes on unwatched: `advisor run --resume {run_id}` watches it, `advisor stop {run_id}` "
-        f"ends it"
-    )  # fmt: skip
-    yield f"{run_id} on {status['gpu']} since {status['since']}: {how}"
+    yield f"{run_id} on {status['gpu']} since {status['since']}: {_how(status)}"
     for job in status["jobs"]:
         steps = "" if job["steps"] is None else f", {job['steps']:,} steps"
         said = job["phase"] if job["fate"] is None else job["fate"]
         detail = f" ({job['detail']})" if job["detail"] else ""
         yield f"  {job['number']} {job['job']}: {said}{detail}{steps}"
+
+
+def _how(status: dict[str, Any]) -> str:
+    """Whether a run is over or watched, else what may be done about it."""
+    if status["over"] or status["watched"]:
+        return "over" if status["over"] else "watched"
+    if all(job["phase"] == "ended" for job in status["jobs"]):
+        return "all its jobs have ended; `advisor restore` clears up after it"
+    return (
+        f"goes on unwatched: `advisor run --resume {status['id']}` watches it, "
+        f"`advisor stop {status['id']}` ends it"
+    )
 
 
 def stop_run(

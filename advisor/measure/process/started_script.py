@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Event, Thread
@@ -238,5 +239,9 @@ def _working_folder(script: Script, folder: Path) -> Path:
     try:
         return made_beside(original, folder)
     except OSError as error:
+        if error.errno in (ENOSPC, EDQUOT):
+            raise AdvisorError(
+                f"{folder}: no room for a copy of {original}. Set TMPDIR to a folder with more."
+            ) from None
         where = error.filename or folder
         raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None

@@ -54,7 +54,8 @@ def _limited(
     with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", **load)
         session.proved_clients(sharing, [tenant.pid])
-        pace = measured_pace(tenant, Meter(session.device), _TIMING, loaded["warm_step_s"])
+        meter, step_s = Meter(session.device), loaded["warm_step_s"]
+        pace = measured_pace(tenant, meter, _TIMING, step_s, load["timeout_s"])
     run = LimitedRun(limit_pct or 100.0, loaded["sms"], pace.windows)
     say(f"  MPS {run.limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
     return run, pace

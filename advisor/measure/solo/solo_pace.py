@@ -12,7 +12,7 @@ from advisor.hardware.gpu_state import Activity
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_handle import LOAD_S, TenantHandle, living
-from advisor.measure.process.tenants import GRACE_S, memory_record
+from advisor.measure.process.tenants import memory_record
 from advisor.measure.process.windows import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Memory, Window
@@ -72,13 +72,17 @@ def asked(tenant: TenantHandle, verb: str, **arguments: Any) -> dict[str, Any]:
     return living(tenant.ask(verb, **arguments))
 
 
-def settled_step_s(tenant: TenantHandle, first_step_s: float) -> float:
-    """Train until the pace is steady; seconds of a step then, at first about `first_step_s`."""
+def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
+    """Train until the pace is steady; seconds of a step then, at first about `first_step_s`.
+
+    Raises:
+        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
+    """
     paces: list[float] = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
     while time() < until:
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
-        paces.append(_stretch_step_s(tenant, stretch_s))
+        paces.append(_stretch_step_s(tenant, stretch_s, patience_s))
         if is_steady(paces[1:]):
             return paces[-1]
     say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows show how it varies")
@@ -92,21 +96,28 @@ def is_steady(paces: Sequence[float]) -> bool:
     return abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
-def _stretch_step_s(tenant: TenantHandle, seconds: float) -> float:
+def _stretch_step_s(tenant: TenantHandle, seconds: float, patience_s: float) -> float:
     start_at = time() + _NOTICE_S
-    answer = asked(tenant, "run", start_at=start_at, stop_at=start_at + seconds)
+    span = {"start_at": start_at, "stop_at": start_at + seconds}
+    answer = asked(tenant, "run", timeout_s=seconds + patience_s, **span)
     ends = [start_at, *answer["completed_at"]]
     step_s: float = median(later - earlier for earlier, later in pairwise(ends))
     return step_s
 
 
-def measured_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
-    """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`."""
+def measured_pace(
+    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+) -> SoloPace:
+    """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`.
+
+    Raises:
+        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
+    """
     before = asked(tenant, "check_host")["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
     activity, clocks_mhz, meter_s = _metered(meter, plan)
-    answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + GRACE_S))
+    answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
     wall_s = answer["completed_at"][-1] - plan.start_at
     after = asked(tenant, "check_host")["check_s"]
     return SoloPace(
@@ -129,16 +140,18 @@ _MORE_ROUNDS = 2
 _LONGEST_ROUND_S = 4.0
 
 
-def repeated_pace(tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float) -> SoloPace:
+def repeated_pace(
+    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+) -> SoloPace:
     """As `measured_pace`, measured again while the windows disagree; every window is kept."""
-    pace = measured_pace(tenant, meter, timing, step_s)
+    pace = measured_pace(tenant, meter, timing, step_s, patience_s)
     for rounds in range(_MORE_ROUNDS):
         paces = [window.step_s for window in pace.windows]
         too_long = pace.seconds > _LONGEST_ROUND_S * (rounds + 1)
         if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
             break
         say("  its windows disagree; measuring more of them")
-        more = measured_pace(tenant, meter, timing, step_s)
+        more = measured_pace(tenant, meter, timing, step_s, patience_s)
         pace = replace(
             more,
             windows=pace.windows + more.windows,

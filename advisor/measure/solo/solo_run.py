@@ -41,7 +41,7 @@ class SoloRunSettings:
         cores: Those that tenants may have.
         probe: Whether to measure under MPS too.
         idle_power_w: Of the device before anything ran; None if not metered.
-        patience_s: How long a workload may take to its first steps.
+        patience_s: How long a workload may take no step.
     """
 
     session: MpsSession
@@ -127,10 +127,11 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         cores = cores_for(workload, settings)
         tenant.pin(cores)
         watch.lap("start_s")
-        step_s = settled_step_s(tenant, loaded["warm_step_s"])
+        step_s = settled_step_s(tenant, loaded["warm_step_s"], settings.patience_s)
         watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        pace = repeated_pace(tenant, Meter(session.device), timing, step_s)
+        meter = Meter(session.device)
+        pace = repeated_pace(tenant, meter, timing, step_s, settings.patience_s)
         watch.lap("windows_s")
         parts = step_parts(tenant, pace, session.device, watch)
         versions = tenant.versions

@@ -1,7 +1,8 @@
-"""How far a job of a run is, in words."""
+"""How far a run and its jobs are, in words."""
 
 import pytest
 
+from advisor.measure.execution.run_status import status_lines
 from advisor.measure.execution.run_view import JobView, job_line
 
 
@@ -26,3 +27,24 @@ def line(**changed):
 )  # fmt: skip
 def test_a_line_says_how_far_a_job_is(changed, said):
     assert line(**changed) == f"  1 train: {said}"
+
+
+@pytest.mark.parametrize(
+    ("over", "watched", "phases", "said"),
+    [
+        (True, False, ["ended"], "over"),
+        (False, True, ["ended"], "watched"),
+        (False, False, ["ended", "running"], "goes on unwatched: `advisor run --resume r1` watches "
+                                             "it, `advisor stop r1` ends it"),
+        (False, False, ["ended"], "all its jobs have ended; `advisor restore` clears up after it"),
+    ],
+)  # fmt: skip
+def test_a_run_is_said_to_go_on_while_a_job_of_it_lives(over, watched, phases, said):
+    jobs = [
+        {"number": number, "job": "a", "phase": phase, "fate": None, "detail": None, "steps": 3}
+        for number, phase in enumerate(phases, start=1)
+    ]
+    status = {"id": "r1", "gpu": "g", "since": "now", "over": over, "watched": watched}
+    first, *rest = status_lines(status | {"jobs": jobs})
+    assert first == f"r1 on g since now: {said}"
+    assert len(rest) == len(phases)

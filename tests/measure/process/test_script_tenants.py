@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from errno import ENOSPC
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
@@ -9,7 +10,7 @@ from time import time
 
 import pytest
 
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process import started_script
 from advisor.measure.process.script_processes import scripts_within, session_members
 from advisor.measure.process.tenant_handle import Ended
@@ -192,4 +193,16 @@ def test_a_log_takes_no_more_room_than_its_last_lines_need(home, monkeypatch):
 def test_a_folder_that_is_gone_is_refused(home):
     workload = scripted(home / "gone", "python")
     with pytest.raises(InvalidInput, match="no such folder"), started(workload):
+        pass
+
+
+def test_without_room_for_a_copy_of_its_folder_it_says_where_to_make_some(home, monkeypatch):
+    def full(_original, _base):
+        raise OSError(ENOSPC, "No space left on device", str(home / "train.py"))
+
+    monkeypatch.setattr(started_script, "made_beside", full)
+    with (
+        pytest.raises(AdvisorError, match=r"no room for a copy of .*home. Set TMPDIR"),
+        started(scripted(home, "python")),
+    ):
         pass
