@@ -27,9 +27,6 @@ from advisor.workload.spec import Script
 # Figures of its pace before it counts as under way: the first tells of its start.
 _FIRST_FIGURES = 3
 
-# How long it may take after a window to print the next figure, which tells of the window's end.
-_NEXT_FIGURE_S = 30.0
-
 _LOOK_S = 0.05
 _CHUNK_BYTES = 2**16
 
@@ -125,7 +122,8 @@ class WatchedScript(ScriptTenant):
             case "train_to_end":
                 return self._to_the_end(timeout_s)
             case "run" | "train":
-                return self._ran(arguments["start_at"], arguments["stop_at"])
+                until = monotonic() + timeout_s
+                return self._ran(arguments["start_at"], arguments["stop_at"], until)
             case _:
                 return self._answered_inside(verb, arguments, monotonic() + timeout_s)
 
@@ -180,12 +178,17 @@ class WatchedScript(ScriptTenant):
                 break
         return len(self._figures) >= count
 
-    def _ran(self, start_at: float, stop_at: float) -> Answer:
+    def _ran(self, start_at: float, stop_at: float, until: float) -> Answer:
+        """What it did between two moments, once it has printed the figure that tells of the end."""
         sleep(max(0.0, stop_at - time()))
-        until = monotonic() + _NEXT_FIGURE_S
-        while self._figures[-1][0] < stop_at and monotonic() < until:
+        while self._figures[-1][0] < stop_at:
             if (ended := self._gone()) is not None:
                 return ended
+            if monotonic() > until:
+                silent_s = time() - self._figures[-1][0]
+                self.end_by(monotonic())
+                said = f"printed no figure of its pace for {silent_s:.0f} s"
+                return self._end("died", f"{self._script.command[0]} {said}")
             sleep(_LOOK_S)
         return {
             "completed_at": self._completed_at(start_at, stop_at),
@@ -195,8 +198,9 @@ class WatchedScript(ScriptTenant):
 
     def _completed_at(self, start_at: float, stop_at: float) -> list[float]:
         """When steps ended between two moments, at the pace of the figure that came next."""
-        moments = np.array([self._began_at, *(moment for moment, _ in self._figures)])
-        rates = np.array([rate for _, rate in self._figures]) / self._batch
+        figures = tuple(self._figures)  # more come meanwhile
+        moments = np.array([self._began_at, *(moment for moment, _ in figures)])
+        rates = np.array([rate for _, rate in figures]) / self._batch
         done = np.concatenate([[0.0], np.cumsum(np.diff(moments) * rates)])
         first, last = np.interp([start_at, stop_at], moments, done)
         steps = np.arange(1.0, max(1.0, last - first) + 1.0)

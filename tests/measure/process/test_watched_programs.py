@@ -64,3 +64,11 @@ def test_figures_of_a_progress_bar_are_found_where_it_writes_over_them(tmp_path)
     with running(tmp_path, "python", "-c", bar) as tenant:
         answer = tenant.ask("run", PATIENCE_S, start_at=time(), stop_at=time() + 0.2)
         assert len(answer["completed_at"]) >= 3
+
+
+def test_a_program_that_prints_no_more_has_no_pace(tmp_path):
+    prints = "import time\nfor _ in range(9): time.sleep(0.01); print('rate 400')\ntime.sleep(600)"
+    with running(tmp_path, "python", "-c", prints) as tenant:
+        ended = tenant.ask("run", timeout_s=0.1, start_at=time(), stop_at=time() + 0.3)
+        assert isinstance(ended, Ended)
+        assert "python printed no figure of its pace for" in ended.detail
