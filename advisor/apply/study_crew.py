@@ -16,7 +16,8 @@ from time import monotonic, sleep
 from advisor.apply.study_worker import WorkerOrder
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.run_locks import wait_until
+from advisor.measure.process.run_locks import end_scripts_within, wait_until
+from advisor.measure.process.script_processes import MARK
 from advisor.measure.process.worker import without_mps
 from advisor.sharing import Concurrent
 
@@ -94,13 +95,14 @@ class StudyCrew:
             sleep(0.02)
 
     def end(self) -> None:
-        """End what still runs: by request, and by force where that fails."""
+        """End what still runs, of what trials started too: by request, and else by force."""
         for how in (signal.SIGTERM, signal.SIGKILL):
             for process in self._running.values():
                 if process.poll() is None:
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, how)
             wait_until(lambda: not self._alive(), _POLITE_S)
+        end_scripts_within(self.session.folder)
         self._running.clear()
 
     def _alive(self) -> bool:
@@ -111,7 +113,7 @@ class StudyCrew:
         self._running[place] = subprocess.Popen(
             [sys.executable, "-m", "advisor.apply.study_worker",
              json.dumps(asdict(self.orders[place]))],
-            env=kept | dict(self.environments[place]),
+            env=kept | dict(self.environments[place]) | {MARK: str(self.session.folder)},
             stdin=subprocess.DEVNULL,
             pass_fds=[self.orders[place].tickets],
             start_new_session=True,  # a terminal's Ctrl-C reaches the parent alone

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from time import sleep
 
@@ -68,6 +69,13 @@ def endless(trial):
     (folder / f"{child}").touch()
     trial.suggest_float("x", -1.0, 1.0)
     sleep(600)
+
+
+def starts_a_program(trial):
+    """Trains in a program of its own, which it does not wait for."""
+    started = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    trial.set_user_attr("started", started.pid)
+    return 0.0
 
 
 def sampler():

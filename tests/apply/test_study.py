@@ -200,6 +200,11 @@ def endless(tmp_path, spec):
     sweep()  # as the next run would
 
 
+def test_a_program_that_a_trial_started_ends_with_the_study(spec):
+    ran = run("starts_a_program", 1, spec, SharedProcesses(processes=1, sharing=Naive()))
+    assert not alive(ran.study.trials[0].user_attrs["started"])
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_program_leaves_no_process(endless, spec, how):
     program, pids = endless("cpu", "naive")
