@@ -6,6 +6,8 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
+from errno import ENOSPC
+from io import FileIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 
@@ -112,7 +114,7 @@ def append_run(path: Path, run: Run) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append `line` to the file `path` in one write, so that no line is incomplete.
+    """Append `line` to the file `path` in one write, whole or not at all.
 
     Raises:
         InvalidInput: `path` is not a regular file.
@@ -122,6 +124,13 @@ def append_line(path: Path, line: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab", buffering=0) as lines:
-            lines.write(line.encode())
+            _append_whole(lines, line.encode())
     except OSError as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
+
+
+def _append_whole(file: FileIO, text: bytes) -> None:
+    before = file.seek(0, os.SEEK_END)
+    if file.write(text) < len(text):
+        file.truncate(before)
+        raise OSError(ENOSPC, os.strerror(ENOSPC))

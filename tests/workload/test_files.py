@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 
@@ -223,3 +224,17 @@ def test_a_place_where_no_file_can_be_made_fails_before_anything_is_done(path, t
         writable(tmp_path / path)
     with pytest.raises((AdvisorError, InvalidInput)):
         read_bytes(tmp_path / path)
+
+
+def test_a_line_for_which_there_is_no_room_leaves_nothing_of_itself(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    append_line(file, "one\n")
+    soft, hard = getrlimit(RLIMIT_FSIZE)
+    setrlimit(RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(AdvisorError, match="No space left on device"):
+            append_line(file, "two, and more than there is room for\n")
+    finally:
+        setrlimit(RLIMIT_FSIZE, (soft, hard))
+    append_line(file, "three\n")
+    assert file.read_text() == "one\nthree\n"
