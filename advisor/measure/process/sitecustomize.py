@@ -38,6 +38,7 @@ def _attach_after(spec: ModuleSpec) -> None:
             from advisor.measure.process.script_hook import attach
 
             attach()
+            Path(_FOLDER, "attached").touch()
         except Exception as error:  # the script must run as if nobody looked
             with suppress(OSError):
                 Path(_FOLDER, "error").write_text(f"{type(error).__name__}: {error}")

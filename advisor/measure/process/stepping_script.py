@@ -17,9 +17,14 @@ from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
 from advisor.workload.spec import Script
 
+_NOT_BY_STEPS = "say how it tells its pace: --throughput REGEX, or --to-end"
 _NO_STEPS = (
-    "Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once a "
-    "step, or say how it tells its pace: --throughput REGEX, or --to-end"
+    f"Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once "
+    f"a step, or {_NOT_BY_STEPS}"
+)
+_NO_TORCH = (
+    f"No Python of it imported torch where that can be seen: python -I and -E, sudo and containers "
+    f"hide it. If it does not use torch, {_NOT_BY_STEPS}"
 )
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
@@ -136,7 +141,7 @@ class SteppingScript(ScriptTenant):
         if error.is_file():
             how += f". The hook could not be set: {error.read_text()}"
         if self._connection is None:
-            remedy = f". {_NO_STEPS}" if self._running.succeeded else ""
+            remedy = f". {self._no_steps}" if self._running.succeeded else ""
             return self._end("died", f"{self._named} trained no step and {how}{remedy}")
         remedy = f". {_TOO_SHORT}" if self._running.succeeded else ""
         return self._end("died", f"{self._named} {how}{remedy}")
@@ -146,10 +151,15 @@ class SteppingScript(ScriptTenant):
         self.end_by(monotonic())
         if self._connection is None:
             said = f"; it said: {line}" if line else ""
-            why = f"took no step within {timeout_s:.0f} s{said}. {_NO_STEPS}"
+            why = f"took no step within {timeout_s:.0f} s{said}. {self._no_steps}"
         else:
             why = f"took no step for {timeout_s:.0f} s and was ended"
         return self._end("died", f"{self._named} {why}")
+
+    @property
+    def _no_steps(self) -> str:
+        """Why none may have been found."""
+        return _NO_STEPS if (self._folder / "hook" / "attached").exists() else _NO_TORCH
 
     @property
     def _named(self) -> str:
