@@ -140,9 +140,18 @@ def _plan(document: str, ask: Ask) -> ExecutionPlan:
     return execution_plan(record(PlanDocument, loads(document)), ask.steps)
 
 
+_NOTHING_KEPT = (
+    "nothing of it is kept for `advisor fit`, which learns from jobs that all step side by side on "
+    "the whole GPU, for ten seconds at least"
+)
+
+
 def _kept(monitor: RunMonitor, place: RunPlace, ask: Ask) -> int:
-    for run in recorded_runs(monitor, origin_of(place)):
+    runs = list(recorded_runs(monitor, origin_of(place)))
+    for run in runs:
         append_run(store_file(place.device.key), run)
         if ask.log is not None:
             ask.log(run)
+    if not runs:
+        ask.say(_NOTHING_KEPT)
     return exit_code_of(monitor)

@@ -65,6 +65,7 @@ def test_the_plan_of_a_rank_that_was_recommended_is_run(advisor, tmp_path):
 def test_scripts_run_and_their_run_is_listed_with_its_logs(advisor, scripts):
     said = advisor("run", scripts, "--apply", "--device", "cpu")
     assert (said.code, "done" in said.out) == (0, True)
+    assert "nothing of it is kept for `advisor fit`" in said.err
     (run,) = json.loads(advisor("status", "--all", "--json").out)["runs"]
     assert [job["fate"] for job in run["jobs"]] == ["done", "done"]
     (folder,) = run_folders()
