@@ -125,7 +125,7 @@ def test_several_ranks_are_refused_with_what_to_do(home):
         (("python", "-c", "pass"), "printed nothing. No Python of it imported torch"),
         pytest.param(
             ("python", "-c", "import torch"),
-            "nothing. Steps are found where an optimizer steps",
+            "nothing. Steps are found where an optimizer of torch steps",
             marks=pytest.mark.exhaustive,
         ),
         (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it said: so"),
