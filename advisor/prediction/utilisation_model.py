@@ -37,9 +37,15 @@ COLUMNS = (
     "log_busy_over_limit",  # 0 if the limit leaves more than that
     "log_step_ms",  # long steps have long kernels, which make short ones wait
     "mates_log_step_ms",
-    "power",  # over the GPU's limit: shows how full the SMs are; nan if not measured
+    "power",  # over the GPU's limit: shows how full the SMs are
     "mates_power",
 )
+
+# Power alone over the limit, by the share of time in which a job keeps the GPU busy: nine in ten of
+# 162 profiles of an H200 and an H100 are within 0.17 of it. An average over all jobs would take one
+# that hardly uses the GPU for one that fills its SMs: of jobs whose power is not known, steps under
+# MPS were 71 and 79 % off, and are 34 and 24 %.
+_USUAL_POWER, _USUAL_POWER_BUSY = 0.05, 0.65
 
 # Columns are clipped at this many of their standard deviations: a linear fit is not valid far from
 # its data.
@@ -139,7 +145,9 @@ def columns(
     step_s = np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
     shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
-    power = np.array([power_share(each, gpu) for each in profiles], dtype=np.float64)
+    usual = _USUAL_POWER + _USUAL_POWER_BUSY * busy
+    known = [power_share(each, gpu) for each in profiles]
+    power = np.array([u if own is None else own for u, own in zip(usual, known, strict=True)])
     mates = len(profiles) - 1
     found = {
         "log_capacity_slowdown": np.log(capacity_s / step_s),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import combinations_with_replacement
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from advisor.prediction.utilisation_model import (
 )
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.measured import Window
+from advisor.workload.minimal_profile import MinimalProfile
 from tests import synthetic
 from tests.fitted import fit
 
@@ -114,6 +116,29 @@ def test_without_power_or_far_from_anything_known_an_answer_stays_finite(model):
         for job in mix.jobs:
             assert np.isfinite(job.step_s.p95)
             assert job.slowdown >= 1
+
+
+SHIPPED = Path(__file__).parents[2] / "models" / "sharing.json"
+
+
+@pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50,50"])
+@pytest.mark.parametrize(("utilisation", "power_w"), [(0.05, 35), (0.5, 150), (1.0, 280)])
+def test_a_job_of_unknown_power_is_answered_like_one_that_draws_what_is_usual(
+    sharing, utilisation, power_w
+):
+    """Three hardly busy jobs slow each other by nothing, and three busy ones take no five times."""
+    predictor = Predictor(gpu("a100-40gb"), load_model(SHIPPED))
+    silent, told = (
+        MinimalProfile(
+            schema=1, workload="mine", gpu="a100-40gb", batch_size=64, step_s=0.12,
+            memory_mib=5300, power_w=watts, gpu_utilization=utilisation, memory_utilization=None,
+        ).whole()
+        for watts in (None, power_w)
+    )  # fmt: skip
+    answers = [
+        predictor.predict([each] * 3, parse_sharing(sharing)).jobs[0] for each in (silent, told)
+    ]
+    assert answers[0].slowdown == pytest.approx(answers[1].slowdown, rel=0.1)
 
 
 @pytest.mark.parametrize("sharing", [Naive(), Mps(), Mps((43.0, 43.0))])
