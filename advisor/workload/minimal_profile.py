@@ -65,6 +65,10 @@ class MinimalProfile:
         check(self, ("memory_mib", "power_w"))
         for name in ("gpu_utilization", "memory_utilization"):
             _check_share(name, getattr(self, name))
+        if self.gpu_utilization is None and self.memory_utilization is not None:
+            raise InvalidInput(
+                "memory_utilization says nothing without gpu_utilization: nvidia-smi shows both"
+            )
         self.whole()  # which checks the rest
 
     def _check_step(self) -> None:

@@ -20,9 +20,18 @@ NUMBERS = {
 }  # fmt: skip
 WATCHED = MinimalProfile(**NUMBERS)
 
-SHARES = st.none() | st.floats(0, 1)
+SHARES = st.floats(0, 1)
+# nvidia-smi's of the GPU and of its memory: both, the first, or none.
+UTILISATIONS = st.tuples(SHARES, SHARES | st.none()) | st.just((None, None))
+
+
+def _minimal(utilisations, **numbers):
+    gpu, memory = utilisations
+    return MinimalProfile(gpu_utilization=gpu, memory_utilization=memory, **numbers)
+
+
 MINIMAL = st.builds(
-    MinimalProfile,
+    _minimal,
     schema=st.just(1),
     workload=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}", fullmatch=True),
     gpu=st.sampled_from(["a100-40gb", "h200-141gb"]),
@@ -30,8 +39,7 @@ MINIMAL = st.builds(
     step_s=st.floats(1e-6, 60),
     memory_mib=st.floats(1, 2**20),
     power_w=st.none() | st.floats(0, 1e4),
-    gpu_utilization=SHARES,
-    memory_utilization=SHARES,
+    utilisations=UTILISATIONS,
     examples_per_epoch=st.none() | st.integers(1, 10**6),
 )
 
@@ -94,6 +102,7 @@ def test_an_epoch_has_a_length_where_its_examples_are_counted(tmp_path):
         ({"power_w": 190_000}, "power_w must be at most 10,000"),
         ({"gpu_utilization": 83}, "gpu_utilization is a share in 0..1, got 83: 83 % is 0.83"),
         ({"memory_utilization": 41.0}, "got 41: 41 % is 0.41"),
+        ({"gpu_utilization": None}, "says nothing without gpu_utilization: nvidia-smi shows both"),
         ({"gpu_utilization": -0.1}, "gpu_utilization is a share in 0..1, got -0.1."),
         ({"gpu_utilization": 830}, "share in 0..1, got 830."),
         ({"gpu_utilization": "0.83"}, "gpu_utilization: Input should be a valid number"),

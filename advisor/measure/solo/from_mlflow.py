@@ -111,10 +111,11 @@ def _profile(
             "its memory was not tracked. Track it (MLflow's system metrics, radT's smi), or say "
             "--memory-mib"
         )
+    busy = known.gpu_utilization
     return MinimalProfile(
         schema=1, workload=_name(run, known.batch_size), gpu=card.key, batch_size=known.batch_size,
-        step_s=known.step_s, memory_mib=memory_mib, power_w=known.power_w,
-        gpu_utilization=known.gpu_utilization, memory_utilization=known.memory_utilization,
+        step_s=known.step_s, memory_mib=memory_mib, power_w=known.power_w, gpu_utilization=busy,
+        memory_utilization=None if busy is None else known.memory_utilization,
         examples_per_epoch=asked.examples_per_epoch,
         read_from=f"{_source(run)}; pace by {known.paced_by}",
     )  # fmt: skip
