@@ -46,6 +46,10 @@ class Interval:
             self.p50 * (self.p95 / self.p50) ** factor,
         )
 
+    def from_part(self, part: float) -> "Interval":
+        """Without what lies below `part` of the middle, at most 1."""
+        return Interval(max(self.p05, self.p50 * part), self.p50, self.p95)
+
     def times(self, factor: "Interval") -> "Interval":
         """The product of two independent numbers: the logs of their errors add in quadrature."""
         down = hypot(*(log(each.p50 / each.p05) for each in (self, factor)))
@@ -129,6 +133,12 @@ class JobPrediction:
     def slowdown_at(self, level: Level) -> float:
         """How many times as long as alone a step takes, at `level`."""
         return self.slowdown * self.step_s.at(level) / self.step_s.p50
+
+    def no_faster_than(self, step_s: float) -> "JobPrediction":
+        """The same with no shorter steps in its range than `step_s`, or its middle if shorter."""
+        part = min(1.0, step_s / self.step_s.p50)
+        epoch_s = self.epoch_s and self.epoch_s.from_part(part)
+        return replace(self, step_s=self.step_s.from_part(part), epoch_s=epoch_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

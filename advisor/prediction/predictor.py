@@ -11,7 +11,7 @@ from advisor.prediction.estimated_power import of_estimates
 from advisor.prediction.memory import Need, Pool, needs, pools
 from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.mig_instances import as_whole_gpu, placed
-from advisor.prediction.mix_pace import step_intervals
+from advisor.prediction.mix_pace import around_alone, estimate_range, step_intervals
 from advisor.prediction.mix_prediction import (
     Interval,
     JobPrediction,
@@ -76,7 +76,7 @@ class Predictor:
         in_turn = sharing.mode == "serial"
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
-        return self._by_runs_elsewhere(profiles, asked, MixPrediction(
+        mix = self._by_runs_elsewhere(profiles, asked, MixPrediction(
             gpu=self.gpu.key, sharing=asked, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
@@ -88,6 +88,7 @@ class Predictor:
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
         ))  # fmt: skip
+        return replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""
@@ -157,6 +158,16 @@ class Predictor:
             memory_interval_mib=need_mib.interval_mib(self.model.memory_sigma),
             oom_probability=risk,
         )
+
+    def _no_faster_than_alone(self, profile: Profile, job: JobPrediction) -> JobPrediction:
+        """`job` without the part of a range in which mates would hasten a job of bare numbers.
+
+        Their ranges are so wide that they hold that, too.
+        """
+        if profile.trace is not None:
+            return job
+        alone_s = around_alone(profile, profile.step_s, self.model).times(estimate_range(profile))
+        return job.no_faster_than(alone_s.p05)
 
     def _gract(
         self,

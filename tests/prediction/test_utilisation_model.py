@@ -141,6 +141,21 @@ def test_a_job_of_unknown_power_is_answered_like_one_that_draws_what_is_usual(
     assert answers[0].slowdown == pytest.approx(answers[1].slowdown, rel=0.1)
 
 
+@pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50", "mig=3g.20gb[1,2]/mps"])
+def test_a_range_never_says_that_mates_hasten_a_job_of_bare_numbers(sharing):
+    predictor = Predictor(gpu("a100-40gb"), load_model(SHIPPED))
+    numbers = {"schema": 1, "workload": "mine", "gpu": "a100-40gb", "batch_size": 64,
+               "step_s": 0.12, "memory_mib": 5300, "examples_per_epoch": 6400}  # fmt: skip
+    for busy in (None, 0.3, 0.9):
+        job = MinimalProfile(
+            **numbers, power_w=None, gpu_utilization=busy, memory_utilization=None
+        ).whole()
+        alone = predictor.predict([job], parse_sharing("serial")).jobs[0]
+        shared = predictor.predict([job, job], parse_sharing(sharing)).jobs[0]
+        assert alone.step_s.p05 <= shared.step_s.p05 <= shared.step_s.p50
+        assert shared.epoch_s.p05 == pytest.approx(100 * shared.step_s.p05)
+
+
 @pytest.mark.parametrize("sharing", [Naive(), Mps(), Mps((43.0, 43.0))])
 def test_a_profile_that_says_nothing_of_the_gpu_may_be_of_any_job(model, sharing):
     known, predictor = _bare()[0], Predictor(H200, model)
