@@ -1,8 +1,8 @@
-"""How much of the time the GPU's engine is active, with and without MIG.
+"""How much of the time the engine and the SMs of a GPU that is cut up by MIG are active.
 
 Under MIG an instance's engine is active while any kernel runs on that instance, and counts for its
 part of the GPU's compute slices: so DCGM reckons the whole GPU's activity from its instances', and
-so Robroek et al. (2024) report that small parts of a GPU never fill it.
+so Robroek et al. (2024) report that small parts of a GPU never fill it. SMs count as they are.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction import power
 from advisor.prediction.mix_prediction import Interval
-from advisor.prediction.partition_transfer import on_partition
+from advisor.prediction.partition_transfer import on_partition, sm_time
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power
 from advisor.sharing import Hybrid, SharedPartition
@@ -43,6 +43,39 @@ def gract_on_instances(
             return None
         active += there * _slices(part, gpu) / whole
     return min(1.0, active)
+
+
+def smact_on_instances(
+    profiles: Sequence[Profile],
+    hybrid: Hybrid,
+    speeds: Sequence[float],
+    gpu: Gpu,
+    constants: tuple[Physics, Power],
+) -> float | None:
+    """SMACT of `gpu` cut up into instances, 0..1; None without GPM counters.
+
+    Args:
+        profiles: The jobs, each measured alone on the whole GPU.
+        hybrid: Which of them are on which instance.
+        speeds: Solo step over step there of each, shape (jobs,).
+        gpu: The whole GPU.
+        constants: Of the GPU.
+    """
+    (physics, laws), active = constants, 0.0
+    for part in hybrid.partitions:
+        assert part.instance is not None, "its jobs are on an instance"
+        partition = partition_of(gpu, part.instance.profile, part.slices)
+        jobs = [profiles[job - 1] for job in part.jobs]
+        paces = [
+            speeds[number - 1] * sm_time(job, partition, physics)
+            for number, job in zip(part.jobs, jobs, strict=True)
+        ]
+        law = laws.law(part.sharing.mode, len(jobs), part.sharing.keeps_sms_apart)
+        there = power.smact(jobs, paces, law)
+        if there is None:
+            return None
+        active += min(partition.sm_share, there)
+    return active
 
 
 def _active(

@@ -93,6 +93,22 @@ def _busier(profile: Profile, partition: Partition, physics: Physics) -> float:
     return work.busy_s(profile, partition) / busy_s if busy_s else 1.0
 
 
+def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
+    """SMs times seconds that a step keeps busy there, over those on the whole GPU.
+
+    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over 289
+    mixes under limits that keep jobs apart, on an H200 and an H100, the SM activity so summed was
+    12 % off, and 25 % if each step took as much SM time as alone. 1 without a trace.
+    """
+    work = _work(profile, partition.gpu, physics)
+    if work is None:
+        return 1.0
+    slower = slowdowns(work.demand, profile, partition, work.exponent)
+    there = work.duration_s * slower * np.minimum(work.demand, partition.sm_share)
+    whole = float((work.duration_s * work.demand).sum())
+    return float(there.sum()) / whole if whole else 1.0
+
+
 def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
     """Seconds of a step there: the slower of host and GPU sets the pace, as in a replay."""
     work = _work(profile, partition.gpu, physics)

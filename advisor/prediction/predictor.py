@@ -6,7 +6,7 @@ from math import prod
 
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
-from advisor.prediction.engine_activity import gract_on_instances
+from advisor.prediction.engine_activity import gract_on_instances, smact_on_instances
 from advisor.prediction.estimated_power import of_estimates
 from advisor.prediction.memory import Need, Pool, needs, pools
 from advisor.prediction.memory_edge import edge_for
@@ -83,7 +83,7 @@ class Predictor:
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
             gract=self._gract(profiles, sharing, steps, speeds),
-            smact=power.smact(profiles, speeds, self._law(profiles, sharing)),
+            smact=self._smact(profiles, sharing, speeds),
             confirmed_on_hardware=self._confirmed(profiles, asked),
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
@@ -181,6 +181,15 @@ class Predictor:
             constants = own.physics, own.power
             return gract_on_instances(profiles, hybrid, steps, self.gpu, constants)
         return power.gract(profiles, speeds, self._law(profiles, sharing))
+
+    def _smact(
+        self, profiles: Sequence[Profile], sharing: Arrangement, speeds: Sequence[float]
+    ) -> float | None:
+        for hybrid in instance_sets(sharing):
+            own = self.model.of(self.gpu)
+            constants = own.physics, own.power
+            return smact_on_instances(profiles, hybrid, speeds, self.gpu, constants)
+        return power.smact(profiles, speeds, self._law(profiles, sharing))
 
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
         """The law of power and activity; jobs in turn count as alone."""

@@ -61,3 +61,30 @@ def test_a_compute_instance_counts_for_its_own_slices(predictor):
 
 def test_without_counters_nothing_is_said(predictor):
     assert gract(predictor, [replace(BUSY, counters=None)], "mig=1g.5gb") is None
+
+
+def smact(predictor, jobs, sharing):
+    return predictor.predict(jobs, parse_sharing(sharing)).smact
+
+
+def test_the_sms_of_an_instance_are_all_that_a_job_on_it_can_keep_busy(predictor):
+    full = replace(BUSY, counters=replace(BUSY.counters, sm_active=1.0))
+    for name, sms in (("1g.5gb", 14), ("2g.10gb", 28), ("4g.20gb", 56), ("7g.40gb", 98)):
+        found = smact(predictor, [full], f"mig={name}")
+        assert 0.6 * sms / A100.sms < found <= sms / A100.sms * (1 + 1e-9)
+
+
+def test_a_part_of_the_sms_with_all_bandwidth_does_its_work_in_less_of_their_time(predictor):
+    job = predictor.predict([BUSY, IDLE], parse_sharing("mig=7g.40gb/ci=4c[1]+3c[2]"))
+    asked = BUSY.counters.sm_active / job.jobs[0].slowdown
+    assert 0.8 * asked < job.smact < 0.99 * asked
+
+
+def test_the_whole_gpus_instance_keeps_about_as_many_sms_busy_as_the_gpu(predictor):
+    found = smact(predictor, [BUSY], "mig=7g.40gb") / smact(predictor, [BUSY], "serial")
+    assert 0.9 < found <= 1
+
+
+def test_without_gpm_counters_no_activity_of_sms_is_told(predictor):
+    dark = replace(BUSY, counters=replace(BUSY.counters, sm_active=None))
+    assert smact(predictor, [dark], "mig=1g.5gb") is None
