@@ -96,8 +96,8 @@ def _busier(profile: Profile, partition: Partition, physics: Physics) -> float:
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     """SMs times seconds that a step keeps busy there, over those on the whole GPU.
 
-    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over 289
-    mixes under limits that keep jobs apart, on an H200 and an H100, the SM activity so summed was
+    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over
+    289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
     12 % off, and 25 % if each step took as much SM time as alone. 1 without a trace.
     """
     work = _work(profile, partition.gpu, physics)

@@ -55,14 +55,19 @@ def _cells(found: Reproduction, each: Reproduced, name: str) -> tuple[str, ...]:
 
 def _verdict(each: Reproduced) -> str:
     if each.agrees:
-        return "yes"
+        return "yes" if each.agrees_as_told else "not as told"
     if each.agrees_as_told:
         return "as told"
     return "on a slower host" if each.agrees_on_slower_host else "no"
 
 
+def _wholly(each: Reproduced) -> bool:
+    """Whether nothing is to be explained: it agrees from the profiles and as told."""
+    return each.agrees and each.agrees_as_told
+
+
 def _why(found: Reproduction, each: Reproduced, name: str) -> str:
-    parts = [] if each.agrees else [each.claim.contested or found.cause(name) or _UNSAID]
+    parts = [] if _wholly(each) else [each.claim.contested or found.cause(name) or _UNSAID]
     parts += [f"{there} stands for {name}" for name, there in each.instead.items()]
     return "; ".join(parts)
 
@@ -143,6 +148,6 @@ def _row(found: Reproduction, each: Reproduced, name: str) -> dict[str, Any]:
         "agrees_as_told": each.agrees_as_told,
         "agrees_on_slower_host": each.agrees_on_slower_host,
         "contested": claim.contested,
-        "why_not": None if each.agrees else claim.contested or found.cause(name),
+        "why_not": None if _wholly(each) else claim.contested or found.cause(name),
         "instead": dict(each.instead),
     }

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import isnan
 from typing import Any, Literal
 
 Kind = Literal[
     "slowdown", "memory", "out of memory", "ordering", "utilisation", "energy", "placement"
 ]
-Take = Literal["each", "largest", "half the spread"]
+Take = Literal["each", "largest", "smallest", "half the spread"]
 
 # Units in which a tolerance is added, and does not multiply.
 _ADDED = ("share", "points")
@@ -50,7 +51,9 @@ class Claim:
 
     def agrees(self, values: Iterable[float]) -> bool:
         """Whether what is predicted lies between the bounds, tolerance included."""
-        return all(self.least <= each <= self.most for each in self.taken(tuple(values)))
+        found = tuple(values)
+        known = not any(map(isnan, found))
+        return known and all(self.least <= each <= self.most for each in self.taken(found))
 
     def taken(self, values: Sequence[float]) -> tuple[float, ...]:
         """What of `values` the bounds hold for."""
@@ -59,6 +62,8 @@ class Claim:
                 return tuple(values)
             case "largest":
                 return (max(values),)
+            case "smallest":
+                return (min(values),)
             case "half the spread":
                 return ((max(values) - min(values)) / 2,)
 

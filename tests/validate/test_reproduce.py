@@ -60,13 +60,16 @@ def test_a_tolerance_of_a_share_is_added_and_not_multiplied():
 def test_the_best_partition_is_one_value_and_so_is_a_spread():
     assert replace(CLAIM, take="largest").agrees([0.1, 1.1])
     assert not replace(CLAIM, take="largest").agrees([1.1, 1.4])
+    assert replace(CLAIM, take="smallest").agrees([1.1, 1.4])
+    assert not replace(CLAIM, take="smallest").agrees([0.1, 1.1])
     spread = replace(CLAIM, take="half the spread", low=0.0, high=0.1, unit="points")
     assert spread.agrees([1.0, 1.3])
     assert not spread.agrees([1.0, 1.5])
 
 
 def test_nothing_that_is_not_known_agrees():
-    assert not CLAIM.agrees([float("nan")])
+    for take in ("each", "largest", "smallest", "half the spread"):
+        assert not replace(CLAIM, take=take).agrees([1.0, float("nan")])
 
 
 def test_each_claim_asks_for_what_can_be_asked():
@@ -156,11 +159,13 @@ def test_a_cause_is_said_of_rows_that_there_are():
     assert all(study_claims().causes.values())
 
 
-def test_the_command_prints_every_row_of_the_studies_once(capsys):
+def test_the_command_prints_every_row_of_the_studies_once_and_why_it_is_missed(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["reproduce", "--json"])
     assert not ended.value.code
     document = json.loads(capsys.readouterr().out)
+    for row in document["rows"]:
+        assert row["why_not"] or (row["agrees"] and row["agrees_as_told"])
     ids = [row["id"] for part in ("rows", "unchecked") for row in document[part]]
     assert len(ids) == len(set(ids)) == 180
     assert document["gpu"] == "a100-40gb"
