@@ -17,6 +17,7 @@ from research import advice_score, breakdown, data_card, gpu_left_out, recommend
 from research.figures import Figures
 from research.script_table import script_tables
 from research.sections import joined, noise_text
+from research.slice_table import slice_tables
 from research.studies_reproduced import studies_text
 from research.translation_table import translation_table
 
@@ -47,6 +48,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
         },
         Path("docs", "other-gpus.md"): {
             "translated": translation_table(),
+            "slices": slice_tables(),
             "studies": studies_text(),
         },
         Path("docs", "your-own-train-py.md"): {"measured": script_tables()},

@@ -45,11 +45,11 @@ class WorkSign:
 
 
 BY_MEMORY = WorkSign(1.14, 0.83, doubt=0.37, doubt_of_limits=0.88)
-BY_POWER = WorkSign(2.33, 2.91, doubt=1.05, doubt_of_limits=0.87)
-BY_UTILISATION = WorkSign(1.31, 3.35, doubt=1.21, doubt_of_limits=1.16)
+BY_POWER = WorkSign(2.35, 2.92, doubt=2.0, doubt_of_limits=0.87)
+BY_UTILISATION = WorkSign(1.32, 3.35, doubt=1.82, doubt_of_limits=1.16)
 # The log odds are found among these, so that the curve goes through the steps under limits.
 _ODDS = np.linspace(-5, 5, 201)
-BY_LIMITS = WorkSign(0.0, 0.0, doubt=0.84, doubt_of_limits=0.23)
+BY_LIMITS = WorkSign(0.0, 0.0, doubt=1.77, doubt_of_limits=0.23)
 
 
 def slowdown_on(profile: Profile, partition: Partition) -> Interval:

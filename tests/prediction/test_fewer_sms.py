@@ -192,3 +192,6 @@ def test_models_left_out_are_within_a_tenth_and_inside_their_ranges_on_slices_of
     assert by["form chosen by least error"]["mape"] <= 0.1
     assert all(0.85 <= each <= 0.95 for each in (ours["inside"], *ours["inside_of_part"].values()))
     assert ours["mape"] < min(by[each]["mape"] for each in ("trees", "as if alone"))
+    for sign in ("power", "GPU utilisation", "two MPS limits"):
+        assert min(by[sign]["inside_of_part"].values()) >= 0.85
+        assert by[sign]["inside"] <= 0.97, "no wider than they have to be"
