@@ -36,4 +36,6 @@ def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
         f"{copies.limited_by}. Clients that MPS serves: {copies.mps_clients}."
     )
     st.altair_chart(trials_chart(found), width="stretch")
-    st.caption("Predicted; the thin line is where nine of ten measurements should fall.")
+    st.caption(
+        "The thin line is where nine of ten measurements should fall; the ring, what is advised."
+    )

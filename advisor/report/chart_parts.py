@@ -6,6 +6,9 @@ from typing import Any
 
 import altair as alt
 
+from advisor.prediction.mix_prediction import MixPrediction
+from advisor.report.headline import short_basis
+
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
 """What layers of charts make."""
 
@@ -34,6 +37,15 @@ def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     return alt.Color("job:N", title=None, scale=scale, legend=below if named else None)
+
+
+def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
+    """Of rows with a `short_basis`: what real runs stand behind has a colour; others are grey."""
+    sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
+    colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
+    below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
+    scale = alt.Scale(domain=list(sure), range=colours)
+    return alt.Color("basis:N", title=None, scale=scale, legend=below)
 
 
 def beside_names_px(jobs: Iterable[str], plot_px: int) -> int:

@@ -12,9 +12,9 @@ from advisor.report.chart_parts import (
     FREE_COLOUR,
     OVER_BARS,
     ROW_PX,
-    SURE_COLOUR,
     Layered,
     axis,
+    by_basis,
     by_job,
     chart,
     described,
@@ -22,6 +22,7 @@ from advisor.report.chart_parts import (
     rows_of,
 )
 from advisor.report.gpu_drawing import Bar, Drawing
+from advisor.report.headline import short_basis
 from advisor.report.mig_text import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
@@ -49,25 +50,28 @@ def sm_chart(drawn: Drawing) -> Layered:
 
 
 def trials_chart(found: Trials) -> Layered:
-    """Trials that end in an hour by how many run at once, with their intervals."""
+    """Trials that end in an hour by how many run at once, with intervals; a ring: as advised."""
     rows = [
         {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
-         "sharing": str(row.prediction.sharing)}
+         "sharing": str(row.prediction.sharing), "basis": short_basis(row.prediction),
+         "advised": row.copies == found.at_once}
         for row in found.copies.rows
         for rate in [found.per_hour(row)]
     ]  # fmt: skip
     title = "trials per hour"
+    x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     base = chart(rows).encode(
-        x=alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0)), tooltip=hints("sharing")
+        x=x, tooltip=hints("sharing"), color=by_basis(row.prediction for row in found.copies.rows)
     )
-    spread = base.mark_bar(width=3, color=SURE_COLOUR).encode(
-        y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")
+    middle = alt.Y("middle:Q", title=title)
+    drawn = alt.layer(
+        base.mark_bar(width=3).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
+        chart([row for row in rows if row["advised"]])
+        .mark_point(size=300, color=FRAME_COLOUR)
+        .encode(x=x, y=middle),
+        base.mark_point(filled=True, size=90, opacity=1).encode(y=middle),
     )
-    middle = base.mark_point(filled=True, size=90, opacity=1, color=SURE_COLOUR).encode(
-        y=alt.Y("middle:Q", title=title)
-    )
-    said = (f"{row['copies']} at once {row['middle']:.3g}" for row in rows)
-    return described(alt.layer(spread, middle), title, said)
+    return described(drawn, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:

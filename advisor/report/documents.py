@@ -178,9 +178,10 @@ def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
 
 def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
     epoch = "length unknown" if job.epoch_s is None else units.seconds(job.epoch_s)
+    stands = "estimated" if asked.profile.is_estimate else "measured"
     return {
         "job": job.job,
-        "a step alone, measured": units.duration(asked.profile.step_s),
+        "a step alone": f"{units.duration(asked.profile.step_s)}, {stands}",
         "a step": units.seconds(job.step_s),
         "an epoch": epoch,
         "slower than alone": f"{units.number(job.slowdown)}x",

@@ -128,6 +128,11 @@ def basis(mix: MixPrediction) -> str:
     return estimated(mix)
 
 
+def short_basis(mix: MixPrediction) -> str:
+    """As `basis`, for a narrow chart, where all that is from other GPUs is one."""
+    return basis(mix) if mix.estimated_from is None else "estimated from other GPUs"
+
+
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 
 

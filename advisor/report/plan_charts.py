@@ -12,13 +12,12 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.tradeoff import TradeoffPoint
 from advisor.report import units
 from advisor.report.chart_parts import (
-    ESTIMATE_COLOUR,
     FRAME_COLOUR,
     OVER_BARS,
     ROW_PX,
-    SURE_COLOUR,
     Layered,
     axis,
+    by_basis,
     by_job,
     chart,
     described,
@@ -27,7 +26,7 @@ from advisor.report.chart_parts import (
 )
 from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
-from advisor.report.headline import basis, gain, plan_kind
+from advisor.report.headline import gain, plan_kind, short_basis
 
 _PLANE_PX = 320
 _PLAN_PX = 22  # all plans are to be seen at once
@@ -43,7 +42,7 @@ def plans_chart(advised: Recommendation) -> Layered:
     base = chart(rows).encode(
         y=rows_of([row["plan"] for row in rows], "plan"),
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
-        color=_by_basis(advised.plans),
+        color=by_basis(plan.prediction for plan in advised.plans),
         tooltip=hints("plan", "sharing", "why"),
     )
     spread = base.mark_bar(height=3).encode(x2=alt.X2("high:Q"))
@@ -76,7 +75,7 @@ def tradeoff_chart(
     ]
     plane = partial(_plane, time, energy)
     dots = plane(rows).mark_point(filled=True, size=90, opacity=1).encode(
-        color=_by_basis([each.plan for each in points]),
+        color=by_basis(each.plan.prediction for each in points),
         tooltip=hints("plan", "sharing", "hint", "why"),
     ).add_params(alt.selection_point("chosen", fields=["number"]))  # fmt: skip
     front = plane([row for row in rows if row["front"]])
@@ -167,17 +166,5 @@ def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
         "middle": better.p50,
         "high": better.p95,
         "gain": units.times(better),
-        "basis": basis(plan.prediction),
+        "basis": short_basis(plan.prediction),
     }
-
-
-def _by_basis(plans: Sequence[Plan]) -> alt.Color:
-    """What real runs stand behind has a colour; all others are grey."""
-    sure = {basis(each.prediction): each.prediction.confirmed_on_hardware for each in plans}
-    colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
-    return alt.Color(
-        "basis:N",
-        title=None,
-        scale=alt.Scale(domain=list(sure), range=colours),
-        legend=alt.Legend(orient="bottom", columns=1, labelLimit=460),
-    )

@@ -1,5 +1,7 @@
 """What somebody does on the page, and what they see there."""
 
+import json
+
 
 def jobs(page):
     """The table of jobs as it stands, a row each."""
@@ -45,6 +47,12 @@ def captions(page):
 
 def charts(page):
     return [element for element in page.get("vega_lite_chart") + page.get("arrow_vega_lite_chart")]
+
+
+def legend(chart):
+    """What the colours of a drawing of plans stand for."""
+    *_, points = json.loads(chart.proto.spec)["layer"]
+    return points["encoding"]["color"]["scale"]["domain"]
 
 
 def choose_plan(page, words):

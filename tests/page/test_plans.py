@@ -15,6 +15,7 @@ from tests.page.seen import (
     fill_in,
     jobs,
     jobs_of_plan,
+    legend,
     look_at,
     of_each_job,
     ranking,
@@ -72,11 +73,21 @@ def test_how_mig_cuts_up_the_gpu_is_drawn(page):
 
 def test_a_step_alone_is_measured_and_a_shared_one_predicted(page):
     page.run()
-    (alone, *_) = of_each_job(page)["a step alone, measured"]
+    (alone, *_) = of_each_job(page)["a step alone"]
     (shared, *_) = of_each_job(page)["a step"]
-    assert alone == "30.0 ms"
+    assert alone == "30.0 ms, measured"
     assert "(" in shared
     assert any(said.value.startswith("**Measured** is each job alone") for said in page.markdown)
+
+
+def test_on_a_gpu_that_nobody_measured_nothing_is_said_to_be(page):
+    page.run()
+    page.selectbox(key="gpu").set_value("a100-40gb").run()
+    assert not page.exception
+    assert all(each.endswith(", estimated") for each in of_each_job(page)["a step alone"])
+    assert legend(charts(page)[0]) == ["estimated from other GPUs"]
+    page.selectbox(key="trials").set_value("resnet26-cifar10-bs128").run()
+    assert legend(charts(page)[-1]) == ["estimated from other GPUs"]
 
 
 @pytest.mark.parametrize("plan", ["serial", "mps=", "mig=", ";"])

@@ -37,7 +37,7 @@ def test_another_gpus_figures_are_labelled_with_its_name():
 def test_a_job_of_unknown_length_has_a_pace_but_no_epoch():
     (row,) = job_rows([Job(synthetic.profile(host_s=0.06))], mix("naive", 1024))
     assert row["an epoch"] == "length unknown"
-    assert row["a step alone, measured"] == "60.0 ms"
+    assert row["a step alone"] == "60.0 ms, measured"
     assert "(" in row["a step"]
 
 
