@@ -28,6 +28,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
 from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
+from advisor.report.page_words import on_the_page
 from advisor.report.plan_charts import plans_chart
 from advisor.report.sharing_words import words_of
 
@@ -77,7 +78,7 @@ def _show_outdated(last: Recommendation, answered: DeltaGenerator) -> None:
 def _answer(advised: Recommendation) -> None:
     """What is best, in a line, in figures, and beside all other plans."""
     found = verdict(advised)
-    first, *others = paragraphs(advised)
+    first, *others = map(on_the_page, paragraphs(advised))
     said = "\n\n".join([f"### {first}", *others])
     _BOXES.get(found.answers[0], st.info)(said)
     figures = metric_cards(advised)

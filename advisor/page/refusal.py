@@ -4,6 +4,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
+from advisor.report.page_words import on_the_page
 
 
 def refuse(error: AdvisorError, at: DeltaGenerator | None = None) -> None:
@@ -12,5 +13,5 @@ def refuse(error: AdvisorError, at: DeltaGenerator | None = None) -> None:
     Its words may be those of a file or of a link. What Markdown takes for a picture in them would
     be fetched from whatever host they name.
     """
-    said = str(error).replace("![", "!\\[").replace("](", "]\\(")
+    said = on_the_page(str(error)).replace("![", "!\\[").replace("](", "]\\(")
     (at or st).error(said)

@@ -139,7 +139,7 @@ class AdmissionLimits:
     def __post_init__(self) -> None:
         if not (isfinite(self.most_hurt) and self.most_hurt >= 0):
             raise InvalidInput(
-                f"--hurt is a share of at least 0, e.g. 0.05 for 5 %, got {self.most_hurt:g}"
+                f"--hurt is a share of at least 0, as 0.05 for 5 %, got {self.most_hurt:g}"
             )
 
 

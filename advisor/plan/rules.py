@@ -117,8 +117,8 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
 def _check_margin(margin: float) -> None:
     if not 0 <= margin < 1:
         raise InvalidInput(
-            f"a memory margin is a share from 0 to below 1, e.g. --memory-margin 0.1 for 10 %, "
-            f"got {margin:g}"
+            f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got {margin:g}. "
+            "Change --memory-margin."
         )
 
 

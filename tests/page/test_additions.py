@@ -91,6 +91,7 @@ def test_what_would_hurt_too_much_is_refused_in_words(view):
     assert not view.exception
     assert "none of the jobs may be added" in view.error[0].value
     assert "slows resnet26-cifar10-bs128 by" in view.error[0].value
+    assert "Allow more with “May get slower by, %”" in view.error[0].value
 
 
 @pytest.mark.parametrize(
