@@ -20,14 +20,14 @@ from advisor.page.further_questions import further_questions
 from advisor.page.layout import STYLE
 from advisor.page.next_questions import answer_stands, asking
 from advisor.page.open_view import open_view
-from advisor.page.question import posed
+from advisor.page.question import Posed, posed
 from advisor.page.refusal import refuse
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
-from advisor.report.headline import ORIGINS, bounds_note, host_note, plan_name
+from advisor.report.headline import ORIGINS, bounds_note, plan_name
 from advisor.report.page_words import on_the_page
 from advisor.report.plan_charts import plans_chart
 from advisor.report.sharing_words import words_of
@@ -53,30 +53,37 @@ def main() -> None:
         except AdvisorError as error:
             refuse(error, question.by_jobs)
     if question is not None and advised is not None:
-        st.session_state["last answer"] = advised
-        with answered:
-            _answer(advised)
-        plan = _show(advised)
-        further = further_questions(advised, question.asked, question.jobs)
-        keep_address(question.asked, advised, plan, further)
-        answer_stands(question.asked, question.jobs)
+        _show_all(question, advised, answered)
     elif "last answer" in st.session_state:
         _show_outdated(st.session_state["last answer"], answered)
 
 
+def _show_all(question: Posed, advised: Recommendation, answered: DeltaGenerator) -> None:
+    """The answer where it was `answered`, the plans, what else is asked; the address asks it."""
+    st.session_state["last answer"] = advised
+    plan = _plan_in_view(advised)
+    with answered:
+        _answer(advised, plan)
+    _show(advised, plan)
+    further = further_questions(advised, question.asked, question.jobs)
+    keep_address(question.asked, advised, plan, further)
+    answer_stands(question.asked, question.jobs)
+
+
 def _show_outdated(last: Recommendation, answered: DeltaGenerator) -> None:
+    plan = _plan_in_view(last)
     with answered:
         st.warning(
             "What is asked now has no answer; this is the last one, to what was asked before."
         )
         with st.container(key="outdated-answer"):
-            _answer(last)
+            _answer(last, plan)
     with st.container(key="outdated-plans"):
-        _show(last)
+        _show(last, plan)
 
 
-def _answer(advised: Recommendation) -> None:
-    """What is best, in a line, in figures, and beside all other plans."""
+def _answer(advised: Recommendation, plan: Plan) -> None:
+    """What is best, in a line, in figures, and beside all others, of which `plan` is looked at."""
     found = verdict(advised)
     first, *others = map(on_the_page, paragraphs(advised))
     said = "\n\n".join([f"### {first}", *others])
@@ -88,18 +95,18 @@ def _answer(advised: Recommendation) -> None:
         if explained := OBJECTIVES[advised.ranked_by].explained:
             st.caption(f"{figures[0][0]}: {explained}")
     with right:
-        st.altair_chart(plans_chart(advised), width="stretch", key="chart", on_select="rerun")
-        st.caption("A click on a point chooses that plan.")
+        drawn = plans_chart(advised, plan)
+        st.altair_chart(drawn, width="stretch", key="chart", on_select="rerun")
+        st.caption("A click on a point chooses that plan: the one in the ring is shown below.")
 
 
-def _show(advised: Recommendation) -> Plan:
-    """Show the plans; the one that is looked at."""
+def _show(advised: Recommendation, plan: Plan) -> None:
+    """All plans, and all that is to be known of `plan`."""
     for stale in advised.standing.stale:
         st.warning(str(stale))
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
-    st.caption(host_note(advised.standing))
-    plan = _chosen(advised)
+    st.selectbox("Plan", list(_names(advised)), key="plan")
     open_view(advised, plan)
     st.subheader("All ways, best first")
     _ranking(advised)
@@ -109,15 +116,19 @@ def _show(advised: Recommendation) -> Plan:
         with st.expander("Considered and left out"):
             for each in advised.left_out:
                 st.markdown(f"`{each.sharing}`: {each.why}")
-    return plan
 
 
-def _chosen(advised: Recommendation) -> Plan:
+def _plan_in_view(advised: Recommendation) -> Plan:
     """The plan that is chosen: by a click, at first by the link, in the list, else the best."""
-    names = {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
+    names = _names(advised)
     choose_clicked(list(names))
     _choose_linked(advised, list(names))
-    return names[st.selectbox("Plan", list(names), key="plan")]
+    return names.get(st.session_state.get("plan", ""), advised.best)
+
+
+def _names(advised: Recommendation) -> dict[str, Plan]:
+    """The plans by what they are called in the list to choose from."""
+    return {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
 
 
 def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level
 from advisor.prediction.power_cap import CAP_NOTE
+from advisor.report.page_words import on_the_page
 
 
 def conditions_asked(
@@ -73,5 +74,5 @@ def _tick(label: str, key: str, value: bool, excluded: str | None = None) -> boo
     """A box to tick, unless something that is said under it leaves nothing to choose."""
     ticked = st.checkbox(label, value=value, key=key, disabled=excluded is not None)
     if excluded is not None:
-        st.caption(f"Nothing to choose: {excluded}.")
+        st.caption(f"Nothing to choose: {on_the_page(excluded)}.")
     return ticked

@@ -28,6 +28,7 @@ from advisor.report.fleet_drawing import (
     names_of,
 )
 from advisor.report.fleet_text import fleet_answer, fleet_gpu_rows, fleet_notes
+from advisor.report.page_words import on_the_page
 from advisor.report.simulation_text import simulation_document, simulation_facts, simulation_heading
 from advisor.report.simulation_trace import trace_text
 from advisor.timeline import Policy
@@ -69,7 +70,7 @@ def _plan(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job], gpu
         _who_when(jobs_of_plan(found, simulated))
     stacked_table(fleet_gpu_rows(found), "GPUs")
     for said in fleet_notes(found):
-        st.caption(said)
+        st.caption(on_the_page(said))
     with st.expander("Apply it"):
         text = fleet_commands(found, 1)
         st.code(text, language="bash", wrap_lines=True)

@@ -4,7 +4,8 @@ STYLE = """<style>
 .stMainBlockContainer {padding-top: 3.5rem; padding-bottom: 3rem}
 @media (min-width: 640px) {.stMainBlockContainer {padding: 2.5rem 1.5rem 3rem}}
 .stMainBlockContainer h2 {font-size: 1.5rem; padding: 0 0 0.5rem}
-.stAlert h3 {font-size: 1.35rem; padding: 0 0 0.5rem}
+.stMainBlockContainer h3 {font-size: 1.25rem; padding: 0.75rem 0 0.5rem}
+.stMainBlockContainer .stAlert h3 {font-size: 1.35rem; padding: 0 0 0.5rem}
 .stMetric {padding: 0; margin-bottom: -0.5rem}
 .stMetric > div {padding: 0.3rem 0.8rem}
 .stMetric [data-testid="stMetricValue"] {font-size: 1.5rem}
@@ -12,6 +13,7 @@ STYLE = """<style>
 [class*="st-key-outdated"] {opacity: 0.5; filter: grayscale(1)}
 .st-key-narrow {display: none}
 @media (max-width: 640px) {
+.stElementContainer:has(> .stMetric) {flex: 1 1 40%; min-width: 40%}
 .st-key-wide {display: none}
 .st-key-narrow {display: flex}
 .st-key-narrow td:nth-child(2) p {overflow-wrap: anywhere; overflow: hidden}

@@ -2,23 +2,30 @@
 
 import re
 
+from advisor.plan.objectives import OBJECTIVES
+
 FIELDS = {
     "--gpus": "How many",
     "--hurt": "May get slower by, %",
     "--memory-margin": "Memory to keep free, %",
     "--now": "as the driver says",
     "--objective": "Best means",
-    "--objective deadlines": "Best means: deadlines kept",
     "--running": "Jobs that run already",
     "--running-sharing": "What runs shares the GPU",
     "--running-sharing mps": "What runs shares the GPU: mps",
+    **{f"--objective {name}": f"Best means: {each.choice}" for name, each in OBJECTIVES.items()},
 }
 """What the page calls what these ask; behind a colon stands what to choose there."""
 
-_LONGEST_FIRST = "|".join(sorted(FIELDS, key=len, reverse=True))
-_OPTION = re.compile(rf"(?:{_LONGEST_FIRST})(?![\w-])")
+_CALLED = FIELDS | {name: each.choice for name, each in OBJECTIVES.items()}
+_OPTIONS, _NAMES = (
+    "|".join(sorted(words, key=len, reverse=True)) for words in (FIELDS, OBJECTIVES)
+)
+_OF_COMMANDS = re.compile(
+    rf"(?:{_OPTIONS})(?![\w-])|(?<=anked by )(?:{_NAMES})\b|\b(?:{_NAMES})(?= needs)"
+)
 
 
 def on_the_page(said: str) -> str:
-    """`said` with the page's fields, in quotes, where it names options that the page asks too."""
-    return _OPTION.sub(lambda option: f"“{FIELDS[option.group()]}”", said)
+    """`said` with the page's words, in quotes, for options that it asks too, and for objectives."""
+    return _OF_COMMANDS.sub(lambda found: f"“{_CALLED[found.group()]}”", said)

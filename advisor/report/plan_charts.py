@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from advisor.plan.fair_share import Treatment
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.plan.tradeoff import TradeoffPoint
 from advisor.report import units
@@ -32,15 +33,17 @@ _PLANE_PX = 320
 _PLAN_PX = 22  # all plans are to be seen at once
 
 
-def plans_chart(advised: Recommendation) -> Layered:
-    """How much better each plan is than one after another, with its interval.
+def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
+    """How much better each plan is than one after another, with its interval; `shown` has a ring.
 
     A click on a point chooses: the selection ``chosen`` holds the plan's `number`, from 0.
     """
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
-    title, ticks = f"gain over one after another, by {advised.ranked_by}", alt.Axis(tickCount=8)
+    title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
+    ticks = alt.Axis(tickCount=8)
+    y = rows_of([row["plan"] for row in rows], "plan")
     base = chart(rows).encode(
-        y=rows_of([row["plan"] for row in rows], "plan"),
+        y=y,
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
         color=by_basis(plan.prediction for plan in advised.plans),
         tooltip=hints("plan", "sharing", "why"),
@@ -52,9 +55,11 @@ def plans_chart(advised: Recommendation) -> Layered:
         .encode(x=alt.X("middle:Q", title=title, axis=ticks))
         .add_params(chosen)
     )
+    ring = chart([rows[advised.plans.index(shown)]]).mark_point(size=300, color=FRAME_COLOUR)
+    ring = ring.encode(y=y, x=alt.X("middle:Q", title=title, axis=ticks))
     equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
     equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
-    drawn = alt.layer(equal, spread, middle).properties(height=alt.Step(_PLAN_PX))
+    drawn = alt.layer(equal, spread, ring, middle).properties(height=alt.Step(_PLAN_PX))
     return described(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
 
 

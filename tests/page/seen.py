@@ -55,6 +55,13 @@ def legend(chart):
     return points["encoding"]["color"]["scale"]["domain"]
 
 
+def in_the_ring(page):
+    """The rank of the plan that is marked among all plans."""
+    ring = json.loads(charts(page)[0].proto.spec)["layer"][2]
+    (row,) = ring["data"]["values"]
+    return row["plan"].split()[0]
+
+
 def choose_plan(page, words):
     """The first plan that has `words` in it."""
     plan = next(name for name in page.selectbox(key="plan").options if words in name)

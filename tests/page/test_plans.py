@@ -13,6 +13,7 @@ from tests.page.seen import (
     choose_plan,
     ends,
     fill_in,
+    in_the_ring,
     jobs,
     jobs_of_plan,
     legend,
@@ -62,6 +63,13 @@ def test_a_mig_plan_is_labelled_as_estimated(page):
     of_mig = {label for plan, label in labels.items() if "mig=" in plan}
     assert of_mig == {"estimated"}
     assert labels["mps"] == "predicted"
+
+
+def test_the_plan_that_is_looked_at_has_a_ring_on_the_first_screen(page):
+    page.run()
+    assert in_the_ring(page) == "1"
+    chosen = choose_plan(page, "serial").selectbox(key="plan").value
+    assert in_the_ring(page) == chosen.split()[0]
 
 
 def test_how_mig_cuts_up_the_gpu_is_drawn(page):

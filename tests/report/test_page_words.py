@@ -14,10 +14,18 @@ def test_an_option_is_called_by_the_field_that_asks_the_same():
         "Allow more with “May get slower by, %”, run all under MPS "
         "(“What runs shares the GPU: mps”), or wait."
     )
+    said = on_the_page("Use --objective energy-epoch.")
+    assert said == "Use “Best means: least energy per epoch”."
+
+
+def test_an_objective_is_called_as_in_the_list_to_choose_from():
+    assert on_the_page("Ranked by throughput: makespan needs every job's length.") == (
+        "Ranked by “most work per hour”: “all done soonest” needs every job's length."
+    )
 
 
 @pytest.mark.parametrize(
-    "said", ["advisor profile --from-numbers", "--hurt-not", "a -- b", "mps=50,50"]
+    "said", ["advisor profile --from-numbers", "--hurt-not", "a -- b", "by energy", "makespan"]
 )
 def test_all_else_is_left_as_it_is(said):
     assert on_the_page(said) == said
