@@ -30,7 +30,7 @@ from advisor.report.documents import plan_rows, recommendation_document
 from advisor.report.headline import ORIGINS, bounds_note, plan_name
 from advisor.report.page_words import on_the_page
 from advisor.report.plan_charts import plans_chart
-from advisor.report.sharing_words import words_of
+from advisor.report.sharing_words import shortened, words_of
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
@@ -106,7 +106,7 @@ def _show(advised: Recommendation, plan: Plan) -> None:
         st.warning(str(stale))
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
-    st.selectbox("Plan", list(_names(advised)), key="plan")
+    st.selectbox("Plan", list(_names(advised)), key="plan", format_func=shortened)
     open_view(advised, plan)
     st.subheader("All ways, best first")
     _ranking(advised)
@@ -115,7 +115,7 @@ def _show(advised: Recommendation, plan: Plan) -> None:
     if advised.left_out:
         with st.expander("Considered and left out"):
             for each in advised.left_out:
-                st.markdown(f"`{each.sharing}`: {each.why}")
+                st.markdown(f"`{shortened(str(each.sharing))}`: {each.why}")
 
 
 def _plan_in_view(advised: Recommendation) -> Plan:
@@ -143,6 +143,7 @@ def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:
 def _ranking(advised: Recommendation) -> None:
     rows = pd.DataFrame(plan_rows(advised))
     short = rows.drop(columns="why")
+    short["plan"] = short["plan"].map(shortened)
     short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
     with st.container(key="wide"):
         st.dataframe(

@@ -50,8 +50,10 @@ def _slice_speed_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
     """How much slower each of `jobs` runs on smaller instances; why not, on a GPU without MIG."""
     advisor = advisor_of(asked.gpu, asked.cap_w)
     profiles = list({job.name: job.profile for job in jobs}.values())
+    # What an unknown host may do to a job it does on an instance and on the whole GPU alike.
+    predictor = advisor.uncalibrated.on_known_cores()
     try:
-        found = slice_speeds(profiles, advisor.card, advisor.predictor)
+        found = slice_speeds(profiles, advisor.card, predictor)
     except AdvisorError as error:
         st.info(str(error))
         return

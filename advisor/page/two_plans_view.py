@@ -12,6 +12,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report.comparison_rows import ComparisonSection, side_by_side
 from advisor.report.gpu_drawing import drawing
 from advisor.report.headline import plan_kind, plan_name
+from advisor.report.sharing_words import shortened
 
 
 def two_plans(advised: Recommendation, plan: Plan) -> None:
@@ -22,7 +23,8 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
         st.info("There is no other plan to compare it with.")
         return
     index = at_first([plan_name(advised, each) for each in others.values()], linked().beside)
-    pair = plan, others[st.selectbox("Beside", list(others), index, key="second plan")]
+    chosen = st.selectbox("Beside", list(others), index, key="second plan", format_func=shortened)
+    pair = plan, others[chosen]
     names = [f"{each.rank}  {plan_kind(advised, each)}" for each in pair]
     whole, *jobs = side_by_side(compare(advised.jobs, advised.gpu, pair, advised.objective))
     _part(whole, names)
@@ -35,5 +37,5 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
 
 
 def _part(part: ComparisonSection, names: Sequence[str]) -> None:
-    st.markdown(f"**{part.title}**: {part.said}")
+    st.markdown(f"**{part.title}**: {shortened(part.said)}")
     st.table(pd.DataFrame(part.rows, columns=["", *names, "change"]), hide_index=True)

@@ -1,14 +1,19 @@
 """What is said of each way to share: what it is called, advised as, drawn as, and means."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple, TypedDict
 
 from advisor.english import counted
+from advisor.report import units
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import groups, partitions
 
 _SLICE = "compute slice"
+# Of more jobs than can be told apart at a glance.
+_JOBS, _SHARES = re.compile(r"(?<=\[)(\d+,){8,}\d+"), re.compile(r"(?<==)(\d[\d.]*,){8,}\d[\d.]*")
 
 
 class ModeWords(NamedTuple):
@@ -124,6 +129,21 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
             for part in partitions(sharing, len(jobs))
         )
     return words_of(sharing).meaning
+
+
+def shortened(notation: str) -> str:
+    """`notation`, or words with it: in long lists, ranges of jobs, and equal shares counted."""
+    return _JOBS.sub(_range, _SHARES.sub(_count, notation))
+
+
+def _range(jobs: re.Match[str]) -> str:
+    return units.numbers(map(int, jobs.group().split(",")))
+
+
+def _count(shares: re.Match[str]) -> str:
+    """Equal shares that follow each other as ``14 x40``."""
+    runs = groupby(shares.group().split(","))
+    return ",".join(units.collapsed(list(run)) for _, run in runs)
 
 
 def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:

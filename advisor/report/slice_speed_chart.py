@@ -63,9 +63,9 @@ def slice_speed_text(found: Sequence[SliceSpeed], profiles: Sequence[Profile]) -
     """What the chart of `profiles` shows, what it stands on, and which jobs fit where not."""
     what = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
     said = [
-        "Speed alone on an instance of each size, over that on the whole GPU; the grey ticks are "
-        "what the instance has of the compute slices, and the thin lines where nine of ten "
-        f"measurements should fall. {what} {NOT_CONFIRMED}."
+        "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
+        "are what the instance has of the compute slices, and the thin lines where nine of ten "
+        f"measurements on the host of the profile should fall. {what} {NOT_CONFIRMED}."
     ]
     lacks: dict[str, list[str]] = {}
     for each in found:
