@@ -10,6 +10,7 @@ STYLE = """<style>
 .stMetric > div {padding: 0.3rem 0.8rem}
 .stMetric [data-testid="stMetricValue"] {font-size: 1.5rem}
 .stMetric [data-testid="stMetricDelta"] * {white-space: normal; overflow: visible}
+.stTable td p {white-space: pre-line}
 [class*="st-key-outdated"] {opacity: 0.5; filter: grayscale(1)}
 .st-key-narrow {display: none}
 @media (max-width: 640px) {

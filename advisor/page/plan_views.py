@@ -13,7 +13,7 @@ from advisor.report import charts
 from advisor.report.documents import job_rows
 from advisor.report.fairness_text import fairness_text
 from advisor.report.gpu_drawing import drawing
-from advisor.report.mig_text import blocks
+from advisor.report.mig_blocks import blocks
 from advisor.report.plan_charts import slowdown_chart
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
@@ -31,7 +31,8 @@ def on_the_gpu(advised: Recommendation, plan: Plan) -> None:
 def draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
     """The jobs of `plan` in `gpu`; the axis of memory ends where they do, or at `until_gib`."""
     if cut := blocks(plan.sharing, gpu):
-        st.altair_chart(charts.slices_chart(cut, gpu.memory_slices), width="stretch")
+        jobs = [job.job for job in plan.prediction.jobs]
+        st.altair_chart(charts.slices_chart(cut, gpu.memory_slices, jobs), width="stretch")
     drawn = drawing(plan.prediction, gpu)
     left, right = st.columns([3, 2])
     left.altair_chart(charts.memory_chart(drawn, until_gib), width="stretch")

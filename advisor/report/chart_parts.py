@@ -31,6 +31,11 @@ def job_colours(jobs: Iterable[str]) -> dict[str, str]:
     return dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
 
 
+def ink_on(fill: str) -> str:
+    """The colour of words on a box of the colour `fill`, which are to be read on any ground."""
+    return {FREE_COLOUR: FRAME_COLOUR, SURE_COLOUR: "white"}.get(fill, "black")
+
+
 def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
     """The colours of `jobs`, all that are asked about, in their order; `named`: with a legend."""
     colours = job_colours(jobs)

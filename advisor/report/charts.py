@@ -19,15 +19,16 @@ from advisor.report.chart_parts import (
     chart,
     described,
     hints,
+    ink_on,
+    job_colours,
     rows_of,
 )
 from advisor.report.gpu_drawing import Bar, Drawing
 from advisor.report.headline import short_basis
-from advisor.report.mig_text import Block
+from advisor.report.mig_blocks import Block
 from advisor.report.simulation_drawing import Curve, Timeline
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30
-_FREE = {"test": "datum.kind == 'free'"}
 
 
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
@@ -74,10 +75,17 @@ def trials_chart(found: Trials) -> Layered:
     return described(drawn, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
 
 
-def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
-    """How MIG cuts up a GPU of so many memory slices; what is free is pale."""
+def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) -> Layered:
+    """How MIG cuts up a GPU of so many memory slices; what is free is pale.
+
+    What one of `jobs` has alone is of its colour, and what several share, or divide, is grey.
+    """
     title = f"memory slices of the GPU, {memory_slices} in all"
-    rows = [asdict(each) | {"middle": (each.start + each.end) / 2} for each in cut]
+    rows = [
+        asdict(each) | {"middle": (each.start + each.end) / 2, "fill": fill, "ink": ink_on(fill)}
+        for each in cut
+        for fill in [_fill(each, jobs)]
+    ]
     base = chart(rows).encode(
         y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row"),
         tooltip=hints("label", "kind"),
@@ -85,15 +93,23 @@ def slices_chart(cut: Sequence[Block], memory_slices: int) -> Layered:
     boxes = base.mark_bar(stroke=FRAME_COLOUR, height={"band": 0.9}).encode(
         x=axis("start:Q", title, memory_slices, memory_slices),
         x2=alt.X2("end:Q"),
-        color=alt.ColorValue(ESTIMATE_COLOUR, condition=_FREE | {"value": FREE_COLOUR}),
+        color=alt.Color("fill:N", scale=None),
     )
     names = base.mark_text().encode(
         x=alt.X("middle:Q"),
         text=alt.Text("label:N"),
-        color=alt.ColorValue("black", condition=_FREE | {"value": FRAME_COLOUR}),
+        color=alt.Color("ink:N", scale=None),
     )
     drawn = alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{each.row} {each.label}" for each in cut))
+
+
+def _fill(block: Block, jobs: Sequence[str]) -> str:
+    if block.kind == "free":
+        return FREE_COLOUR
+    if len(block.jobs) != 1:
+        return ESTIMATE_COLOUR
+    return job_colours(jobs)[jobs[block.jobs[0] - 1]]
 
 
 def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:

@@ -1,19 +1,17 @@
-"""Shows how a GPU is divided with MIG: tables, drawings in plain characters, and blocks."""
+"""Shows how a GPU is divided with MIG: tables, and drawings in plain characters."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
 from advisor.hardware.catalogue import DESCRIBED, Gpu, MigProfile
 from advisor.hardware.gpu_partition import compute_sets
-from advisor.hardware.mig_layouts import PlacementSets, place, profile_of
+from advisor.hardware.mig_layouts import PlacementSets, profile_of
 from advisor.report.documents import SCHEMA
 from advisor.report.listing_text import plain_table
-from advisor.sharing import Hybrid, Instance, Place, SharedPartition, Sharing
-from advisor.sharing.traversal import instance_sets
+from advisor.sharing import Instance
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -177,72 +175,3 @@ def _sizes(way: Sequence[int]) -> str:
 
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """An instance, what lies inside one, or what is left.
-
-    Attributes:
-        row: Title of the blocks side by side.
-        start: Left end, in memory slices from the first; a part of an instance lies in its share.
-        end: Right end, in the same unit.
-        label: What it is called, and whose it is.
-        kind: What it is.
-    """
-
-    row: str
-    start: float
-    end: float
-    label: str
-    kind: Literal["instance", "compute instance", "free"]
-
-
-def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
-    """All blocks of `sharing`, a set of instances after the other; none without MIG.
-
-    Raises:
-        NothingFits: An instance has no place on `gpu`.
-    """
-    sets = instance_sets(sharing)
-    names = ["GPU"] if len(sets) == 1 else [f"set {number}" for number in range(1, len(sets) + 1)]
-    return tuple(
-        block for name, each in zip(names, sets, strict=True) for block in _blocks(name, each, gpu)
-    )
-
-
-def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
-    free = set(range(gpu.memory_slices))
-    for instance, each in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
-        first, size = instance.start or 0, profile_of(gpu, instance.profile).memory_slices
-        free -= set(range(first, first + size))
-        whole = [part for part in each.partitions if part.slices is None]
-        whose = "".join(f": {_whose(part)}" for part in whole)
-        yield Block(
-            row=f"{name}: instances", start=first, end=first + size,
-            label=f"{instance.profile}{whose}", kind="instance",
-        )  # fmt: skip
-        yield from _inside(f"{name}: inside", each, first, size, gpu)
-    for slice_ in sorted(free):
-        yield Block(
-            row=f"{name}: instances", start=slice_, end=slice_ + 1, label="free", kind="free"
-        )
-
-
-def _inside(row: str, divided: Place, first: int, size: int, gpu: Gpu) -> Iterator[Block]:
-    """The compute instances of an instance, side by side; they share its memory."""
-    whole, left = profile_of(gpu, divided.instance.profile).compute_slices, 0
-    for part in divided.partitions:
-        if part.slices is None:
-            return
-        start, left = left, left + part.slices
-        yield Block(
-            row=row, start=first + size * start / whole, end=first + size * left / whole,
-            label=f"{part.slices}c: {_whose(part)}", kind="compute instance",
-        )  # fmt: skip
-
-
-def _whose(part: SharedPartition) -> str:
-    if len(part.jobs) == 1:
-        return f"job {part.jobs[0]}"
-    return f"jobs {', '.join(map(str, part.jobs))} by {part.sharing}"

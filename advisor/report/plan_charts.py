@@ -1,6 +1,6 @@
 """Charts that compare all plans, and show how the jobs of one of them fare."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -30,6 +30,8 @@ from advisor.report.gpu_drawing import row_name
 from advisor.report.headline import gain, plan_kind, short_basis
 
 _PLANE_PX = 320
+_NEAR = {"time": 0.05, "energy": 0.06}
+"""Of what an axis spans, how far apart the ranks of two plans are at least that are told apart."""
 _PLAN_PX = 22  # all plans are to be seen at once
 
 
@@ -96,11 +98,24 @@ def tradeoff_chart(
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """`rows` with their ranks, those together that nobody can tell apart on the chart."""
-    at: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    """`rows` with their ranks, those together whose ranks would lie on each other on the chart."""
+    apart = {name: _NEAR[name] * _span(row[name] for row in rows) for name in _NEAR}
+    together: list[list[dict[str, Any]]] = []
     for row in rows:
-        at.setdefault((f"{row['time']:.3g}", f"{row['energy']:.3g}"), []).append(row)
-    return [same[0] | {"rank": ", ".join(row["rank"] for row in same)} for same in at.values()]
+        near = (
+            same for same in together
+            if all(abs(row[name] - same[0][name]) <= most for name, most in apart.items())
+        )  # fmt: skip
+        if (found := next(near, None)) is not None:
+            found.append(row)
+        else:
+            together.append([row])
+    return [same[0] | {"rank": ", ".join(row["rank"] for row in same)} for same in together]
+
+
+def _span(values: Iterable[float]) -> float:
+    known = list(values)
+    return max(known) - min(known)
 
 
 def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:

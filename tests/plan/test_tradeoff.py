@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.plan.ranking import ranked
 from advisor.plan.tradeoff import pareto_front, tradeoff
+from advisor.prediction.mix_prediction import Interval
 from advisor.report.plan_charts import tradeoff_chart
 from advisor.report.tradeoff_text import front_text, missing_text
 from advisor.workload.job import Job
@@ -53,6 +54,20 @@ def test_all_plans_are_drawn_with_their_numbers_and_the_front_is_named():
     said = front_text(found, points, found.plans[1])
     assert all(f"{each.plan.rank} (" in said for each in points if each.on_front)
     assert missing_text(found, points) == ""
+
+
+def test_ranks_that_would_lie_on_each_other_are_written_side_by_side():
+    found = advised(SMALL, LARGE)
+    points = [
+        replace(each, makespan_s=certain(at), energy_j=certain(at))
+        for each, at in zip(tradeoff(found.plans), (100, 101, 110, 200), strict=False)
+    ]
+    rows, _ = drawn(tradeoff_chart(found, points, found.plans[0]))
+    assert {"1, 2", "3", "4"} <= {row["rank"] for row in rows}
+
+
+def certain(value):
+    return Interval(value, value, value)
 
 
 def rows_name(rows, number):

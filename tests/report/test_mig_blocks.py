@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import layouts
-from advisor.report.mig_text import blocks
+from advisor.report.chart_parts import ESTIMATE_COLOUR, FREE_COLOUR, job_colours
+from advisor.report.charts import slices_chart
+from advisor.report.mig_blocks import blocks
 from advisor.sharing import Mig, parse_sharing
+from tests.report.test_plan_charts import drawn as charted
 
 H200 = gpu("h200-141gb")
 
@@ -53,6 +56,14 @@ def test_groups_one_after_another_have_rows_of_their_own():
         "set 1: instances",
         "set 2: instances",
     ]
+
+
+def test_what_a_job_has_alone_has_its_colour_and_what_jobs_share_or_nobody_has_is_grey():
+    cut = blocks(parse_sharing("mig=4g.71gb@0[2]+2g.35gb@4[1,3]/mps"), H200)
+    rows, _ = charted(slices_chart(cut, H200.memory_slices, ["one", "two", "three"]))
+    colours = {row["label"].partition(":")[0]: row["fill"] for row in rows}
+    assert colours["4g.71gb"] == job_colours(["one", "two", "three"])["two"]
+    assert {colours["2g.35gb"], colours["free"]} == {ESTIMATE_COLOUR, FREE_COLOUR}
 
 
 @given(st.sampled_from(layouts(H200)))
