@@ -19,6 +19,7 @@ from advisor.report.headline import (
     host_note,
     led,
     plan_kind,
+    short_basis,
     shown_cost,
 )
 from advisor.report.promises_text import promises
@@ -76,7 +77,7 @@ def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
     limit_w = mix.power_cap_w or advised.gpu.power_limit_w
     return [
         (by.measure.capitalize(), shown(_certain(cost)), f"serial {shown(_certain(serial))}"),
-        ("Gain over serial", units.times(_certain(gain(advised, best).p50)), basis(mix)),
+        ("Gain over serial", units.times(_certain(gain(advised, best).p50)), short_basis(mix)),
         ("Memory", units.held(mix), _spare(advised, best).removeprefix("; ")),
         ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
     ]
