@@ -14,7 +14,7 @@ from advisor.prediction.fewer_sms import slowdown_on
 from advisor.prediction.gpu_transfer import estimate_spread
 from advisor.prediction.memory import Z95
 from advisor.prediction.mig_instances import on_instances
-from advisor.prediction.mix_prediction import Interval, interval_around, spanning
+from advisor.prediction.mix_prediction import Interval, between, interval_around, spanning
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix
@@ -161,4 +161,34 @@ def _by_capacity(
     capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
     rows = columns(bare, sharing, gpu, capacity_s)
     middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
-    return [plain.interval(each, float(s)) for each, s in zip(bare, middle, strict=True)]
+    steps_s = [plain.interval(each, float(s)) for each, s in zip(bare, middle, strict=True)]
+    return _bounded_by_limits(steps_s, profiles, sharing, gpu, model) if sharing.limits else steps_s
+
+
+# Limits of which the geometric mean is above this share are answered as partly without limits, so
+# that the last of a limit changes little: at limits of 50 to 100 %, 0.3 points nearer to an H200's
+# runs and an H100's than by the model of limits alone.
+_HARDLY_LIMITED = 0.5
+
+
+def _bounded_by_limits(
+    steps_s: Sequence[Interval],
+    profiles: Sequence[Profile],
+    sharing: Concurrent,
+    gpu: Gpu,
+    model: Model,
+) -> list[Interval]:
+    """Steps under limits, at the upper end of which they are those without limits.
+
+    None is shorter than the job's would be there without mates, which is not among what the model
+    of nvidia-smi's numbers is fitted to. Where limits leave a third of an H200 idle, it errs by
+    31 % without this, and by 18 % with it (15 steps).
+    """
+    shares = np.array(sharing.limits) / 100
+    weight = min(1.0, (1 - float(np.exp(np.log(shares).mean()))) / (1 - _HARDLY_LIMITED))
+    free_s = _by_capacity(profiles, Mps(priorities=sharing.priorities), gpu, model)
+    limited = [whole_gpu(gpu).limited(limit) for limit in sharing.limits]
+    return [
+        between(free, step, weight).at_least(slowdown_on(profile, part).scaled(profile.step_s))
+        for free, step, profile, part in zip(free_s, steps_s, profiles, limited, strict=True)
+    ]

@@ -56,6 +56,12 @@ class Interval:
         up = hypot(*(log(each.p95 / each.p50) for each in (self, factor)))
         return interval_around(self.p50 * factor.p50, -down, up)
 
+    def at_least(self, other: "Interval") -> "Interval":
+        """Of two answers that both bound a number from below, the higher at each level."""
+        return Interval(
+            max(self.p05, other.p05), max(self.p50, other.p50), max(self.p95, other.p95)
+        )
+
     def contains(self, measured: float) -> bool:
         return self.p05 <= measured <= self.p95
 
@@ -63,6 +69,12 @@ class Interval:
 def interval_around(middle: float, low: float, high: float) -> Interval:
     """The interval whose ends lie so far from its middle, in logs; `low` is at most 0."""
     return Interval(middle * exp(low), middle, middle * exp(high))
+
+
+def between(first: Interval, second: Interval, weight: float) -> Interval:
+    """Both at once, level by level in logs: `first` at `weight` 0, `second` at 1."""
+    pairs = ((first.p05, second.p05), (first.p50, second.p50), (first.p95, second.p95))
+    return Interval(*(a ** (1 - weight) * b**weight for a, b in pairs))
 
 
 def spanning(answers: Sequence[Interval]) -> Interval:

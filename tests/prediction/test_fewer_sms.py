@@ -15,10 +15,13 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction import fewer_sms
 from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
+from advisor.prediction.model_file import load_model
 from advisor.prediction.part_curve import CURVE
 from advisor.prediction.partition_transfer import on_partition
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Mps
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.store import load_profiles
+from advisor.workload.store import load_profiles, model_path
 from tests.prediction.test_transfer import PHYSICS
 
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
@@ -195,3 +198,27 @@ def test_models_left_out_are_within_a_tenth_and_inside_their_ranges_on_slices_of
     for sign in ("power", "GPU utilisation", "two MPS limits"):
         assert min(by[sign]["inside_of_part"].values()) >= 0.85
         assert by[sign]["inside"] <= 0.97, "no wider than they have to be"
+
+
+@given(
+    st.sampled_from([A100, H200]), st.floats(0.05, 1), MEMORY,
+    st.lists(st.sampled_from([2, 10, 14, 28, 50, 86]), min_size=2, max_size=4),
+)  # fmt: skip
+def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_limit(
+    card, busy, memory, limits
+):
+    job = watched(card, busy, 200, memory)
+    predictor = Predictor(card, load_model(model_path()))
+    together = predictor.predict([job] * len(limits), Mps(tuple(map(float, limits)))).jobs
+    for each, limit in zip(together, limits, strict=True):
+        (alone,) = predictor.predict([job], Mps((float(limit),))).jobs
+        assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
+
+
+def test_the_last_of_a_limit_changes_little_where_only_bare_numbers_are_known():
+    job = watched(A100, 1.0, 308, 0.25)
+    predictor = Predictor(A100, load_model(model_path()))
+    sharings = [Mps((limit, limit)) for limit in (95.0, 98.0, 99.0)]
+    steps = [predictor.predict([job, job], each).jobs[0].step_s.p50 for each in (*sharings, Mps())]
+    for limited, more in pairwise(steps):
+        assert limited == pytest.approx(more, rel=0.02)
