@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 _FOLDER = str(Path(__file__).parent)
+# The oldest Python that can import the hook; this file itself is for any that is in use.
+_OLDEST = (3, 10)
 
 
 class _TorchFinder:
@@ -34,16 +36,25 @@ def _attach_after(spec: ModuleSpec) -> None:
 
     def executed(module: ModuleType) -> None:
         execute(module)
+        if sys.version_info < _OLDEST:
+            found, least = (".".join(map(str, each[:2])) for each in (sys.version_info, _OLDEST))
+            _told(f"its Python is {found}, and steps are seen from {least} on")
+            return
         try:
             from advisor.measure.process.script_hook import attach
 
             attach()
             Path(_FOLDER, "attached").touch()
         except Exception as error:  # the script must run as if nobody looked
-            with suppress(OSError):
-                Path(_FOLDER, "error").write_text(f"{type(error).__name__}: {error}")
+            _told(f"{type(error).__name__}: {error}")
 
     spec.loader.exec_module = executed  # type: ignore[method-assign,union-attr]
+
+
+def _told(why: str) -> None:
+    """Leave word why the hook was not set."""
+    with suppress(OSError):
+        Path(_FOLDER, "error").write_text(why)
 
 
 def _run_the_users_own() -> None:

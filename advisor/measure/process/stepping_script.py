@@ -26,7 +26,11 @@ _NO_TORCH = (
     f"No Python of it imported torch where that can be seen: python -I and -E, sudo and containers "
     f"hide it. If it does not use torch, {_NOT_BY_STEPS}"
 )
+_NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
+
+# So often it is looked for word that the hook could not be set.
+_LOOK_S = 1.0
 
 
 class SteppingScript(ScriptTenant):
@@ -86,10 +90,11 @@ class SteppingScript(ScriptTenant):
             sources: list[Any] = [self._listener, self._running.exited]
             if self._connection is not None:
                 sources.append(self._connection)
-            ready = wait(sources, max(0.0, until - monotonic()))
+            ready = wait(sources, min(_LOOK_S, max(0.0, until - monotonic())))
             if not ready:
-                return self._late(timeout_s)
-            if self._listener in ready:
+                if monotonic() >= until or self._hook_failed:
+                    return self._late(timeout_s)
+            elif self._listener in ready:
                 self._accept()
             elif (answer := self._answer()) is not None:
                 return answer
@@ -137,11 +142,9 @@ class SteppingScript(ScriptTenant):
         how = self._running.how_it_ended()
         if self._running.out_of_memory:
             return self._end("out-of-memory", self._running.telling_line())
-        error = self._folder / "hook" / "error"
-        if error.is_file():
-            how += f". The hook could not be set: {error.read_text()}"
         if self._connection is None:
-            remedy = f". {self._no_steps}" if self._running.succeeded else ""
+            blamed = self._running.succeeded or self._hook_failed
+            remedy = f". {self._no_steps}" if blamed else ""
             return self._end("died", f"{self._named} trained no step and {how}{remedy}")
         remedy = f". {_TOO_SHORT}" if self._running.succeeded else ""
         return self._end("died", f"{self._named} {how}{remedy}")
@@ -149,7 +152,9 @@ class SteppingScript(ScriptTenant):
     def _late(self, timeout_s: float) -> Ended:
         line = self._running.telling_line()
         self.end_by(monotonic())
-        if self._connection is None:
+        if self._hook_failed:
+            why = f"cannot be seen to step. {self._no_steps}"
+        elif self._connection is None:
             said = f"; it said: {line}" if line else ""
             why = f"took no step within {timeout_s:.0f} s{said}. {self._no_steps}"
         else:
@@ -157,8 +162,20 @@ class SteppingScript(ScriptTenant):
         return self._end("died", f"{self._named} {why}")
 
     @property
+    def _hook_error(self) -> Path:
+        """Where the hook writes why it could not be set."""
+        return self._folder / "hook" / "error"
+
+    @property
+    def _hook_failed(self) -> bool:
+        """Whether the hook could not be set in a Python of the script, nor in another."""
+        return self._connection is None and self._hook_error.is_file()
+
+    @property
     def _no_steps(self) -> str:
         """Why none may have been found."""
+        if self._hook_failed:
+            return f"The hook could not be set: {self._hook_error.read_text()}. {_NOT_SEEN}"
         return _NO_STEPS if (self._folder / "hook" / "attached").exists() else _NO_TORCH
 
     @property

@@ -140,6 +140,15 @@ def test_a_script_that_never_steps_ends_with_a_sentence(home, words, said):
         assert tenant.ask("run", start_at=0.0, stop_at=0.0) == loaded
 
 
+def test_a_script_whose_torch_is_too_old_to_be_seen_to_step_is_told_so_at_once(home):
+    (home / "torch.py").write_text("")
+    (home / "old.py").write_text(f"import time, torch\ntime.sleep({2 * PATIENCE_S})\n")
+    with started(scripted(home, "python", "old.py")) as (_, (loaded,)):
+        assert loaded.outcome == "died"
+        assert "The hook could not be set: " in loaded.detail
+        assert "another Python or torch" in loaded.detail
+
+
 def test_a_script_that_takes_too_long_to_its_first_step_is_ended(home):
     setup = TenantSetup("cpu", CORES, {}, scripted(home, "sleep", 600).script)
     with tenants_on([setup], home) as (tenant,):
