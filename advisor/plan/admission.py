@@ -1,6 +1,6 @@
-"""What may be added to jobs that already run on a GPU, without hurting them.
+"""Admission: which jobs may join those that run on a GPU without slowing them too much.
 
-What runs cannot be re-partitioned.
+Running jobs keep their limits and MIG instances.
 """
 
 from collections import Counter
@@ -34,17 +34,16 @@ _NO_ROOM = "MIG has no room left for another instance"
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """Jobs that may be added.
+    """A set of jobs that may be added to those that run.
 
     Attributes:
-        jobs: Which.
-        prediction: Of all jobs together, those that ran before first.
-        hurt: Share by which the step of the job that runs already and suffers most gets longer;
-            of medians.
-        hurt_job: Its name.
-        added: Work that the added jobs do in the time in which each alone does 1.
-        late: Names of all jobs that would miss their deadlines by median steps, if all of their
-            epochs were before them; None: a job has a deadline, and lengths are not known.
+        jobs: The added jobs.
+        prediction: Prediction for all jobs together, the running ones first.
+        hurt: Largest slowdown of a running job: the share by which its median step gets longer.
+        hurt_job: Name of the job that has this slowdown.
+        added: Throughput of the added jobs together, each counted as 1 when it runs alone.
+        late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
+            any job were done yet; None: a job has a deadline, and the length of a job is not known.
     """
 
     jobs: tuple[Job, ...]
@@ -57,11 +56,11 @@ class Addition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Additions:
-    """What may be added, the most work first; what makes a job late comes after all else.
+    """The sets of jobs that may be added, largest throughput first; late ones come last.
 
     Attributes:
-        before: What runs, before anything is added.
-        most_hurt: Share by which a step of what runs may get longer.
+        before: Prediction for the running jobs alone.
+        most_hurt: Largest share by which the step of a running job may get longer.
         left_out: Jobs that may not be added, not even alone, and why.
     """
 
@@ -81,10 +80,10 @@ def additions(
     predictor: Predicts,
     limits: "AdmissionLimits",
 ) -> Additions:
-    """Every set of the jobs `offered` that may be added to what runs on `gpu`.
+    """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
 
-    A set is looked at where each of its jobs may be added to the others of it: another job never
-    helps those that run.
+    A set is tried only if all its subsets of one job less may be added: another job never speeds up
+    those that run.
 
     Raises:
         InvalidInput: A share is wrong, or one of `offered` is protected.
@@ -107,7 +106,7 @@ def additions(
 
 
 def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftOut]) -> str:
-    """What may help where none of the jobs `offered` may be added."""
+    """What the user can try when none of the jobs `offered` may be added."""
     said = []
     if any(each.why != _NO_ROOM for each in left_out):
         said.append("Allow more with --hurt")
@@ -127,10 +126,10 @@ def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """What must not happen.
+    """What a set of added jobs must respect.
 
     Attributes:
-        most_hurt: Share by which a step of what runs may get longer, at least 0.
+        most_hurt: Largest share by which the step of a running job may get longer, at least 0.
     """
 
     most_hurt: float = MOST_HURT
@@ -144,7 +143,7 @@ class AdmissionLimits:
 
 
 def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
-    """All sets that may be added, each from those with one job less."""
+    """All sets that may be added, built up one job at a time; and the jobs that fit in none."""
     there = Counter(offered.index(job) for job in offered)
     found: list[Addition] = []
     left_out: list[LeftOut] = []
@@ -168,7 +167,7 @@ def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], li
 
 
 class _Joined:
-    """Answers for what runs, with other jobs added."""
+    """Predicts the running jobs together with added ones."""
 
     def __init__(
         self, running: Running, gpu: Gpu, predictor: Predicts, limits: AdmissionLimits
@@ -186,7 +185,7 @@ class _Joined:
             )
 
     def best(self, added: Sequence[Job]) -> Addition | str:
-        """The way to add `added` in which these get most done; why they may not be."""
+        """The way to add `added` that gives them most throughput; else why none is allowed."""
         jobs, before = [*self.running.jobs, *added], len(self.running.jobs)
         ways = ways_to_join(self._sharing, before, len(added), self._gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
@@ -197,7 +196,7 @@ class _Joined:
         return next(problems, _NO_ROOM)
 
     def under_mps(self, offered: Sequence[Job]) -> bool:
-        """Whether some of `offered` may be added where all share by MPS."""
+        """Whether some of `offered` could be added if all jobs shared by MPS."""
         running = replace(self.running, sharing=Mps())
         try:
             return bool(

@@ -1,4 +1,4 @@
-"""What holds each job of a plan back."""
+"""Which resource limits a plan, and which limits each of its jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,22 +36,23 @@ class Use:
 
     @property
     def fullness(self) -> float:
-        """Share of what counts as full."""
+        """The share in use, over the share from which the resource counts as full."""
         return self.share / FULL[self.resource]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """What holds the jobs of one plan back.
+    """Which resources limit the jobs of one plan.
 
     Attributes:
         host_shares: Share of each job's predicted step that its host path takes, 0..1, shape
-            (jobs,); None where it was not measured.
-        gpu_shares: The same of the GPU's work for it.
+            (jobs,); None where the host path was not measured.
+        gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
         alone: Positions of the jobs that have the GPU to themselves while they run.
-        uses: Of the GPU's resources, the fullest first; those not measured are missing.
-        memory: Share of the memory that the jobs hold.
-        cut: What gives jobs SMs of their own, if anything does.
+        uses: How much of each of the GPU's resources is in use, the fullest first; resources that
+            were not measured are missing.
+        memory: Share of the GPU's memory that the jobs hold.
+        cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
     """
 
     host_shares: tuple[float | None, ...]
@@ -69,19 +70,19 @@ class Binding:
 
     @property
     def limit(self) -> Limit | None:
-        """What binds the plan as a whole; None where nothing is full."""
+        """The resource that limits the plan as a whole; None where none is full."""
         return "host path" if len(self.by_host) == len(self.host_shares) else self.of_gpu
 
     @property
     def of_gpu(self) -> Limit | None:
-        """What binds the jobs that do not wait for their hosts; None where nothing is full."""
+        """What limits the jobs that do not wait for their hosts; None where nothing is full."""
         if self.cut == "own instances":
             return self.cut
         full = [use.resource for use in self.uses if use.fullness >= 1]
         return full[0] if full else self.cut
 
     def limit_of(self, job: int) -> Limit | None:
-        """What binds the job at the position `job`."""
+        """What limits the job at the position `job`."""
         if job in self.by_host:
             return "host path"
         if job in self.alone:
@@ -89,7 +90,7 @@ class Binding:
         return self.of_gpu
 
     def use_of(self, job: int) -> float | None:
-        """How much is used of what binds the job at `job`, 0..1; None where that has no measure."""
+        """Share in use of what limits the job at `job`, 0..1; None where that has no measure."""
         limit = self.limit_of(job)
         if limit == "host path":
             return self.host_shares[job]
@@ -99,7 +100,7 @@ class Binding:
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
-    """What holds `jobs` back, in the order of `mix`, which was predicted of them on `gpu`."""
+    """Which resources limit `jobs` on `gpu`; `mix` is their prediction, in the same order."""
     cut = _cut(mix.sharing, len(jobs))
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
     profiles = [job.profile for job in jobs]
@@ -118,10 +119,10 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
 def _of_steps(
     parts_s: Sequence[float | None], profiles: Sequence[Profile], mix: MixPrediction
 ) -> tuple[float | None, ...]:
-    """Each part of a step that was measured alone, as a share of the predicted step.
+    """Seconds of one part of each job's step, measured alone, as shares of the predicted step.
 
-    How much longer than alone a step takes is the GPU's doing; a host of another speed changes
-    the host path and a step that waits for it alike.
+    The slowdown of a step is the GPU's doing. A slower host lengthens the host path and the steps
+    that wait for it by the same factor.
     """
     return tuple(
         None if part_s is None else min(1.0, part_s / profile.step_s / answer.slowdown)
@@ -130,7 +131,7 @@ def _of_steps(
 
 
 def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
-    """Turns fill the GPU's time, whatever SMs they leave free; side by side jobs fill its SMs."""
+    """Use of each resource: jobs that take turns fill GPU time, jobs side by side fill SMs."""
     turns = all(
         part.instance is None and part.sharing.mode in ("serial", "naive")
         for part in partitions(mix.sharing, len(jobs))
@@ -147,7 +148,7 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
 
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
-    """Share of DRAM bandwidth in use, the mean over time if all jobs are as long alone."""
+    """Share of DRAM bandwidth in use, mean over time if all jobs take equally long alone."""
     total, runs = 0.0, running_together(mix.sharing, len(jobs))
     speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
     takes = [len(each) / sum(each) for each in speeds]

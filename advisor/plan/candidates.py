@@ -1,4 +1,4 @@
-"""A candidate: one GPU, its jobs, how they share it and under which cap; and what comes of it."""
+"""Candidate plans for one GPU: jobs, sharing, batch sizes, power cap; and their forecasts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One GPU: its jobs, and how they share it.
+    """One candidate plan: jobs, and how they share one GPU.
 
     Attributes:
-        jobs: Numbers of its jobs among all that were asked for, from 1, increasing.
-        sharing: Its numbers and limits count in `jobs`: 1 is the first of them.
-        batches: Examples a step of each of `jobs`; empty: each as it was asked for.
-        power_cap_w: What the GPU may draw at most; None: its own limit.
+        jobs: Numbers of the jobs on this GPU among all jobs asked for, from 1, increasing.
+        sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
+        batches: Batch size of each of `jobs`; empty: the sizes asked for.
+        power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
 
     Raises:
-        InvalidInput: These jobs cannot share so, or the batches are for more or fewer.
+        InvalidInput: The jobs cannot share like this, or there are more or fewer batch sizes than
+            jobs.
     """
 
     jobs: tuple[int, ...]
@@ -74,7 +75,7 @@ def _at_batch(job: Job, batch: int) -> Job:
 
 
 class Forecaster:
-    """Forecasts plans for `jobs`; what was predicted of a mix is remembered."""
+    """Forecasts candidates for `jobs`; each mix is predicted once."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
@@ -84,7 +85,7 @@ class Forecaster:
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def mixes(self, candidate: Candidate) -> Mixes:
-        """Of the jobs at the batch sizes of `candidate`, and under its power cap."""
+        """The jobs at the batch sizes of `candidate`, predicted under its power cap."""
         key = candidate.batches, candidate.power_cap_w
         if key not in self._mixes:
             predictor, gpu = self._question.predictor, self._question.gpu
@@ -94,7 +95,7 @@ class Forecaster:
         return self._mixes[key]
 
     def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
-        """What comes of `candidate`, which is of all jobs."""
+        """Forecast of `candidate`, which holds all jobs; or why it is not allowed."""
         mixes = self.mixes(candidate)
         problem = first_broken(self._rules, mixes.jobs, candidate.sharing)
         problem = problem or self._fits.broken(mixes.whole(candidate.sharing))
@@ -109,20 +110,20 @@ class Forecaster:
 
 
 def as_asked(jobs: int, sharing: Sharing) -> Candidate:
-    """All of so many jobs under `sharing`, at the batch sizes asked for."""
+    """The candidate of `jobs` jobs under `sharing`, at the batch sizes asked for."""
     return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
 
 
 def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
-    """`jobs` at the batch sizes that `plan` takes."""
+    """`jobs` at the batch sizes that `plan` chose."""
     return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)
 
 
 @dataclass(frozen=True, slots=True)
 class CappedPredictor:
-    """Predicts as `predictor` does, on a GPU that may draw `cap_w` watts at most.
+    """Predicts as `predictor` does, on a GPU capped at `cap_w` watts.
 
-    What a cap does was translated from other GPUs, so nothing it says is confirmed on hardware.
+    The effect of a cap was learnt on other GPUs, so no answer counts as confirmed on hardware.
 
     Raises:
         InvalidInput: `gpu` cannot be set to that cap.
@@ -146,7 +147,7 @@ class CappedPredictor:
         return capped(mix, powers, self.cap_w, self.gpu)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Estimates without the cap: which limits are good hardly depends on it."""
+        """Surrogate without the cap: which limits are best hardly depends on it."""
         return self.predictor.surrogate(profiles)
 
 
@@ -168,7 +169,7 @@ The least that boards take is not in the catalogue; a cap of less than 0.6 may b
 
 
 def cap_choices(gpu: Gpu) -> tuple[float, ...]:
-    """Whole watts that a plan on `gpu` may be capped to; none where its limit is not known."""
+    """Power caps, in whole watts, that a plan on `gpu` may choose; none if its limit is unknown."""
     if gpu.power_limit_w is None:
         return ()
     watts = (float(round(share * gpu.power_limit_w)) for share in CAP_SHARES)
@@ -178,10 +179,10 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 def under_caps(
     candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
 ) -> tuple[list[Forecast], list[LeftOut]]:
-    """Each of `candidates` of all `jobs` under the cap that is best, where one is better than none.
+    """The `candidates`, each of all `jobs`, under their best power cap where one helps.
 
-    A job that keeps its deadline without a cap keeps it under the cap; the predictor of `question`
-    knows of no cap.
+    A job that keeps its deadline without a cap must keep it under the cap. The predictor of
+    `question` is one without a cap.
 
     Returns:
         What comes of them, and why caps were not looked at.
@@ -194,7 +195,7 @@ def under_caps(
 
 
 def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
-    """Why plans on `gpu` choose no power cap, even where they may; None where they do."""
+    """Why no plan on `gpu` chooses a power cap although it may; None where plans do."""
     if not conditions.root:
         return "setting one takes root, and there is none"
     if not OBJECTIVES[objective].saves_energy:
@@ -207,7 +208,7 @@ def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> s
 def _under_the_best(
     candidate: Candidate, forecaster: Forecaster, question: Question
 ) -> Forecast | None:
-    """What comes of `candidate` under its best cap; None where that is no cap, or none fits."""
+    """Forecast of `candidate` under its best cap; None where no cap is best, or none fits."""
     free = forecaster.forecast(candidate)
     if isinstance(free, LeftOut):
         return None
@@ -222,10 +223,10 @@ def _under_the_best(
 
 
 def with_caps(found: "FleetPlan", question: Question) -> "FleetPlan":
-    """`found` under the caps that save most joules of all GPUs, chosen for one after another.
+    """`found` with power caps that save most joules in all, chosen for one GPU after another.
 
-    A job that keeps its deadline without caps keeps it under them; the predictor of `question`
-    knows of no cap.
+    A job that keeps its deadline without caps must keep it under them. The predictor of `question`
+    is one without a cap.
     """
 
     def joules(plan: "FleetPlan") -> float:

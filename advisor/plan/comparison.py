@@ -27,12 +27,12 @@ class Difference:
 
     @property
     def change(self) -> float:
-        """How much more the second is than the first, as a share; below 0: less."""
+        """By which share the second number exceeds the first; negative where it is smaller."""
         return self.second.p50 / self.first.p50 - 1
 
     @property
     def less(self) -> int | None:
-        """Which is less, 0 or 1; None where they are equal within our error."""
+        """Index of the smaller number, 0 or 1; None where they are equal within our error."""
         if self.within_error:
             return None
         return int(self.second.p50 < self.first.p50)
@@ -40,16 +40,17 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """One job under two plans; what is a pair is of the first plan and of the second.
+    """One job under two plans; each pair holds the value under the first, then the second.
 
     Attributes:
         number: From 1, in the order in which the jobs were asked for.
-        step_s: While all jobs of its set run.
-        ends_s: Until it ends, waiting included; None where a job's length is not known.
-        energy_step_j: Its part of the GPU's, as `advisor.prediction.power` shares it out; None:
-            power was not measured.
+        step_s: Step while all jobs of its group run.
+        ends_s: Seconds until the job ends, waiting included; None where a job's length is not
+            known.
+        energy_step_j: The job's share of the GPU's energy for a step, split as in
+            `advisor.prediction.power`; None: power was not measured.
         oom_probability: Chance that it runs out of memory, 0..1.
-        limits: What holds it back; None: nothing that is full.
+        limits: The resource that limits the job; None: no resource is full.
     """
 
     number: int
@@ -65,15 +66,15 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two plans for the same jobs on one GPU; what is a pair is of the first and of the second.
+    """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
 
     Attributes:
-        objective: What they are compared by; not the one asked for where that is not known.
-        note: Why it differs; None where it does not.
-        cost: By the objective, the less the better.
-        power_w: Of the whole GPU; None where it was not measured.
-        bindings: What holds the jobs back.
-        forbidden: Why a plan is none; None where it is one.
+        objective: The objective compared by; another than asked for where that cannot be computed.
+        note: Why `objective` differs from the one asked for; None where it does not.
+        cost: Value of the objective, the lower the better.
+        power_w: Power of the whole GPU; None where it was not measured.
+        bindings: Which resources limit the jobs.
+        forbidden: Why the plan is not allowed; None where it is.
     """
 
     gpu: Gpu
@@ -133,6 +134,6 @@ def _difference(first: Interval | None, second: Interval | None) -> Difference |
 
 
 def _forbidden(jobs: Sequence[Job], gpu: Gpu, plan: Forecast) -> str | None:
-    """Which rule `plan` breaks; machine and user are taken to allow everything."""
+    """The rule that `plan` breaks; machine and user are assumed to allow everything."""
     broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
     return broken or FitsMemory(gpu).broken(plan.prediction)

@@ -32,12 +32,12 @@ _LIMIT_SUMS = (100, 200)
 
 @dataclass(frozen=True, slots=True)
 class CopiesRow:
-    """So many copies at once.
+    """What a given number of copies achieves.
 
     Attributes:
-        prediction: Of the way to share that gives most throughput.
-        throughput: Work done in the time in which one copy alone does 1.
-        gain: Share by which the throughput is above that of one copy less; None: of the first.
+        prediction: Prediction under the way to share that gives most throughput.
+        throughput: Work done per time, that of one copy alone being 1.
+        gain: Share by which the throughput exceeds that of one copy less; None for one copy.
     """
 
     copies: int
@@ -48,16 +48,16 @@ class CopiesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """What comes of 1 to n copies of a job.
+    """What 1 to n copies of a job on one GPU achieve.
 
     Attributes:
-        rows: For 1, 2, ... copies, until no more fit, the next `PATIENCE` do not pay, or there are
-            as many as one question is about.
-        fit: Copies that fit at most: whose memory suffices, and which may share at all. More than
-            `MAX_JOBS` are counted by what one of so many holds at most, since memory adds up.
+        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies did not pay, or
+            up to the most that one question may ask about.
+        fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
+            `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
         limited_by: Why no more fit.
-        pay: The most copies reached by steps up of at most `PATIENCE`, each of which raised the
-            throughput by more than `PAYS`.
+        pay: Most copies that pay: reached by steps of at most `PATIENCE` copies, each of which
+            raised the throughput by more than `PAYS`.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
@@ -72,7 +72,7 @@ class Copies:
 
     @property
     def at_best(self) -> CopiesRow:
-        """Of as many copies as pay."""
+        """The row of the number of copies that pays."""
         return self.rows[self.pay - 1]
 
 
@@ -85,10 +85,11 @@ def copies_that_pay(
 ) -> Copies:
     """How many copies of `job` fit on `gpu` at once, and how many pay.
 
-    `level` says what counts of a step with other copies: its median, or ``"p95"``, the upper end.
+    `level` says by which point of a step's interval copies are judged: ``"p50"``, the median, or
+    ``"p95"``, the upper end.
 
     Raises:
-        NothingFits: Not even one does.
+        NothingFits: Not even one copy fits.
     """
     table = _CopiesTable(job, gpu, predictor, conditions, level)
     first = table.best(1)
@@ -123,7 +124,7 @@ class _CopiesTable:
         return throughput(mix, self.level)
 
     def most(self) -> tuple[int, str]:
-        """Copies that fit at most, and why no more do."""
+        """The most copies that fit, and why no more do."""
         if (why := self._problem(MAX_JOBS)) is None:
             return self._added_up()
         fits, too_many = 1, MAX_JOBS
@@ -147,14 +148,14 @@ class _CopiesTable:
         )
 
     def best(self, copies: int) -> MixPrediction | str:
-        """The way to share that gives most throughput; why there is none."""
+        """Prediction under the way to share with most throughput; else why none is allowed."""
         asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
         answers = [each for each in asked if isinstance(each, MixPrediction)]
         problems = [each for each in asked if isinstance(each, str)]
         return max(answers, key=self.throughput) if answers else problems[0]
 
     def _problem(self, copies: int) -> str | None:
-        """Why so many do not run at once, limits or not; None where they do."""
+        """Why `copies` copies cannot run at once, limits aside; None where they can."""
         first = self._asked(copies, Naive())
         if not isinstance(first, str) or not isinstance(self._asked(copies, Mps()), str):
             return None

@@ -1,4 +1,4 @@
-"""How the jobs of a plan fare against each other: which of them pay for the others' speed."""
+"""How evenly a plan treats its jobs: which of them pay for the speed of the others."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from advisor.prediction.mix_prediction import LEVELS, Interval, MixPrediction
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one job of a plan fares.
+    """How one job of a plan is treated.
 
     Attributes:
-        slowdown: How many times as long as alone a step takes, while it runs.
-        over_equal_share: How many times as long it takes as with an equal share of the GPU's time.
-        unfair: Whether an equal share would serve it better, by more than plans are told apart by.
+        slowdown: Step while it runs, over its step alone.
+        over_equal_share: Step over the step that an equal share of the GPU's time would give.
+        unfair: Whether an equal share would be better for the job, by more than our error.
     """
 
     job: str
@@ -24,12 +24,12 @@ class Treatment:
 
     @property
     def equal_slowdown(self) -> float:
-        """The slowdown at which it would fare as with an equal share."""
+        """The slowdown that an equal share of the GPU would give the job."""
         return self.slowdown.p50 / self.over_equal_share.p50
 
 
 def treatments(mix: MixPrediction) -> tuple[Treatment, ...]:
-    """How each job of `mix` fares, in its order."""
+    """How each job of `mix` is treated, in the order of its jobs."""
     in_turn = mix.sharing.mode == "serial"  # where a power cap alone slows
     return tuple(
         Treatment(

@@ -34,8 +34,8 @@ class GpuPlan:
     """What one GPU runs.
 
     Attributes:
-        number: Of the GPU, from 0.
-        forecast: Of the jobs of `candidate`, from the first step to the last.
+        number: Number of the GPU, from 0.
+        forecast: Forecast for the jobs of `candidate`, from the first step to the last.
     """
 
     number: int
@@ -48,13 +48,13 @@ class FleetPlan:
     """A plan for many jobs on equal GPUs, and how good it is.
 
     Attributes:
-        on: What each GPU runs that runs anything.
-        ranked_by: What it was searched for by; differs from the objective asked for where that
-            cannot be computed, and then `note` says why.
-        search: How it was searched for.
-        serial_s: One job after another on as many GPUs, the longest first; None: lengths are
-            not known.
-        idle_power_w: Of a GPU on which nothing runs; None: not measured.
+        on: The plan of each GPU that runs a job.
+        ranked_by: The objective of the search; another than asked for where that cannot be
+            computed, and then `note` says why.
+        search: What the search looked at, and how much better a plan could be.
+        serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
+            of a job is not known.
+        idle_power_w: Power of a GPU on which nothing runs; None: not measured.
     """
 
     gpu: Gpu
@@ -70,19 +70,19 @@ class FleetPlan:
 
     @property
     def _gpu_ends_s(self) -> list[Interval] | None:
-        """Until each GPU's last job ends, of those that run any; None where one is not known."""
+        """Seconds until the last job of each used GPU ends; None where a length is not known."""
         return all_known(each.forecast.makespan_interval_s for each in self.on)
 
     @property
     def makespan_s(self) -> Interval | None:
-        """Until the last job ends; None where a length is not known."""
+        """Seconds until the last job ends; None where a job's length is not known."""
         if (ends_s := self._gpu_ends_s) is None:
             return None
         return around([max(each.at(level) for each in ends_s) for level in LEVELS])
 
     @property
     def ends_s(self) -> tuple[Interval, ...] | None:
-        """Until each job ends, in the order asked for; None where a length is not known."""
+        """Seconds until each job ends, in the order asked for; None where a length is not known."""
         ends_s: dict[int, Interval] = {}
         for each in self.on:
             if each.forecast.ends_s is None:
@@ -96,7 +96,7 @@ class FleetPlan:
 
     @property
     def late(self) -> tuple[int, ...]:
-        """Numbers of the jobs that miss their deadlines, by the level that was asked for."""
+        """Numbers of the jobs that miss their deadlines, judged at the level asked for."""
         found = [
             each.candidate.jobs[at]
             for each in self.on
@@ -106,7 +106,7 @@ class FleetPlan:
 
     @property
     def energy_j(self) -> Interval | None:
-        """Of all GPUs until the last job ends, the idle ones too; None where not measured."""
+        """Joules of all GPUs, idle ones too, until the last job ends; None where not measured."""
         ends_s, idle_w = self._gpu_ends_s, self.idle_power_w
         used_j = all_known(each.forecast.energy_j for each in self.on)
         if ends_s is None or idle_w is None or used_j is None:
@@ -169,13 +169,13 @@ def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predic
 
 
 def _least_s(job: Job, predictor: Predicts) -> float:
-    """What `job` takes alone, at the batch size at which it takes least."""
+    """Seconds that `job` takes alone, at its fastest batch size."""
     alone = ((each, predictor.predict([each.profile], Serial()).jobs[0]) for each in job.variants)
     return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
 
 
 def _candidates(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Candidate]:
-    """What each GPU of `plan` runs, by its number."""
+    """The candidate that each GPU of `plan` runs, by GPU number."""
     left = [list(positions) for positions in distinct.positions]
     named: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
     for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):

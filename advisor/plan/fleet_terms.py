@@ -12,15 +12,15 @@ from advisor.prediction.mix_prediction import Level
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTerms:
-    """What is asked for.
+    """The options of a plan for many jobs or several GPUs.
 
     Attributes:
-        gpus: Equal GPUs that there are.
+        gpus: Number of equal GPUs.
         limit_s: Seconds that the search may take.
-        level: What counts of times and joules: medians, or the upper ends of their intervals.
+        level: Which point of an interval counts for times and joules: the median or the upper end.
 
     Raises:
-        InvalidInput: There is no GPU, no time, or no plan can be best at that.
+        InvalidInput: There is no GPU, no time, or the objective does not apply to several GPUs.
     """
 
     objective: ObjectiveName = "makespan"

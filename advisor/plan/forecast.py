@@ -1,4 +1,4 @@
-"""Predictions of parts of a job set, each made once, and the forecast from first step to last."""
+"""Predictions for subsets of some jobs, each made once; and forecasts until the last job ends."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from advisor.workload.profile import Profile
 
 
 class Mixes:
-    """Asks a predictor about some of `jobs` at a time and remembers its answers."""
+    """Predicts subsets of `jobs`, each once."""
 
     def __init__(self, jobs: Sequence[Job], predictor: Predicts) -> None:
         self.jobs = tuple(jobs)
@@ -38,17 +38,17 @@ class Mixes:
         return tuple(range(len(self.jobs)))
 
     def copies(self) -> list[list[int]]:
-        """Positions of the jobs, those of the same profile and length together."""
+        """Positions of the jobs, grouped into those with equal profile and length."""
         kinds = [(kind, job.work_steps) for kind, job in zip(self._kind, self.jobs, strict=True)]
         return [[at for at, other in enumerate(kinds) if other == kind]
                 for kind in dict.fromkeys(kinds)]  # fmt: skip
 
     def surrogate(self) -> SurrogatePredictor | None:
-        """The surrogate model's answers about all jobs together; None where there is none."""
+        """Surrogate model for all jobs together; None where the predictor has none."""
         return self._predictor.surrogate([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
-        """What happens while all jobs run, or all of a group; refuses limits for other jobs."""
+        """Prediction while all jobs run, or in phases all of a group; checks the number of jobs."""
         whole = without_phases(sharing)
         if whole is not None:
             return self._ask(self.everyone, whole)
@@ -58,7 +58,7 @@ class Mixes:
         return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
-        """What happens while only the jobs at the positions `running` do."""
+        """Prediction while only the jobs at the positions `running` run."""
         return self._ask(running, restricted(sharing, running))
 
     def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
@@ -70,7 +70,7 @@ class Mixes:
 
 
 class MixCache:
-    """Answers as `predictor` does, for the same profiles in the same order once."""
+    """Caches the answers of `predictor` for equal profiles in equal order."""
 
     def __init__(self, predictor: Predicts) -> None:
         self._predict = once_a_mix(predictor.predict)
@@ -84,10 +84,10 @@ class MixCache:
 
 
 class CachingPredictor(MixCache):
-    """As `MixCache`: groups that lose a job become smaller groups.
+    """A `MixCache` that predicts jobs on a whole GPU in one order, whichever is asked for.
 
-    Jobs that share a whole GPU are asked about in the order in which they were first: a replay
-    differs a little with the order, and a plan is to be reported as it was found.
+    That order is the one in which the profiles were first seen. Replay depends slightly on the
+    order of the jobs, and a plan must be reported with the numbers with which it was found.
     """
 
     def __init__(self, predictor: Predicts) -> None:
@@ -108,7 +108,7 @@ class CachingPredictor(MixCache):
 
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
-    """What happens to all of the jobs under `sharing`, whether it fits or not."""
+    """Forecast for all jobs under `sharing`, from start to end, whether they fit or not."""
     work = all_known(job.work_steps for job in mixes.jobs)
     found = Forecast(
         prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
@@ -139,7 +139,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
 
 
 def serial_s(mixes: Mixes) -> float:
-    """Seconds of all jobs in turn; every job's length is known."""
+    """Seconds of all jobs one after another; every job's length must be known."""
     return sum(
         (job.work_steps or 0.0) * answer.step_s.p50
         for job, answer in zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)

@@ -1,4 +1,4 @@
-"""Whether the host holds jobs back, and what frees them: other variants of the same work."""
+"""Which jobs wait for their hosts, and which other variants of the same work would not."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,14 +24,14 @@ RemedyKind = Literal["loader workers", "shared loading", "CUDA graph", "fusing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostBound:
-    """A job that a faster host path would make faster than any sharing can.
+    """A job that a shorter host path would speed up more than any sharing can.
 
     Attributes:
-        host_share: Share of its step, at the plan's pace, that its host path takes, 0..1.
-        gpu_share: Share of its step, alone, in which the GPU works for it, 0..1.
-        step_s: Of it alone, measured.
-        variant: Name of the fastest profile of the same work, if another is faster.
-        variant_step_s: Of that alone, measured.
+        host_share: Share of its predicted step that its host path takes, 0..1.
+        gpu_share: Share of its step alone in which the GPU works for it, 0..1.
+        step_s: Its step alone, as measured.
+        variant: Name of the fastest profile of the same work; None where none is faster.
+        variant_step_s: Step alone of that profile, as measured.
     """
 
     job: str
@@ -44,11 +44,11 @@ class HostBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """One change to a job that waits for its host, and how much faster it then trains.
+    """A change to a job that waits for its host, and how much faster the job then trains.
 
     Attributes:
-        workers: Loader workers that it should have; None where these are not what changes.
-        gain: Steps now over steps then, in the same plan; predicted, never measured.
+        workers: Number of loader workers to change to; None: the change is another one.
+        gain: Step before the change over step after it, in the same plan; predicted, not measured.
     """
 
     job: str
@@ -60,9 +60,10 @@ class Remedy:
 def host_bound(
     jobs: Sequence[Job], bound: Binding, variants: Sequence[Profile]
 ) -> tuple[HostBound, ...]:
-    """Those of `jobs` that their hosts hold back far below the GPU's pace, each kind once.
+    """The jobs that their hosts hold far below the pace of the GPU; of equal jobs one.
 
-    `bound` says what binds them under a plan; a faster profile is looked for among `variants`.
+    `bound` says what limits the jobs under a plan. Faster profiles of the same work are looked for
+    among `variants`.
     """
     found: dict[str, HostBound] = {}
     for at in bound.by_host:
@@ -83,9 +84,9 @@ def host_bound(
 def variants_of(
     jobs: Iterable[Job], gpu: str, profiles: Path | None = None
 ) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
-    """Profiles of the same work as one of `jobs` with another loader or execution.
+    """Profiles of the same work as one of `jobs`, with another loader or execution.
 
-    Found by name: ``-compiled``, ``-graph`` and ``-loaderN`` end it.
+    They are recognised by names that end in ``-compiled``, ``-graph`` or ``-loaderN``.
 
     Returns:
         The profiles, and why files of such a name hold none.
@@ -103,7 +104,7 @@ def variants_of(
 
 
 def _work(workload: Workload) -> Workload:
-    """Equal for workloads that do the same; a job that loads its input cannot do without that."""
+    """A key that is equal for workloads of the same work; loading input is part of the work."""
     loads = int(bool(workload.loader_workers))
     return replace(
         workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None

@@ -1,7 +1,8 @@
-"""What would help jobs that wait for their hosts, each remedy with the gain that it predicts.
+"""Remedies for jobs that wait for their hosts, each with its predicted gain.
 
-A job waits for its loader or for its own launches; what helps against one does not help against the
-other. Each remedy changes a job's host path in its profile, and the mix is predicted anew.
+A job waits for its loader or for its own kernel launches, and what helps against one does not help
+against the other. A remedy changes the host path in the profile of a job; then the mix is predicted
+again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,16 +32,16 @@ _GRAPH_GPU, _GRAPH_SPREAD, _GRAPH_HOST = 1.08, 0.08, 0.02
 def host_remedies(
     jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, predictor: Predicts
 ) -> tuple[Remedy, ...]:
-    """What helps those of `jobs` whose hosts hold them back, each kind of job once, best first.
+    """Remedies for those of `jobs` that wait for their hosts; of equal jobs one, best first.
 
-    Torch's compiler is no remedy: of four jobs measured it shortened the host path of two, and
-    lengthened the steps of two that waited for it. It helps by what it captures as CUDA graphs.
+    Torch's compiler alone is no remedy: of four jobs measured, it shortened the host path of two,
+    and lengthened the steps of two that waited for it. What helps is that it captures CUDA graphs.
 
     Args:
         jobs: In the order of `mix`.
-        gpu: On which they run.
-        mix: As predicted by `predictor`; none is found for groups one after another.
-        predictor: Answers for the changed jobs.
+        gpu: The GPU on which they run.
+        mix: Their prediction by `predictor`; for phases no remedy is looked for.
+        predictor: Predicts the changed jobs.
     """
     sharing = without_phases(mix.sharing)
     if sharing is None:
@@ -69,7 +70,7 @@ _GRAPH = Interval(_GRAPH_GPU * (1 - _GRAPH_SPREAD), _GRAPH_GPU, _GRAPH_GPU * (1 
 
 
 def _gain(now: Interval, then: Interval) -> Interval:
-    """Steps now over steps then; their errors go the same way, but for what is left open."""
+    """Step `now` over step `then`, end by end: the errors of both are taken to be correlated."""
     ends = [now.p05 / then.p05, now.p50 / then.p50, now.p95 / then.p95]
     return Interval(min(ends), now.p50 / then.p50, max(ends))
 
@@ -78,7 +79,7 @@ _Change = tuple[RemedyKind, int | None, list[Profile]]
 
 
 def _changes(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Change]:
-    """Each change that may help the job at `at` and its copies, with all profiles after it."""
+    """Changes that may help the job at `at` and its copies, each with all profiles after it."""
     job = profiles[at]
     copies = [number for number, each in enumerate(profiles) if each.name == job.name]
     if job.host is not None and job.host.waits_for_loader:
@@ -108,7 +109,7 @@ def _replaced(
 
 
 def _workers_wanted(job: Profile) -> int | None:
-    """As many as no longer hold the job back; None where it has as many."""
+    """Fewest loader workers that keep up with the job; None where it has as many."""
     host, has = job.host, job.workload.loader_workers
     if host is None or host.loader_s is None or not has:
         return None
@@ -119,7 +120,7 @@ def _workers_wanted(job: Profile) -> int | None:
 
 
 def _reads_the_same(one: Profile, other: Profile) -> bool:
-    """Whether one loader could feed both: the same examples in batches of the same size."""
+    """Whether one loader could feed both jobs: equal examples in batches of equal size."""
     if one.host is None or not one.host.waits_for_loader:
         return False
     ours, theirs = (
@@ -132,7 +133,7 @@ def _reads_the_same(one: Profile, other: Profile) -> bool:
 def _fused(
     profiles: Sequence[Profile], at: int, mates: Sequence[int], mix: MixPrediction
 ) -> Remedy | None:
-    """One process that trains all copies of a job in each step, and pays for launches once."""
+    """One process that trains all copies of a job in each step: one set of launches for all."""
     job = profiles[at]
     copies = sum(profiles[mate].name == job.name for mate in mates)
     waits = job.host is not None and job.host.waits_for_loader

@@ -1,4 +1,4 @@
-"""The machine that advice is for: its calibration, which profiles hold there, and what runs now."""
+"""The machine that advice is for: its calibration, its profiles, and what runs there now."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,14 +35,15 @@ HostCheckNow = Callable[[], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the jobs are to run.
+    """The machine on which the jobs are to run.
 
     Attributes:
-        file: Of `calibration`; None where there is none, or the host was checked just now.
-        calibration: None: predictions are for a host of unknown speed, and their intervals allow
-            for it.
-        present: What it has now; None: not known.
-        unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
+        file: File of `calibration`; None where there is no calibration, or the host was checked
+            just now.
+        calibration: Its calibration; None: the speed of its host is unknown, and intervals allow
+            for that.
+        present: Its hardware and software now; None: not known.
+        unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
     """
 
     file: Path | None
@@ -51,11 +52,11 @@ class Machine:
     unchecked: str | None = None
 
     def predictor(self, plain: Predictor) -> Predicts:
-        """`plain`, for this machine."""
+        """The predictor `plain`, corrected for this machine."""
         return plain if self.calibration is None else calibrated_predictor(plain, self.calibration)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
-        """What a recommendation for `jobs` is made with here."""
+        """What a recommendation for `jobs` on this machine is based on."""
         profiles = [job.profile for job in jobs]
         calibrated = None
         if self.calibration is not None:
@@ -71,14 +72,14 @@ class Machine:
         return Standing(calibrated, stale, self.unchecked, unsteady, estimated)
 
     def profiles_here(self, profiles: Sequence[Profile], busy: int) -> tuple[Profile, ...]:
-        """`profiles` as on this machine's host with `busy` cores at work, as far as it is known."""
+        """`profiles` at the speed of this machine's host with `busy` cores at work, if known."""
         if self.calibration is None:
             return tuple(profiles)
         return profiles_on_calibrated(profiles, self.calibration, busy)
 
     @property
     def _host_known(self) -> bool:
-        """Whether the calibration is of a host like the present one: homes are often shared."""
+        """Whether the calibration may be of the present host: machines often share home folders."""
         if self.calibration is None or self.present is None:
             return False
         return self.calibration.provenance.host_cpu == self.present.host_cpu
@@ -90,16 +91,18 @@ def machine(
     present: Present | None,
     check_host: HostCheckNow | None = None,
 ) -> Machine:
-    """The machine for which advice on `gpu` is.
+    """Find the calibration for advice on `gpu`.
 
-    A calibration that is named is used; of the user's own, one of the host at hand. Where there is
-    none, `check_host` tells how fast the host is now.
+    A calibration file that is named is used. Otherwise the user's own is, if it is of the host at
+    hand. Where there is none, `check_host` measures how fast the host is now.
 
     Args:
         gpu: Catalogue key.
-        calibration: File of one; `NO_CALIBRATION`: none; None: the user's own, if there is one.
-        present: What the machine at hand has; None: what the calibrated one had.
-        check_host: For the machine at hand; None: advice is not for it.
+        calibration: File of a calibration; `NO_CALIBRATION`: use none; None: the user's own, if
+            there is one.
+        present: Hardware and software of the machine at hand; None: those of the calibrated
+            machine.
+        check_host: Checks the host at hand; None: advice is not for this machine.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
@@ -118,7 +121,7 @@ def machine(
 
 
 def _of_this_host(found: tuple[Path, Calibration] | None, present: Present | None) -> bool:
-    """Whether the calibration `found` may be of the host at hand: homes are often shared."""
+    """Whether the calibration `found` may be of the present host: homes are often shared."""
     if found is None:
         return False
     here = None if present is None else present.host_cpu
@@ -127,14 +130,14 @@ def _of_this_host(found: tuple[Path, Calibration] | None, present: Present | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What runs on a GPU.
+    """The jobs that run on a GPU, and how they share it.
 
     Attributes:
-        sharing: How: naive, mps with or without limits, or MIG instances.
-        free_mib: Memory that is free there now; None: not known.
+        sharing: Naive, MPS with or without limits, or MIG instances.
+        free_mib: Free memory of the GPU now; None: not known.
 
     Raises:
-        InvalidInput: These jobs cannot run so.
+        InvalidInput: These jobs cannot share like this.
     """
 
     jobs: tuple[Job, ...]
@@ -159,14 +162,14 @@ _NEAREST = 3
 def running_now(
     live: LiveGpu, named: Sequence[Job], held_mib: Mapping[str, float]
 ) -> Running | None:
-    """The jobs that run on `live`; None where nothing does.
+    """The jobs that run on `live`; None where nothing runs.
 
-    A driver knows processes, not jobs: the user names these.
+    A driver knows processes, not jobs, so the user names the jobs.
 
     Args:
         live: The GPU as it is now.
         named: The jobs that the user says run there.
-        held_mib: Memory of a process of each profile known, to suggest names.
+        held_mib: Memory of one process of each known profile, by name, to suggest names.
 
     Raises:
         InvalidInput: The user names more or fewer jobs than there are processes, or the GPU is cut
@@ -194,9 +197,9 @@ def tenants(live: LiveGpu) -> list[GpuProcess]:
 
 
 def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
-    """Positions of the `jobs` that seem to run on `live`: a process each holds as much memory.
+    """Positions of the `jobs` that seem to run on `live`, recognised by their memory.
 
-    A process that jobs of several names may be is none of them: memory does not tell which.
+    A process whose memory fits jobs of several names is not recognised.
     """
     held_mib = held_alone_mib(job.profile for job in jobs)
     found: list[int] = []
@@ -208,12 +211,12 @@ def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
 
 
 def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
-    """What a process of each holds, by name; without those of which it is not known."""
+    """Memory of one process of each profile, by name; profiles without it are left out."""
     return {each.name: each.memory.device_mib for each in profiles if each.memory.device_mib}
 
 
 def alike_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
-    """Names of the jobs that hold as much as `process`, nearest first; `held_mib` is by name."""
+    """Names of the jobs whose `held_mib` is like the memory of `process`, nearest first."""
     if not process.memory_mib:
         return []
     off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
@@ -221,7 +224,7 @@ def alike_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[
 
 
 def sharing_now(live: LiveGpu) -> Sharing:
-    """How processes share a GPU that is not cut: under MPS where a server of it runs."""
+    """How processes share a GPU without MIG instances: by MPS if an MPS server runs on it."""
     served = any(each.role == "server" and each.serves(live.uuid) for each in live.mps)
     return Mps() if served else Naive()
 

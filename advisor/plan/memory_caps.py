@@ -7,10 +7,11 @@ from advisor.sharing.traversal import mps_servers
 
 
 def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
-    """MiB at most, by the job's number from 1; jobs that are missing have no cap.
+    """Memory cap in MiB of each job that needs one, by job number from 1.
 
-    A cap is set only where jobs under MPS would together hold more than there is, while the
-    least that each needs fits; what is left beyond that is shared out by what each would hold.
+    Caps are set only for jobs under MPS whose least memory fits together while what they would take
+    without caps does not. What is left beyond the least is shared out in proportion to what each
+    job would take.
     """
     clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
     caps: dict[int, int] = {}

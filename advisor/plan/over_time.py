@@ -1,4 +1,4 @@
-"""Jobs that arrive over time at GPUs that are all shared in the same way."""
+"""Simulates jobs that arrive over time at GPUs that are all shared in the same way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from advisor.workload.job import Arrival
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """A simulation, and what it stands on in addition to profiles and model."""
+    """A simulation, and what it is based on besides profiles and model."""
 
     simulation: Simulation
     standing: Standing = field(default_factory=Standing)
@@ -30,7 +30,7 @@ def over_time(
     fleet: Fleet,
     at_once: int | None,
 ) -> OverTime:
-    """What comes of `arrivals`; arguments and errors as of `advisor.api.Advisor.simulate`."""
+    """Simulate `arrivals`; arguments and errors as of `advisor.api.Advisor.simulate`."""
     gpu = gpu_meant(fleet.gpu)
     if at_once is not None and at_once < 1:
         raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")

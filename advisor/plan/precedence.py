@@ -1,4 +1,4 @@
-"""Which plans are kept, and in which order."""
+"""The order of plans, and which of them are shown."""
 
 import re
 from collections import Counter
@@ -39,11 +39,11 @@ STARVED = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Priced:
-    """A plan, and what it costs by the objective it is ranked by.
+    """A plan with its cost by the objective that plans are ranked by.
 
     Attributes:
-        precedes_by: The rule by which it comes before the next; None: there is none, or it was not
-            ranked.
+        precedes_by: The rule by which it comes before the next plan; None: it is the last, or was
+            not ranked.
     """
 
     forecast: Forecast
@@ -56,7 +56,7 @@ _Price = Callable[[Priced], float]
 
 
 def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
-    """`plans` by the rules of this page, each with the one by which it precedes the next."""
+    """`plans` in order, each with the rule of this module by which it precedes the next."""
     left, chosen, taken = list(plans), list[Priced](), list[Sequence[_Step]]()
     while left:
         taken.append(_steps(left, question))
@@ -72,9 +72,10 @@ def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
 
 
 def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
-    """How much there is to set up, the less the simpler.
+    """How much a plan needs to be set up; smaller is simpler.
 
-    By mode; then limits that differ, power cap and other batches than those asked for.
+    Compares the mode first, then whether limits differ, a power cap is set, and batch sizes are
+    changed.
     """
     sharing, capped = forecast.sharing, forecast.prediction.power_cap_w is not None
     differ = len(set(sharing.limits)) > 1
@@ -82,19 +83,19 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
 
 
 def how_simple(sharing: Sharing) -> int:
-    """0 of one after another, then in the order of `Mode`; phases with MIG are as hybrids."""
+    """Index of the sharing's mode in `Mode`, simplest first; phases with MIG count as hybrid."""
     mixed = sharing.mode == "phases" and sharing.instances
     return get_args(Mode).index("hybrid" if mixed else sharing.mode)
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:
-    """Positions of the jobs that are slowed more than `STARVED` times, and how many times."""
+    """The jobs that are slowed more than `STARVED` times: their positions and slowdowns."""
     found = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
     return {at: times for at, times in found if times > STARVED}
 
 
 def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
-    """The rules in their order, each with the plans that it leaves; at least one of them."""
+    """Each rule in order, with the plans that remain after it; at least one always remains."""
     price: _Price = partial(_asked_cost, question=question)
     fewest = min(_late(each, question) for each in left)
     pool = [each for each in left if _late(each, question) == fewest]
@@ -123,7 +124,7 @@ def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
 
 
 def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
-    """By which of `steps` the plan that they led to comes before another."""
+    """The rule of `steps` by which `one`, the plan that they chose, precedes `following`."""
     then = OBJECTIVES[question.objective].then
     costs_more = _asked_cost(following, question) > _asked_cost(one, question)
     if then is None and costs_more and _late(one, question) == _late(following, question):
@@ -134,7 +135,7 @@ def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Ques
 
 
 def _within(share: float, plans: Sequence[Priced], best: Priced, price: _Price) -> list[Priced]:
-    """Those that cost no more than `share` more than `best`."""
+    """The plans whose price exceeds that of `best` by at most `share`."""
     most = (1 + share) * price(best)
     return [each for each in plans if price(each) <= most]
 
@@ -148,7 +149,7 @@ def _asked_cost(each: Priced, question: Question) -> float:
 
 
 def _deciding_cost(each: Priced, question: Question) -> float:
-    """What decides between plans that the objective itself cannot tell apart."""
+    """Cost that decides between plans whose objectives are equal within our error."""
     then = OBJECTIVES[question.objective].then
     if then is None:
         return _asked_cost(each, question)
@@ -156,21 +157,21 @@ def _deciding_cost(each: Priced, question: Question) -> float:
 
 
 def _punctual(plans: Sequence[Priced], question: Question) -> list[Priced]:
-    """Those that make the fewest jobs late."""
+    """The plans with the fewest late jobs."""
     late = [len(each.forecast.late(question.level)) for each in plans]
     return [each for each, many in zip(plans, late, strict=True) if many == min(late)]
 
 
 def _late(each: Priced, question: Question) -> int:
-    """Joules are saved under deadlines: jobs that it makes late."""
+    """Number of late jobs, for objectives in joules; other objectives ignore deadlines here: 0."""
     saves_energy = OBJECTIVES[question.objective].saves_energy
     return len(each.forecast.late(question.level)) if saves_energy else 0
 
 
 def _confirmed(each: Priced) -> bool:
-    """Whether real runs of its kind stand behind it, if need be on another GPU.
+    """Whether real runs of its kind, on this or another GPU, confirm the plan.
 
-    Else one after another would come first wherever a GPU has no runs of its own.
+    If only runs on this GPU counted, serial would come first on every GPU without runs of its own.
     """
     prediction = each.forecast.prediction
     return prediction.confirmed_on_hardware or prediction.ran_elsewhere
@@ -183,7 +184,7 @@ _START = re.compile(r"@\d+")
 
 
 def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
-    """The first of each kind by the rules of `precedence`, in the order which these give."""
+    """The plans to show, in the order of the rules: the first few of each kind."""
     priced = [(each, cost(each, question.objective)) for each in forecasts]
     known = [Priced(each, price) for each, price in priced if price is not None]
     known.sort(key=lambda each: each.price.at(question.level))
@@ -192,7 +193,7 @@ def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
 
 
 def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:
-    """Of plans that differ in where instances lie or in which group comes first, the best."""
+    """The best of plans that differ only in where instances lie or in the order of groups."""
     seen = set()
     for each in ordered:
         plan = each.forecast

@@ -35,13 +35,14 @@ from advisor.workload.job import Job
 
 @dataclass(frozen=True, slots=True)
 class ForecastCandidates:
-    """What was considered besides serial.
+    """The candidates besides serial, and what came of them.
 
     Attributes:
-        forecasts: Of what the jobs and the machine allow.
-        left_out: What they do not, and what was not looked at.
-        passed_over: How many more were estimated, and were worse.
-        predicted: How many were forecast, with those that slow a protected job.
+        forecasts: Forecasts of the candidates that jobs and machine allow.
+        left_out: Candidates that they do not allow, or that were not looked at, and why.
+        passed_over: Number of further candidates that were only estimated, and estimated to be
+            worse.
+        predicted: Number of forecasts, those that slow a protected job too much included.
         asked: As of `Proposed`.
     """
 
@@ -53,7 +54,7 @@ class ForecastCandidates:
 
 
 def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastCandidates:
-    """The plans for the jobs of `forecaster` that are worth forecasting, forecast."""
+    """Find the candidates that are worth a forecast for the jobs of `forecaster`; forecast them."""
     jobs, one_by_one = forecaster.jobs, as_asked(len(forecaster.jobs), Serial())
     sharings, left_out, passed_over = _shared(forecaster.mixes(one_by_one), question)
     plain = [as_asked(len(jobs), each) for each in sharings]
@@ -76,7 +77,7 @@ def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastC
 
 
 def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
-    """The plain ways to share that are tried, the kinds that are not, and how many were worse."""
+    """Ways to share the whole GPU: those to forecast, those left out, and how many were worse."""
     if len(mixes.jobs) == 1:
         return [], [], 0
     forbidding = rules(question.gpu, question.conditions)
@@ -129,7 +130,7 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
 def _plans(
     jobs: Sequence[Job], kept: Sequence[Priced], question: Question, left_out: Sequence[LeftOut]
 ) -> tuple[Plan, ...]:
-    """`kept` with what is said of each; of the best, also what was ruled out."""
+    """The plans `kept`, each with its reasons; the best also with what was ruled out."""
     best, level = kept[0].price, question.level
     found = []
     for rank, (each, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
@@ -152,7 +153,7 @@ def _plans(
 def _compared(
     each: Priced, best: Interval, after: Priced | None, question: Question, rank: int
 ) -> str:
-    """How a plan compares, and why it comes before the next where numbers alone do not say it."""
+    """How a plan compares in numbers, and by which rule it precedes the next if not by numbers."""
     said = standing(each.price, best, None if after is None else after.price, question.level)
     if after is None or each.precedes_by is None:
         return said

@@ -1,4 +1,4 @@
-"""Why a plan ranks where it does, in a line of numbers; and what a recommendation comes down to."""
+"""Why a plan has its rank, in a line of numbers; and the conclusion of a recommendation."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def why(  # noqa: PLR0913, PLR0917 - each says one thing
     late: Sequence[str] = (),
     starved: Sequence[tuple[str, float]] = (),
 ) -> str:
-    """What binds under a plan, how it compares, and what was not possible instead."""
+    """What limits a plan, how it compares, and what was ruled out, in one line."""
     parts = [what_binds(mix, bound), standing]
     if starved:
         parts.append(slowed(starved))
@@ -43,13 +43,13 @@ def why(  # noqa: PLR0913, PLR0917 - each says one thing
 def standing(
     cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
 ) -> str:
-    """How a plan compares.
+    """How the cost of a plan compares with that of the best, or of the runner-up.
 
     Args:
-        cost: Of the plan, by the objective it is ranked by.
-        best: The same of the best plan; `cost` itself where this is the best.
-        runner_up: The same of the plan behind it, for the best; None: there is no other.
-        level: What counts of a cost.
+        cost: Cost of the plan, by the objective that plans are ranked by.
+        best: Cost of the best plan; `cost` itself where this is the best.
+        runner_up: Cost of the next plan, used for the best; None: there is no other.
+        level: Which point of a cost's interval counts.
     """
     if cost is not best:
         return _compared(cost, best, "the best", level)
@@ -59,7 +59,7 @@ def standing(
 
 
 def first_by(rule: Precedence, level: Level) -> str:
-    """By what a plan comes before another, e.g. ``"by its median"``."""
+    """The rule by which one plan precedes another, in words, e.g. ``"by its median"``."""
     match rule:
         case "deadlines":
             said = "as it makes fewer jobs late"
@@ -79,7 +79,7 @@ def first_by(rule: Precedence, level: Level) -> str:
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
-    """Names and how many times each is slowed, e.g. ``"bert is slowed 20x"``; of copies most."""
+    """Which jobs are slowed, and how much, e.g. ``"bert is slowed 20x"``; of copies the worst."""
     most: Mapping[str, float] = {
         name: max(times for other, times in starved if other == name) for name, _ in starved
     }
@@ -87,12 +87,13 @@ def slowed(starved: Sequence[tuple[str, float]]) -> str:
 
 
 def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
-    """How the plans for so many `jobs` were found; None where there was nothing to find.
+    """How the plans were found, in words; None where there was nothing to search.
 
     Args:
-        jobs: How many.
-        passed_over: Limits that were estimated, and not predicted.
-        asked: Whether the predictor itself was asked about every set of the jobs; None: about none.
+        jobs: Number of jobs.
+        passed_over: Vectors of limits that were estimated and not predicted.
+        asked: Whether the predictor itself was asked about every set of jobs, not its surrogate;
+            None: no set was looked at.
     """
     found = []
     if asked:
@@ -108,7 +109,7 @@ def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
 
 
 def what_binds(mix: MixPrediction, bound: Binding) -> str:
-    """The resource that is the limit, and how full the others are."""
+    """The resource that limits the plan, and how full the others are, in words."""
     parts = [_limit(mix, bound)]
     if bound.by_host and bound.limit != "host path":
         parts.append(f"the host holds back {named([mix.jobs[job].job for job in bound.by_host])}")
@@ -154,7 +155,7 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
 
 
 def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
-    """How much more than `other` this costs; less: how much more the other does."""
+    """By how much the cost exceeds `other`, or `other` exceeds it, in words."""
     own, its = cost.at(level), other.at(level)
     behind = own / its - 1 if own > its else 1 - its / own
     if abs(behind) < _SEEN:
@@ -168,12 +169,12 @@ Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "e
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """Another plan than the best.
+    """The next best plan, compared with the best.
 
     Attributes:
-        behind: How much more it costs than the best, as a share; below 0: it costs less, and the
-            best comes first by another rule.
-        within_error: Whether it equals the best within our error.
+        behind: Share by which its cost exceeds that of the best; negative where it is cheaper and
+            the best precedes it by another rule.
+        within_error: Whether both costs are equal within our error.
     """
 
     plan: Plan
@@ -183,15 +184,16 @@ class Rival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a recommendation comes down to.
+    """The conclusion of a recommendation.
 
     Attributes:
-        answers: All that hold, the first the one to act on: ``"fix-host-first"`` where the host
-            holds back every job of the best plan and some far; ``"equal"`` where another plan
-            equals the best within our error.
-        binding: What holds the jobs back under the best plan.
+        answers: All conclusions that hold, the one to act on first. ``"fix-host-first"``: the hosts
+            hold back every job of the best plan, some of them far. ``"equal"``: another plan equals
+            the best within our error.
+        binding: Which resources limit the jobs under the best plan.
         runner_up: The next plan; None: there is no other.
-        host_bound: Jobs whose host path should be made faster, even where something else binds.
+        host_bound: Jobs whose host path should be shortened, even where something else limits the
+            plan.
     """
 
     answers: tuple[Answer, ...]
@@ -201,7 +203,7 @@ class Verdict:
 
 
 def verdict(advised: Recommendation) -> Verdict:
-    """What `advised` comes down to."""
+    """The conclusion of the recommendation `advised`."""
     best = advised.best
     bound = binding(advised.jobs, advised.gpu, best.prediction)
     slow = host_bound(advised.jobs, bound, advised.variants)

@@ -1,4 +1,4 @@
-"""What is asked for advice, and what advice consists of."""
+"""The values of a recommendation: the question, the forecasts, the plans, and their basis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Precedence = Literal["deadlines", "fairness", "confirmed", "gain", "cost", "make
 
 
 class Predicts(Protocol):
-    """Whatever answers for a mix; `advisor.prediction.predictor.Predictor` does."""
+    """A predictor of mixes, as `advisor.prediction.predictor.Predictor` is."""
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
@@ -29,11 +29,11 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of the plans for jobs on one GPU.
+    """What is asked about the jobs on one GPU.
 
     Attributes:
         objective: What the best plan is best at.
-        level: Of each cost's interval what plans are ranked by: the median, or the upper end.
+        level: Which point of a cost's interval plans are ranked by: the median, or the upper end.
     """
 
     gpu: Gpu
@@ -45,12 +45,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Which calibration a recommendation is made with.
+    """The calibration that a recommendation is based on.
 
     Attributes:
-        file: Where it lies; None: the host was checked just now instead.
-        host_slowdown: How much longer host work takes there than where the jobs were profiled,
-            with all of them running: the median job's. None where no profile can say.
+        file: Its file; None: the host was checked just now instead.
+        host_slowdown: Host time on this machine over host time where the jobs were profiled, with
+            all jobs running: median over the jobs. None where no profile recorded the speed of its
+            host.
     """
 
     file: str | None
@@ -59,15 +60,15 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a recommendation is made with, besides profiles and model.
+    """What a recommendation is based on, besides profiles and model.
 
     Attributes:
-        calibrated: None where the machine was neither calibrated nor its host checked.
-        stale: Profiles made with something else than is there now, by kind.
-        unchecked: Why a check of the host just now failed; None: none was tried, or it did not.
-        unsteady: A line on each profile whose own windows disagreed.
-        estimated: Profiles that nobody measured on this GPU, or at this batch size; each is what
-            those measured on another, or at others, let expect.
+        calibrated: The calibration; None where the machine was neither calibrated nor checked.
+        stale: Profiles that were made with other software or hardware than the present, by kind.
+        unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
+        unsteady: A line for each profile whose windows disagree with each other.
+        estimated: Profiles that were not measured on this GPU or at this batch size, but estimated
+            from others that were.
     """
 
     calibrated: Calibrated | None = None
@@ -78,25 +79,26 @@ class Standing:
 
     @property
     def doubts(self) -> "tuple[Stale | str, ...]":
-        """What speaks against the profiles, each a line."""
+        """Reasons to doubt the profiles, a line each."""
         return (*self.stale, *self.unsteady)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What happens to a set of jobs under one sharing, from the first step to the last.
+    """A set of jobs under one sharing, from the first step to the last.
 
     Attributes:
-        prediction: While all jobs run.
-        makespan_interval_s: Until the last job ends, all started at once (serial: in turn);
-            the errors of all jobs are taken to go the same way. None where a job's length is
+        prediction: Prediction while all jobs run.
+        makespan_interval_s: Seconds until the last job ends, if all start at once (serial: in
+            turn); the errors of all jobs are taken to be correlated. None where a job's length is
             not known.
-        energy_j: Of the whole GPU until then; None where a length or the power is not known.
+        energy_j: Joules of the whole GPU until then; None where a length or the power is not known.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
-        ends_s: Until each job ends, in the jobs' order; None without makespans.
-        deadlines_s: Of each job, in the same order; None where it has none.
-        batches: Examples a step of each job, in the same order; empty: as it was asked for.
-        standing: Of a plan, its recommendation says it.
+        ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
+        deadlines_s: Deadline of each job, in the same order; None where it has none.
+        batches: Batch size of each job, in the same order; empty: the sizes asked for.
+        standing: What it is based on; the plans of a recommendation leave this to the
+            recommendation.
     """
 
     prediction: MixPrediction
@@ -117,7 +119,7 @@ class Forecast:
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
 
     def late(self, level: Level) -> frozenset[int]:
-        """Positions of the jobs that miss their deadlines; none where no end is known."""
+        """Positions of the jobs that miss their deadlines; none where ends are not known."""
         due = zip(self.ends_s or (), self.deadlines_s, strict=self.ends_s is not None)
         return frozenset(
             at
@@ -128,18 +130,19 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Forecast):
-    """A forecast that fits, with its place among the others.
+    """A forecast that fits, with its rank among the others.
 
     Attributes:
         rank: 1 is best.
-        ties_best: Whether it equals the best within our error; true of the best itself.
-        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, by medians or by upper
-            ends, as it was ranked.
-        precedes_by: By what it comes before the next plan; None: it is the last.
-        why: One line: what binds, how far behind the best it is, and by what rule it comes before
-            a next one that it equals.
-        commands: Shell lines that apply it; the jobs' own commands are placeholders. Empty until
-            `advisor.launch.commands.with_commands` adds them.
+        ties_best: Whether its cost equals that of the best within our error; true of the best
+            itself.
+        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, judged at the level of
+            the question.
+        precedes_by: The rule by which it precedes the next plan; None: it is the last.
+        why: One line: what limits the plan, how far behind the best it is, and by which rule it
+            precedes a plan that is equal within our error.
+        commands: Shell lines that apply the plan, with placeholders for the jobs' own commands.
+            Empty until `advisor.launch.commands.with_commands` adds them.
     """
 
     rank: int
@@ -152,7 +155,7 @@ class Plan(Forecast):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A sharing that was considered and is no plan; `why` says what is missing."""
+    """A way to share that was considered and is not allowed, and why."""
 
     sharing: str
     why: str
@@ -163,18 +166,19 @@ class Recommendation:
     """Every plan for a set of jobs on one GPU, best first.
 
     Attributes:
-        objective: As asked for.
-        ranked_by: What the plans were ranked by; differs where `objective` cannot be computed.
-        note: Why it differs; None where it does not.
-        level: What counts of a cost: its median, or the upper end of its interval.
-        serial: One after the other: what every gain is measured against; also among `plans`.
-        plans: Of limits and of MIG layouts the best few only.
-        considered: Sharings that were predicted or left out, in all.
-        searched: What was predicted to find the plans, and what was estimated; None: there
-            was nothing to search.
-        variants: Profiles of the same work with another loader or execution, where there are any.
-        refused_variants: Why files that bear the names of such profiles hold none.
-        remedies: What would help jobs that wait for their hosts under the best plan.
+        objective: The objective asked for.
+        ranked_by: The objective that plans are ranked by; another one where `objective` cannot be
+            computed.
+        note: Why `ranked_by` differs from `objective`; None where it does not.
+        level: Which point of a cost's interval plans are ranked by: the median or the upper end.
+        serial: All jobs one after another, the baseline of every gain; also one of `plans`.
+        plans: Best first; of plans with limits and of MIG layouts only the best few.
+        considered: Number of ways to share that were predicted, estimated or left out.
+        searched: How many were predicted and how many estimated, in words; None: there was nothing
+            to search.
+        variants: Profiles of the same work with another loader or execution.
+        refused_variants: Why files with the names of such profiles could not be read.
+        remedies: Remedies for jobs that wait for their hosts under the best plan.
     """
 
     gpu: Gpu

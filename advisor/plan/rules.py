@@ -1,7 +1,7 @@
-"""What forbids a way of sharing, each rule with its reason in words; whether memory suffices.
+"""The rules that forbid a way of sharing, each with its reason; and whether memory suffices.
 
-A rule looks at jobs and how they would share, not at numbers, so it can be asked before anything
-is predicted. Whether memory suffices is asked of a prediction: `FitsMemory`.
+A rule looks at the jobs and how they would share, not at numbers, so it can be checked before
+anything is predicted. `FitsMemory` is checked on a prediction.
 """
 
 import re
@@ -38,9 +38,10 @@ Rule = Callable[[Sequence[Job], Sharing], str | None]
 
 
 def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """MPS serves one user at a time: the others' processes wait until its clients have left.
+    """MPS serves one user at a time: other users' processes wait until its clients have left.
 
-    NVIDIA MPS documentation, Architecture; of servers on instances of their own each has its user.
+    NVIDIA MPS documentation, Architecture. MPS servers on separate MIG instances can have separate
+    users.
     """
     for server in mps_servers(sharing, len(jobs)):
         users = {jobs[job].user for job in server}
@@ -51,9 +52,9 @@ def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
 
 
 def _isolated_means_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """A job that wants isolation has a MIG GPU instance for itself, or the GPU while it runs.
+    """A job that wants isolation needs a GPU instance of its own, or the GPU while it runs.
 
-    Compute instances share memory and faults, as jobs on one instance do.
+    Compute instances share memory and faults, as jobs on one GPU instance do.
     """
     for memory in memories(sharing, len(jobs)):
         mates = [jobs[number - 1] for part in memory for number in part.jobs]
@@ -76,12 +77,12 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
 
 
 def _no_root_no_mig(_jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """Without root MIG cannot be switched on; root makes instances, or allows others to."""
+    """Only root can switch MIG on, and make instances or allow others to make them."""
     return "making MIG instances takes root, and there is none" if sharing.instances else None
 
 
 def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
-    """An MPS server has `most` clients at most; on a MIG instance, its compute slices' share."""
+    """An MPS server has `most` clients at most; on a MIG instance, in proportion to its slices."""
 
     def broken(jobs: Sequence[Job], sharing: Sharing) -> str | None:
         for part in partitions(sharing, len(jobs)):
@@ -99,9 +100,10 @@ def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
-    """Clients that an MPS server on `gpu` has at most.
+    """The most clients that an MPS server on `gpu` can have.
 
-    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; 48 if it is not known.
+    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; 48 is assumed for an unknown
+    version.
 
     Raises:
         InvalidInput: `cuda` is no version.
@@ -124,12 +126,12 @@ def _check_margin(margin: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FitsMemory:
-    """Memory suffices, up to a small risk: the upper end of what the jobs take fits.
+    """The jobs fit in memory, up to a small risk of running out.
 
     Attributes:
         gpu: Whose memory it is.
-        margin: Share of each memory, the GPU's or an instance's, that even the sum of the jobs'
-            upper ends must leave free, 0..1; 0: the risk alone decides.
+        margin: Share of each memory, the GPU's or an instance's, that the sum of the jobs' upper
+            ends must leave free, 0..1; 0: only the risk counts.
     """
 
     gpu: Gpu
@@ -139,7 +141,7 @@ class FitsMemory:
         _check_margin(self.margin)
 
     def broken(self, mix: MixPrediction) -> str | None:
-        """Why memory does not suffice for `mix`; None where it does."""
+        """Why the jobs of `mix` do not fit in memory; None where they do."""
         if mix.oom_probability > MAX_OOM_PROBABILITY:
             return (
                 f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
@@ -159,16 +161,16 @@ class FitsMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What the machine and its user allow.
+    """What machine and user allow.
 
     Attributes:
-        root: Whether MIG may be switched on and cut.
-        cuda: Version that the driver has, e.g. ``"13.0"``; None: not known.
+        root: Whether there is root, which MIG and power caps need.
+        cuda: CUDA version of the driver, e.g. ``"13.0"``; None: not known.
         memory_margin: As of `FitsMemory`.
         power_caps: Whether a plan may choose a power cap.
 
     Raises:
-        InvalidInput: The margin is no share.
+        InvalidInput: The margin is not a share, or the version is not a version.
     """
 
     root: bool = True
@@ -185,7 +187,7 @@ UNCONDITIONAL = Conditions()
 
 
 def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
-    """Everything that holds for plans on `gpu`; `FitsMemory` comes after predicting."""
+    """All rules for plans on `gpu`; `FitsMemory` is checked after predicting."""
     always = (
         _one_user_under_mps,
         _most_mps_clients(gpu, mps_clients(gpu, conditions.cuda)),
@@ -196,12 +198,12 @@ def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
 
 
 def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """The reason of the first rule that forbids `sharing`; None where all allow it."""
+    """The reason of the first of `rules` that forbids `sharing`; None where none does."""
     return next((why for rule in rules if (why := rule(jobs, sharing))), None)
 
 
 def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:
-    """Whether one of `jobs` is protected, and slowed more than it may be in `mix`."""
+    """Whether `mix` slows a protected job by more than that job allows."""
     return any(
         job.protect is not None and found.slowdown_at(level) > 1 + job.protect
         for job, found in zip(jobs, mix.jobs, strict=True)
@@ -209,10 +211,10 @@ def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bo
 
 
 def refuse_protected(jobs: Sequence[Job]) -> None:
-    """Refuse jobs of which one is protected, where nothing looks after that.
+    """Refuse protected jobs, for questions that do not consider protection.
 
     Raises:
-        InvalidInput: One is.
+        InvalidInput: A job is protected.
     """
     if named := [job.name for job in jobs if job.protect is not None]:
         raise InvalidInput(
@@ -222,10 +224,10 @@ def refuse_protected(jobs: Sequence[Job]) -> None:
 
 
 def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:
-    """Refuse jobs of which one does not fit on `gpu` even alone.
+    """Check that every job fits on `gpu` alone.
 
     Raises:
-        NothingFits: One does not.
+        NothingFits: A job does not.
     """
     for job in serial.jobs:
         if job.oom_probability > MAX_OOM_PROBABILITY:

@@ -1,4 +1,4 @@
-"""Predicts for a host on which all jobs share so many cores."""
+"""Predicts for a host whose cores all jobs share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +22,10 @@ _FELT = 1.001
 class SharedCores:
     """Predicts as `predictor` does, on a host with `cores` cores for all jobs.
 
-    That jobs share its caches and its bandwidth too is not modelled.
+    Contention for the host's caches and memory bandwidth is not modelled.
 
     Raises:
-        InvalidInput: There are no cores, or too many to be true.
+        InvalidInput: The number of cores is below 1 or implausibly high.
     """
 
     predictor: Predicts
@@ -36,7 +36,7 @@ class SharedCores:
             raise InvalidInput(f"a host has 1 to {MOST_CORES} cores, got {self.cores}")
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """As the predictor's own; slower where jobs that run at once need more than the cores.
+        """The prediction of `predictor`, slowed where jobs at once need more cores than there are.
 
         A job's slowdown is relative to the job alone on these cores.
         """
@@ -59,7 +59,7 @@ class SharedCores:
     def _stretches(
         self, profiles: Sequence[Profile], free: MixPrediction, sharing: Arrangement
     ) -> list[float]:
-        """How much longer the host work of each job takes."""
+        """Factor by which the host work of each job gets longer."""
         found = [1.0] * len(profiles)
         for run in running_together(sharing, len(profiles)):
             steps_s = [free.jobs[at].step_s.p50 for at in run]
@@ -69,7 +69,7 @@ class SharedCores:
         return found
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Estimates with cores enough: what is found so is predicted again with those there are."""
+        """Surrogate for enough cores; what it finds is predicted again for the cores there are."""
         return self.predictor.surrogate(profiles)
 
 

@@ -1,8 +1,10 @@
 """Batch sizes on slices: the largest that each holds, and what an example costs there.
 
-Two views: the client has one slice, and the rest of the GPU stands idle; for the provider every
-slice is busy with a copy of the job. The GPU's power is shared by the rule of
-`advisor.prediction.power`, so an example of a client alone bears all that keeps the GPU awake.
+Two views: the client uses one slice, and the rest of the GPU is idle; the provider runs a copy of
+the job on every slice.
+
+The GPU's power is shared out as in `advisor.prediction.power`, so the example of a client alone
+bears all power that keeps the GPU awake.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +29,7 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfAnExample:
-    """What an example costs; `example_j` is None where the power was not measured."""
+    """Time and energy of one example; `example_j` is None where power was not measured."""
 
     example_s: Interval
     example_j: Interval | None
@@ -38,9 +40,11 @@ class BatchOnSlice:
     """One batch size on one kind of slice.
 
     Attributes:
-        estimated_from: The batch sizes from whose profiles it is estimated; empty: measured there.
-        client: With one such slice; None where it does not fit.
-        provider: Examples of the whole GPU, with all its slices of this kind busy; None likewise.
+        estimated_from: The batch sizes from whose profiles it is estimated; empty: measured at this
+            size.
+        client: One example with one busy slice; None where the job does not fit.
+        provider: One example of the whole GPU with all slices of this kind busy; None where it does
+            not fit.
     """
 
     batch: int
@@ -59,12 +63,12 @@ class SliceBatches:
     """Batch sizes on one kind of slice.
 
     Attributes:
-        name: Of the MIG profile, or `WHOLE`.
-        instances: How many of them the GPU holds.
-        largest: The largest batch that it holds; None where not even the smallest asked about fits,
-            or one size only was measured.
-        open_ended: Whether a larger one may fit, of which nothing is estimated.
-        rows: By batch size, increasing.
+        name: Name of the MIG profile, or `WHOLE`.
+        instances: How many such instances the GPU holds.
+        largest: The largest batch size that fits; None where not even the smallest one fits, or
+            where only one size was measured.
+        open_ended: Whether a larger batch size, beyond what can be estimated, may fit.
+        rows: The batch sizes looked at, increasing.
     """
 
     name: str
@@ -77,13 +81,13 @@ class SliceBatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicesForJob:
-    """The answer to which batch belongs to which slice.
+    """Which batch sizes of one job fit on which slices, and what they cost.
 
     Attributes:
         job: The workload's name without a batch size.
-        measured: Batch sizes at which it was measured, increasing.
-        slices: Smallest first.
-        confirmed_on_hardware: Whether all of it stands on real runs of this kind.
+        measured: Batch sizes at which the job was measured, increasing.
+        slices: The slices, smallest first.
+        confirmed_on_hardware: Whether all of it is confirmed by real runs of this kind.
     """
 
     gpu: Gpu
@@ -101,17 +105,18 @@ def slices_for_job(
     on: Sequence[str] = (),
     batches: Sequence[int] = (),
 ) -> SlicesForJob:
-    """What batch sizes of one workload do on slices of `gpu`.
+    """Time and energy of batch sizes of one workload on slices of `gpu`.
 
     Args:
-        profiles: Of it at each batch size measured, at least one.
+        profiles: Its profile at each batch size measured, at least one.
         gpu: The GPU that all of them are of.
-        predictor: Answers for it.
-        on: Names of MIG profiles, or `WHOLE`; none: all that it offers, and the whole GPU.
-        batches: Sizes to look at; none: those measured, and the largest that fits each slice.
+        predictor: Predicts it.
+        on: Names of MIG profiles, or `WHOLE`; none: all of the GPU's, and the whole GPU.
+        batches: Batch sizes to look at; none: those measured, and the largest that fits on each
+            slice.
 
     Raises:
-        InvalidInput: A size is too far from those measured, or one was measured only.
+        InvalidInput: A size is too far from those measured, or only one was measured.
         NothingFits: The GPU has no MIG, and a slice of it is asked about.
     """
     asked = _Asked(tuple(profiles), gpu, predictor)
@@ -152,7 +157,7 @@ class _Asked:
 
 
 def _kinds(gpu: Gpu, on: Sequence[str]) -> Iterable[MigProfile | None]:
-    """The MIG profiles that are asked about, smallest memory first; None: the whole GPU."""
+    """The MIG profiles asked about, smallest memory first; None stands for the whole GPU."""
     # Instances that have media engines too are no others to a training job.
     names = on or (*(each.name for each in gpu.mig if "+" not in each.name), WHOLE)
     slices = [name for name in names if name != WHOLE]
@@ -176,7 +181,7 @@ def _on_slice(asked: _Asked, kind: MigProfile | None, batches: Sequence[int]) ->
 
 
 def _largest(asked: _Asked, kind: MigProfile | None) -> tuple[int | None, bool]:
-    """The largest batch that fits, and whether a larger one may: memory grows with the batch."""
+    """The largest batch size that fits, by bisection, and whether a larger one may."""
     measured = asked.measured
     if len(measured) < 2:
         return (measured[0], True) if asked.fits(measured[0], kind) else (None, False)
@@ -210,7 +215,7 @@ def _row(asked: _Asked, kind: MigProfile | None, batch: int) -> BatchOnSlice:
 
 
 def _of_an_example(mix: MixPrediction, batch: int) -> OfAnExample:
-    """Of the whole GPU, whose jobs are all alike."""
+    """Time and energy of one example of all jobs of `mix`, which are equal."""
     job = mix.jobs[0]
     return OfAnExample(
         example_s=job.step_s.scaled(1 / (batch * len(mix.jobs))), example_j=job.energy_example_j

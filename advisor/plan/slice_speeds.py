@@ -14,12 +14,12 @@ from advisor.workload.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """One job on one kind of instance, with the rest of the GPU idle.
+    """Speed of one job on one kind of instance, with the rest of the GPU idle.
 
     Attributes:
         where: The MIG profile's name, or `WHOLE`.
-        compute_share: Of the GPU's compute slices, 0..1.
-        speed: Over the median speed on the whole GPU; None: it does not fit.
+        compute_share: Share of the GPU's compute slices, 0..1.
+        speed: Speed over the median speed on the whole GPU; None: the job does not fit.
     """
 
     job: str

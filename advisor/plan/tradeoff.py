@@ -1,4 +1,4 @@
-"""Time against energy: the plans, and those of them than which none is better in both."""
+"""Time against energy: the plans as points, and which of them are on the Pareto front."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class TradeoffPoint:
     """A plan whose time and energy are known.
 
     Attributes:
-        number: Of the plan among all, from 0.
-        on_front: Whether no other is as good in both medians and better in one.
+        number: Position of the plan among all, from 0.
+        on_front: Whether no other plan is at least as good in both medians and better in one.
     """
 
     number: int
@@ -25,7 +25,7 @@ class TradeoffPoint:
 
 
 def tradeoff(plans: Sequence[Plan]) -> tuple[TradeoffPoint, ...]:
-    """Those of `plans` of which time and energy are known, in their order."""
+    """A point for each of `plans` whose time and energy are known, in their order."""
     known = [
         (number, plan, plan.makespan_interval_s, plan.energy_j)
         for number, plan in enumerate(plans)
@@ -36,9 +36,10 @@ def tradeoff(plans: Sequence[Plan]) -> tuple[TradeoffPoint, ...]:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> tuple[int, ...]:
-    """Positions of the points that no other dominates, by their first number.
+    """Positions of the points that no other point dominates, sorted by their first number.
 
-    One dominates another that is nowhere higher and somewhere lower; equal points are both there.
+    A point dominates another if it is nowhere higher and somewhere lower. Equal points do not
+    dominate each other.
     """
     found: list[int] = []
     lowest = inf

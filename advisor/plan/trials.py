@@ -1,6 +1,7 @@
-"""Trials of a hyper-parameter search on one GPU: how many at once, and what an hour of them gives.
+"""Hyper-parameter search on one GPU: how many trials to run at once, and trials per hour.
 
-Trials are taken to be alike: each is as many training steps of one job, whatever it tries out.
+All trials are assumed to be alike: each is the same number of steps of the same job, whatever it
+tries out.
 """
 
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ MAX_TRIALS = 100_000
 class Study:
     """A whole search, from the first step of its first trials to the last step of its last.
 
-    Processes that start, and models that are built, come on top.
+    Starting processes and building models takes additional time.
 
     Attributes:
-        trials: In all.
-        wall_s: With `Trials.at_once` of them at once; the last ones have the GPU to themselves.
-        one_by_one_s: One after another.
+        trials: Number of trials.
+        wall_s: Seconds with `Trials.at_once` trials at once; fewer share the GPU in the last round.
+        one_by_one_s: Seconds with one trial after another.
     """
 
     trials: int
@@ -37,11 +38,11 @@ class Trials:
     """How many trials to run at once, and how.
 
     Attributes:
-        copies: What comes of 1, 2, ... at once.
+        copies: What 1, 2, ... trials at once achieve.
         steps: Training steps of one trial.
-        at_once: Processes to run: as many as pay; of a search of known length, as many of these as
-            end it soonest, and of those within `PAYS` of that the fewest.
-        study: None where nobody said how many trials there are.
+        at_once: Number of processes to run: as many as pay. For a search of known length, the
+            fewest of these that end it within `PAYS` of the soonest.
+        study: The whole search; None where its number of trials is not known.
     """
 
     copies: Copies
@@ -55,7 +56,7 @@ class Trials:
 
     @property
     def row(self) -> CopiesRow:
-        """Of `at_once`: its prediction says how to share."""
+        """The row of `at_once` trials; its prediction says how they share the GPU."""
         return self.copies.rows[self.at_once - 1]
 
     def trial_s(self, row: CopiesRow) -> Interval:
@@ -72,13 +73,13 @@ class Trials:
 def trials_that_pay(
     copies: Copies, predictor: Predicts, steps: float | None = None, count: int | None = None
 ) -> Trials:
-    """What `copies` mean for a search, each of whose trials is one such job.
+    """How many trials to run at once, given what `copies` of one trial achieve.
 
     Args:
-        copies: Of a job on a GPU.
-        predictor: What they were found with.
-        steps: Training steps of a trial; None: all work of the job.
-        count: Trials of the search; None: it goes on.
+        copies: What copies of the job achieve on a GPU.
+        predictor: The predictor of `copies`.
+        steps: Training steps of a trial; None: those of the job.
+        count: Number of trials; None: the search is open-ended.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
@@ -110,9 +111,9 @@ def _length(copies: Copies, steps: float | None) -> float:
 def _wall_s(
     copies: Copies, row: CopiesRow, predictor: Predicts, steps: float, count: int
 ) -> Interval:
-    """Seconds of a search: full rounds of as many trials as `row` has, then what is left over.
+    """Seconds of a search: full rounds of `row.copies` trials, then the trials that are left.
 
-    Limits stay as processes started with them.
+    In the last round the limits stay as the processes started with them.
     """
     rounds, left = divmod(count, row.copies)
     full = row.prediction.jobs[0].step_s.scaled(steps * rounds)

@@ -1,4 +1,4 @@
-"""How jobs may join others that share a GPU already, whose limits and instances stay."""
+"""Ways to add jobs to those that share a GPU already and keep their limits and instances."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -17,7 +17,7 @@ MOST_INSTANCES = 3
 
 
 def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
-    """How `before` jobs that share `gpu` like this, and `added` after them, may share it."""
+    """Sharings of `before` jobs, which share `gpu` by `sharing`, and `added` jobs after them."""
     match sharing.mode:
         case "mps":
             yield Mps()
@@ -39,7 +39,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
 
 
 def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hybrid]:
-    """An instance of its own for each, in what is free."""
+    """An instance of its own for each added job, in the free part of the GPU."""
     if added > MOST_INSTANCES:
         return
     for names in product([profile.name for profile in gpu.mig], repeat=added):

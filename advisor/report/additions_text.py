@@ -1,4 +1,4 @@
-"""What may be added to a GPU: jobs that join running ones."""
+"""Which jobs may join running ones: as text, rows and JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def additions_report(found: Additions, top: int) -> "RenderableType":
-    """What may be added at best, then the best `top` sets."""
+    """The best set of jobs to add, then a table of the best `top` sets."""
     due = _any_due(found)
     headings = ("add", "then all share", "work added", "slows most", "memory")
     table = plain_table("", *headings, *(["late"] if due else []))
@@ -34,7 +34,7 @@ def additions_report(found: Additions, top: int) -> "RenderableType":
 
 
 def additions_advice(found: Additions) -> str:
-    """What to add at best, in a sentence; and whether deadlines hold then, where there are any."""
+    """Which jobs to add, in a sentence; and whether deadlines hold then, if there are any."""
     best = found.found[0]
     said = (
         f"Add {_named(best.jobs)} to {_named(found.running.jobs)}, under "
@@ -48,7 +48,7 @@ def additions_advice(found: Additions) -> str:
 
 
 def addition_rows(found: Additions) -> list[dict[str, str]]:
-    """A row for each set that may be added, in order; a column's name is its key."""
+    """A row for each set of jobs that may be added, in order; the keys are the columns' names."""
     return [
         {
             "add": _named(each.jobs),
@@ -63,7 +63,7 @@ def addition_rows(found: Additions) -> list[dict[str, str]]:
 
 
 def joined_rows(found: Additions, added: Addition) -> list[dict[str, str]]:
-    """A row for each job that runs then, those that run already first."""
+    """A row for each job once `added` have joined, the running jobs first."""
     jobs, before = [*found.running.jobs, *added.jobs], found.before.jobs
     slower = [
         *(now.step_s.p50 / was.step_s.p50 - 1
@@ -137,7 +137,7 @@ def _named(jobs: Sequence[Job]) -> str:
 
 
 def notes_on_additions(found: Additions) -> Iterator[str]:
-    """What may not be added and why, and how the figures are meant."""
+    """Why jobs were left out, and how to read the figures."""
     for each in found.left_out:
         yield f"Left out: {each.sharing}: {each.why}."
     yield "Work added: of the added jobs, in the time in which one alone does 1."

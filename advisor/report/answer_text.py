@@ -1,4 +1,4 @@
-"""How to share, in sentences: what to do and what it gives, how sure that is, what is as good."""
+"""A recommendation in sentences: what to do, the gain, how sure it is, and the alternatives."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -39,15 +39,15 @@ _TREATED = 1.05
 
 
 def answer(advised: Recommendation) -> str:
-    """All of `paragraphs` as one."""
+    """The sentences of `paragraphs` as one text."""
     return " ".join(paragraphs(advised))
 
 
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
-    """What to do and what it gives; how sure that is; what is as good; and what else to know.
+    """A recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
 
-    Without `hints`, not how a job could be made faster, unless that is what to do first, nor which
-    job another plan treats better.
+    Without `hints`, remedies for slow hosts are left out unless they come first, and so is which
+    job an alternative treats better.
     """
     found = verdict(advised)
     others, host = _others(advised, found, hints=hints), []
@@ -69,7 +69,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
-    """Of the best plan, by medians: what a figure is of, the figure, and what it compares with."""
+    """Figures of the best plan by medians: title, value, and what it compares with."""
     best, by = advised.best, OBJECTIVES[advised.ranked_by]
     mix, shown = best.prediction, shown_cost(advised.ranked_by)
     cost, serial = (known_cost(each, advised.ranked_by).p50 for each in (best, advised.serial))
@@ -97,7 +97,7 @@ def _advice(advised: Recommendation) -> str:
 
 
 def _outcome(advised: Recommendation, plan: Plan) -> str:
-    """What the plan achieves by its medians, and what of serial that saves."""
+    """What the plan achieves, in medians, and how much of the serial cost it saves."""
     by = OBJECTIVES[advised.ranked_by]
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
     better = units.times(_certain(gain(advised, plan).p50))
@@ -122,7 +122,7 @@ def _certain(value: float) -> Interval:
 
 
 def _spare(advised: Recommendation, plan: Plan) -> str:
-    """What the fullest memory still has when each job holds as much as it may."""
+    """Memory left in the fullest partition when each job holds its upper end."""
     mix = plan.prediction
     held = [each.memory_interval_mib.p95 for each in mix.jobs]
     together = max if mix.sharing.mode in ("serial", "phases") else sum
@@ -136,7 +136,7 @@ def _spare(advised: Recommendation, plan: Plan) -> str:
 
 
 def _how_sure(advised: Recommendation) -> str:
-    """The ranges of cost and gain, what stands behind them, and whether the host is known."""
+    """The intervals of cost and gain, their basis, and whether the speed of the host is known."""
     best = advised.best
     cost, better = known_cost(best, advised.ranked_by), gain(advised, best)
     by = OBJECTIVES[advised.ranked_by]
@@ -150,7 +150,7 @@ def _how_sure(advised: Recommendation) -> str:
 
 
 def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str]:
-    """What equals the best within our error; else how far behind the next is."""
+    """The plans that equal the best within our error; else how far behind the next one is."""
     ties = [plan for plan in advised.plans[1:] if plan.ties_best]
     if ties:
         ran = next((each for each in ties if each.prediction.confirmed_on_hardware), None)
@@ -171,7 +171,7 @@ def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str
 
 
 def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
-    """The job that a plan as good does most for, among those that share throughout."""
+    """The job that an equally good plan speeds up most, among plans that share throughout."""
     offers = [
         (own.step_s.p50 / other.step_s.p50, plan.rank, own.job)
         for plan in ties
@@ -185,7 +185,7 @@ def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
 
 
 def _first(advised: Recommendation) -> str:
-    """By what rule the best comes first: before the cheapest, where that is another plan."""
+    """The rule by which the best plan precedes the cheapest, where that is another plan."""
     by, level = advised.ranked_by, advised.level
     cheapest = min(advised.plans, key=lambda each: known_cost(each, by).at(level))
     before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
@@ -194,7 +194,7 @@ def _first(advised: Recommendation) -> str:
 
 
 def _remedy(found: Remedy) -> str:
-    """A change, and the gain that is predicted for it."""
+    """A remedy and its predicted gain, in a sentence."""
     job, by = found.job, f"{units.times(found.gain)} as fast, predicted"
     match found.kind:
         case "loader workers":
@@ -216,7 +216,7 @@ def _remedy(found: Remedy) -> str:
 
 
 def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
-    """The jobs whose host path to shorten, and how much faster it was measured."""
+    """The jobs whose host path to shorten, and how much faster a measured variant was."""
     said = []
     for each in jobs:
         said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")

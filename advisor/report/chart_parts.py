@@ -68,7 +68,7 @@ def chart(rows: list[dict[str, Any]]) -> alt.Chart:
 
 
 def hints(*fields: str) -> list[alt.Tooltip]:
-    """What is to be read of a mark under the pointer.
+    """Tooltip of a mark.
 
     Channels are made by their classes in all charts: where altair has to find the class for a bare
     word, it goes through all that it has, which takes longer than drawing the chart.
@@ -77,12 +77,12 @@ def hints(*fields: str) -> list[alt.Tooltip]:
 
 
 def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
-    """An axis of rows with these `names`, of which it has what the expression `shown` makes."""
+    """An axis of rows called `names`; the expression `shown` shortens their labels."""
     words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
     return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
 
 
 def described(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
-    """`drawn`, which is called `what` and its `parts` where somebody cannot see it."""
+    """`drawn` with a title and a description of its `parts` for people who cannot see it."""
     described: Layered = drawn.properties(description=f"{what}: {'; '.join(parts)}.")
     return described

@@ -32,7 +32,7 @@ _CURVE_PX, _CURVE_LABELS_PX = 150, 30
 
 
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
-    """What each job takes of the GPU's memory; the thin line is where its end may lie.
+    """Each job's part of the GPU's memory; the thin line is the interval of its end.
 
     Args:
         drawn: The plan.

@@ -18,10 +18,10 @@ Cells = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonSection:
-    """What changes for all jobs, or for one or several copies of one.
+    """What changes between two plans for all jobs, or for one job or its copies.
 
     Attributes:
-        title: Whom it is about.
+        title: Whom the section is about.
         said: What differs and why, in words.
     """
 
@@ -31,7 +31,7 @@ class ComparisonSection:
 
 
 def side_by_side(found: Comparison) -> list[ComparisonSection]:
-    """All jobs together, then each; copies of which the same is said, once."""
+    """A section for all jobs, then one for each job; copies of which the same is said share one."""
     fares = zip(*(treatments(each.prediction) for each in found.plans), strict=True)
     parts = [
         ComparisonSection(job.job, f"{job_reason(found, job)}.", tuple(_of_job(job, *both)))

@@ -1,4 +1,4 @@
-"""Two plans side by side: the answer, what binds, and each job, as text or JSON."""
+"""Two plans side by side, as text and as JSON: the answer, what limits them, and each job."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -24,7 +24,7 @@ _SEEN = 0.005
 
 
 def comparison_text(found: Comparison) -> str:
-    """The answer in a sentence or two, the same whichever plan was named first."""
+    """The answer in a sentence or two, independent of the order of the plans."""
     pairs = sorted(
         zip(plan_names(found), _costs(found), found.forbidden, strict=True),
         key=lambda pair: (pair[1].p50, pair[0]),
@@ -48,14 +48,14 @@ def comparison_text(found: Comparison) -> str:
 
 
 def change_text(value: Difference) -> str:
-    """By how much the second differs, with ``?`` where that is within our error."""
+    """Difference in per cent, with ``?`` where it is within our error."""
     if abs(value.change) < _SEEN:
         return _SAME
     return f"{value.change:+.0%}" + (" ?" if value.within_error else "")
 
 
 def job_reason(found: Comparison, change: JobChange) -> str:
-    """Why the job's pace changes, or that it does not; the same whichever plan came first."""
+    """Why a job's pace changes, or that it does not; independent of the order of the plans."""
     said = [_limit(bound, change.number - 1) for bound in found.bindings]
     pairs = list(zip(plan_names(found), said, strict=True))
     less = change.step_s.less
@@ -70,7 +70,7 @@ def job_reason(found: Comparison, change: JobChange) -> str:
 
 
 def plan_names(found: Comparison) -> tuple[str, str]:
-    """What the two plans are called: how they share, and their power caps."""
+    """Names of the two plans: how they share, and their power caps."""
     first, second = map(_name, found.plans)
     return first, second
 
@@ -178,7 +178,7 @@ def _whole_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
 
 
 def _jobs(found: Comparison) -> Iterator[tuple[str, tuple[tuple[str, ...], ...], str]]:
-    """Title, rows and reason of each job; jobs of which the same is said, together."""
+    """Title, rows and reason for each job; jobs of which the same is said share one."""
     same: dict[tuple[str, tuple[tuple[str, ...], ...], str], int] = {}
     for change in found.jobs:
         key = change.job, tuple(_job_rows(change)), job_reason(found, change)
@@ -203,7 +203,7 @@ def _cells(label: str, value: Difference, shown: Callable[[Interval], str]) -> t
 
 
 def _row(names: tuple[str, str], cells: tuple[str, ...] = ()) -> "RenderableType":
-    """One line of the table; without cells that of the headings."""
+    """A line of the table; without `cells` the line of headings."""
     from advisor.terminal.terminal_tables import FixedRow
 
     return FixedRow(cells, ("", *names, "change"), _WIDTHS)

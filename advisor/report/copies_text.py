@@ -1,4 +1,4 @@
-"""How many copies of one job pay, as a table and as JSON; how numbers of trials are shown too."""
+"""How many copies of a job pay, as table and JSON; shared parts of the answers about trials."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -25,11 +25,11 @@ _MEASURED_TOGETHER = 8
 
 
 def copies_report(found: Copies, *, details: bool = False) -> "RenderableType":
-    """How many pay and how many fit, then a line for each number of copies that a screen holds.
+    """How many copies pay and fit, then a line for each number of copies that a screen holds.
 
     Args:
-        found: What was found.
-        details: A line for every number of copies.
+        found: The answer to show.
+        details: Whether to show every number of copies.
     """
     advice = led(found.standing, _advised_copies(found))
     notes = [*notes_on_numbers(found, "copies"), host_note(found.standing)]
@@ -56,9 +56,10 @@ def numbers_on_a_screen(
     details: bool,
     report: "Callable[[Sequence[CopiesRow], Sequence[str]], RenderableType]",
 ) -> "RenderableType":
-    """The `report` on all of `rows`, or on those that a screen holds, and what to say of the rest.
+    """The `report` on as many of `rows` as a screen holds, and a note on the rest.
 
-    Those next to the `best` number of copies stay longest, and one alone, which all compare with.
+    Rows next to the `best` number of copies are dropped last, and the row of one copy never, since
+    all compare with it.
     """
     shown, more = list(rows), list[str]()
     while not details and len(shown) > _FEWEST and not fits(report(shown, more)):
@@ -80,7 +81,7 @@ def copies_document(found: Copies) -> dict[str, Any]:
 
 
 def numbers_of_copies(found: Copies) -> dict[str, Any]:
-    """How many fit, pay, and are served by MPS."""
+    """How many copies fit, pay, and are served by MPS."""
     return {
         "fit": found.fit,
         "limited_by": found.limited_by,
@@ -90,7 +91,7 @@ def numbers_of_copies(found: Copies) -> dict[str, Any]:
 
 
 def row_document(row: CopiesRow) -> dict[str, Any]:
-    """What comes of so many copies at once."""
+    """JSON of one number of copies."""
     return {
         "copies": row.copies,
         "sharing": str(row.prediction.sharing),
@@ -112,7 +113,7 @@ def _advised_copies(found: Copies) -> str:
 
 
 def way_of(sharing: Sharing) -> str:
-    """The sharing of copies, whose limits are equal."""
+    """Notation of a sharing of copies, whose limits are equal."""
     return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
 
 
@@ -127,7 +128,7 @@ def _what_pays(found: Copies) -> str:
 
 
 def notes_on_numbers(found: Copies, what: str) -> Iterator[str]:
-    """By what rules `what`, copies or trials, pay, fit, and are served by MPS: three numbers."""
+    """What it means that `what`, copies or trials, pay, fit, and are served by MPS."""
     yield f"{found.fit} at once at most. One more: {found.limited_by}."
     yield _what_pays(found)
     if found.mps_clients < found.fit:

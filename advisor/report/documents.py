@@ -1,6 +1,6 @@
-"""Answers as JSON documents that others script against, and as rows of the page's tables.
+"""Answers as JSON documents for scripts, and as rows of the page's tables.
 
-`schema` counts breaking changes of the documents.
+`SCHEMA` counts breaking changes of the documents.
 """
 
 from collections import Counter
@@ -30,11 +30,11 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
     """What ``advisor recommend --json`` prints.
 
     `workloads` says what each name stands for, so that ``python -m advisor.collocation`` can run
-    the plans where no profile lies.
+    the plans on a machine without the profiles.
 
     Args:
-        advised: What was recommended.
-        top: Plans at most; None: all.
+        advised: The recommendation.
+        top: Most plans to include; None: all.
     """
     return {
         "schema": SCHEMA,
@@ -58,7 +58,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
 
 
 def binding_document(bound: Binding) -> dict[str, Any]:
-    """What holds the jobs of a plan back; shares of 1."""
+    """What limits the jobs of a plan; shares are 0..1."""
     return {
         "limit": bound.limit,
         "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
@@ -87,7 +87,7 @@ def _verdict(advised: Recommendation) -> dict[str, Any]:
 
 
 def standing_document(standing: Standing) -> dict[str, Any]:
-    """What an answer is based on in addition to profiles and model."""
+    """What an answer is based on besides profiles and model."""
     calibrated = standing.calibrated
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
@@ -143,12 +143,12 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
 
 
 def interval_document(value: Interval | None) -> dict[str, float] | None:
-    """`value` with its bounds; None if it is not known."""
+    """`value` with its bounds; None where it is not known."""
     return None if value is None else asdict(value)
 
 
 def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
-    """A row for each plan, best first; a column's name is its key."""
+    """A row for each plan, best first; the keys are the columns' names."""
     return [_plan_row(advised, plan) for plan in advised.plans]
 
 
@@ -168,7 +168,7 @@ def _plan_row(advised: Recommendation, plan: Plan) -> dict[str, str]:
 
 
 def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
-    """A row for each of `jobs` under the plan that `mix` speaks of; equal copies have one."""
+    """A row for each of `jobs` under the plan predicted as `mix`; equal copies share a row."""
     rows = Counter(tuple(_job_row(*each).items()) for each in zip(jobs, mix.jobs, strict=True))
     return [
         dict(row) | {"job": units.collapsed([dict(row)["job"]] * count)}
@@ -191,7 +191,7 @@ def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
 
 
 def memory_document(mix: MixPrediction) -> dict[str, Any]:
-    """What a mix holds of the memory, and whether it fits."""
+    """Memory that the jobs of a mix hold, and whether it fits."""
     return {
         "memory_total_mib": mix.memory_total_mib,
         "memory_capacity_mib": mix.memory_capacity_mib,

@@ -12,7 +12,7 @@ _TICK = "The tick is where an equal share of the GPU's time would have it."
 
 
 def fairness_text(fares: Sequence[Treatment]) -> str:
-    """The jobs that are worse off than with equal shares, or that there are none."""
+    """The jobs that are worse off than with equal shares of the GPU, if any."""
     worse = dict.fromkeys(
         f"{each.job} takes {units.times(each.over_equal_share)} as long as with an equal share"
         for each in fares

@@ -18,11 +18,11 @@ from advisor.report.fleet_text import fleet_faster, fleet_words, search_line
 
 
 def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any]:
-    """What ``advisor recommend --json`` prints of many jobs, or of several GPUs.
+    """What ``advisor recommend --json`` prints for many jobs, or for several GPUs.
 
     Args:
         found: The plan.
-        device: The GPU that its commands are for, where it is for one; None: the first.
+        device: Index of the GPU that the commands are for, for a plan of one GPU; None: the first.
 
     Raises:
         InvalidInput: There is no such device.
@@ -43,7 +43,7 @@ def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any
 
 
 def fleet_commands(found: FleetPlan, rank: int, device: str | None = None) -> str:
-    """The shell lines of the only plan; arguments as of `fleet_document`.
+    """Shell lines of the plan, of which there is one; arguments as of `fleet_document`.
 
     Raises:
         InvalidInput: There is no such plan, or no such device.
@@ -82,7 +82,7 @@ _OF_SEARCH = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complet
 
 
 def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
-    """What each job does, in the order asked for, on which GPU, and when it ends."""
+    """Each job in the order asked for: its prediction, GPU and end."""
     ends_s = found.ends_s or (None,) * len(found.jobs)
     lived = {
         number: asdict(job) | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
@@ -93,7 +93,7 @@ def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
 
 
 def _launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:
-    """What each GPU runs, in the order of `FleetPlan.on`."""
+    """Launch plan of each GPU, in the order of `FleetPlan.on`."""
     plans = {
         each.number: launch_plan(
             each.candidate.chosen(found.jobs), found.gpu, each.forecast.prediction

@@ -1,4 +1,4 @@
-"""Jobs on several equal GPUs: which runs where and when, as rows of a table and of a drawing."""
+"""Jobs on several equal GPUs over time, as rows of a table and of a drawing."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class JobOnGpu:
 
     Attributes:
         number: Of the job, from 1 in the order asked for.
-        gpu: From 0.
-        lived: What becomes of it.
+        gpu: Number of the GPU, from 0.
+        lived: When it starts and ends.
     """
 
     number: int
@@ -27,7 +27,7 @@ class JobOnGpu:
 
     @property
     def late(self) -> bool:
-        """Whether it ends after its deadline, by medians."""
+        """Whether it misses its deadline, by medians."""
         due_s = self.lived.job.deadline_s
         return due_s is not None and self.lived.end_s.p50 > due_s
 
@@ -39,14 +39,14 @@ class JobOnGpu:
 
 
 def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
-    """The jobs of GPUs that a queue feeds."""
+    """The jobs of a simulated queue that feeds several GPUs."""
     return _in_order(
         JobOnGpu(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
     )
 
 
 def jobs_of_plan(found: FleetPlan, simulated: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
-    """The jobs of a plan, of which `simulated` are the GPUs `FleetPlan.on` one by one."""
+    """The jobs of a plan; `simulated` holds the simulation of each GPU of `FleetPlan.on`."""
     return _in_order(
         JobOnGpu(number, on.number, each)
         for on, simulation in zip(found.on, simulated, strict=True)
@@ -107,12 +107,12 @@ def _job_row(placed: JobOnGpu, at_once: Sequence[JobOnGpu]) -> dict[str, str]:
 def gains_of(
     makespan_s: Interval, one_gpu_s: float | None, one_job_each_s: float | None
 ) -> list[tuple[str, str, str]]:
-    """By medians: what a figure is of, the figure, and what it compares with.
+    """Figures by medians: title, value, and what it compares with.
 
     Args:
-        makespan_s: Until all jobs are done on the GPUs.
-        one_gpu_s: The same on one of them; None: it is the only one, or that is not known.
-        one_job_each_s: The same where each GPU runs one job at a time; None: it is not known.
+        makespan_s: Seconds until all jobs are done on the GPUs.
+        one_gpu_s: The same on one GPU; None: there is only one, or it is not known.
+        one_job_each_s: The same if each GPU runs one job at a time; None: not known.
     """
     low, high = (units.duration(each) for each in (makespan_s.p05, makespan_s.p95))
     cards = [("Until all are done", units.duration(makespan_s.p50), f"from {low} to {high}")]

@@ -26,11 +26,11 @@ _WIDEST_NUMBERS = 8
 
 
 def fleet_report(found: FleetPlan, *, details: bool = False) -> "RenderableType":
-    """The answer in a sentence, the jobs by number, what each GPU runs, and how good that is.
+    """The answer, the jobs by number, the plan of each GPU, and how good the plan is.
 
     Args:
         found: The plan.
-        details: Every job, GPU and group, also where a screen does not hold them.
+        details: Whether to show every job, GPU and group, even if a screen does not hold them.
     """
     for lines in (None, *range(_MOST_LINES, 1, -1)):
         if details or fits(_report(found, lines)):
@@ -39,7 +39,7 @@ def fleet_report(found: FleetPlan, *, details: bool = False) -> "RenderableType"
 
 
 def _report(found: FleetPlan, lines: int | None = None) -> "RenderableType":
-    """The report with as many `lines` of jobs, and as many of groups, at most; None: with all."""
+    """The report with at most `lines` lines of jobs and of groups each; None: all."""
     from rich.console import Group
     from rich.text import Text
 
@@ -63,7 +63,7 @@ def _report(found: FleetPlan, lines: int | None = None) -> "RenderableType":
 
 
 def search_line(found: FleetPlan) -> str:
-    """How good the plan is, in one line of numbers."""
+    """How good the plan is compared with the bound, in one line of numbers."""
     search = found.search
     looked = (
         f"{counted(search.groups, 'group')} of jobs compared, {search.predicted} of them predicted "
@@ -81,7 +81,7 @@ def search_line(found: FleetPlan) -> str:
 
 
 def fleet_gpu_rows(found: FleetPlan) -> list[dict[str, str]]:
-    """A row for each GPU that runs anything; a column's name is its key."""
+    """A row for each GPU that runs a job; the keys are the columns' names."""
     return [dict(zip(_HEADINGS, _cells(each), strict=True)) for each in found.on]
 
 
@@ -89,7 +89,7 @@ _HEADINGS = ("GPU", "jobs by number, a group a line", "all done", "memory")
 
 
 def fleet_answer(found: FleetPlan) -> str:
-    """The answer in a sentence, after what it is estimated from."""
+    """The answer in a sentence, and before it what it is estimated from."""
     return led(found.standing, _answer(found))
 
 
@@ -105,14 +105,14 @@ def _answer(found: FleetPlan) -> str:
 
 
 def fleet_faster(found: FleetPlan) -> float | None:
-    """How many times as fast all is done as one job at a time on each; None: not known."""
+    """Makespan with one job at a time on each GPU over that of the plan; None: not known."""
     if found.makespan_s is None or found.serial_s is None:
         return None
     return found.serial_s / found.makespan_s.p50
 
 
 def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
-    """Each job once, with the numbers of its copies."""
+    """Each different job with the numbers of its copies."""
     distinct = [job for at, job in enumerate(jobs) if jobs.index(job) == at]
     numbers = [
         units.numbers([number for number, other in enumerate(jobs, start=1) if other == job])
@@ -126,7 +126,7 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
 
 
 def _cells(each: GpuPlan, most: int | None = None) -> tuple[str, ...]:
-    """What is said of a GPU, and of its groups of the first `most`."""
+    """Cells of a GPU's row, with its first `most` groups."""
     done = units.seconds(each.forecast.makespan_interval_s)
     cap_w = each.candidate.power_cap_w
     capped = [] if cap_w is None else [f"at most {cap_w:g} W"]
@@ -135,7 +135,7 @@ def _cells(each: GpuPlan, most: int | None = None) -> tuple[str, ...]:
 
 
 def fleet_words(each: GpuPlan) -> str:
-    """How a GPU is shared, its jobs numbered as they were asked for."""
+    """How a GPU is shared, with job numbers as they were asked for."""
     return ";".join(_groups(each))
 
 
@@ -145,7 +145,7 @@ def _groups(each: GpuPlan) -> list[str]:
 
 
 def _folded(words: str) -> str:
-    """Ways to share with limits that are equal said once, and numbers that follow as their ends."""
+    """Notation of sharings, shortened: equal limits once, runs of job numbers as ranges."""
     once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", words)
     return re.sub(
         r"\[([\d,]+)\]", lambda found: f"[{units.numbers(map(int, found[1].split(',')))}]", once
@@ -153,7 +153,7 @@ def _folded(words: str) -> str:
 
 
 def fleet_notes(found: FleetPlan) -> Iterator[str]:
-    """What else to know of the plan, and how good it is."""
+    """Notes on the plan, and how good it is."""
     if found.mean_completion_s is not None:
         yield f"A job ends after {units.duration(found.mean_completion_s)} on the average."
     if found.energy_j is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def forecast_report(forecast: Forecast) -> "RenderableType":
-    """What ``advisor predict`` prints: that it does not fit, the mix in a few lines, its jobs."""
+    """What ``advisor predict`` prints: whether it fits, the mix in a few lines, and each job."""
     from rich.console import Group
     from rich.text import Text
 
@@ -42,7 +42,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
 
 
 def _lasts(forecast: Forecast) -> str:
-    """The time until all are done, and how that compares with one after another."""
+    """Time until all jobs are done, compared with one after another."""
     makespan_s, faster = forecast.makespan_interval_s, forecast.speedup_vs_serial
     if makespan_s is None or faster is None:
         return "not known: the length of an epoch is not"
@@ -50,7 +50,7 @@ def _lasts(forecast: Forecast) -> str:
 
 
 def _too_big(forecast: Forecast) -> str:
-    """What to know before anything else of jobs that run out of memory."""
+    """Warning about jobs that run out of memory."""
     return (
         f"DOES NOT FIT in memory: {memory_held(forecast)}. All below is as if there were enough. "
         f"Try fewer jobs, smaller batches, or `advisor recommend`, which leaves such plans out."
@@ -73,7 +73,7 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
 
 
 def _energy(job: JobPrediction) -> str:
-    """A job's part of the GPU's energy, which a rule gives it: no meter tells jobs apart."""
+    """A job's part of the GPU's energy, split by a rule, since no meter tells jobs apart."""
     amounts = ((job.energy_step_j, "a step"), (job.energy_example_j, "an example"))
     said = [f"{units.joules(value)} {per}" for value, per in amounts if value is not None]
     if job.energy_epoch_j is not None:
@@ -87,7 +87,7 @@ Letters = dict[str, tuple[str, Job]]
 
 
 def letters_of(jobs: Sequence[Job]) -> Letters:
-    """A letter for each workload, by its name."""
+    """A letter for each workload, by name."""
     first = {job.name: job for job in reversed(jobs)}
     names = list(dict.fromkeys(job.name for job in jobs))
     return {name: (_letter(index), first[name]) for index, name in enumerate(names)}
@@ -109,7 +109,7 @@ def epoch(job: JobPrediction) -> str:
 
 
 def memory_held(forecast: Forecast) -> str:
-    """What the processes hold at once, at most, against what there is."""
+    """Most memory that the processes hold at once, and the GPU's memory."""
     mix = forecast.prediction
     held = [job.memory_interval_mib for job in mix.jobs]
     groups = running_together(mix.sharing, len(held))
@@ -120,7 +120,7 @@ def memory_held(forecast: Forecast) -> str:
 
 
 def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
-    """Jobs of which the same is said, together."""
+    """Predictions of jobs grouped into those of which the same is said."""
     same: dict[tuple[str, str], list[JobPrediction]] = {}
     for job in jobs:
         same.setdefault((job.job, units.seconds(job.step_s)), []).append(job)

@@ -1,4 +1,4 @@
-"""A recommendation on one screen: the best plan in full, every other one in a line."""
+"""A recommendation on one screen: the best plan in full, every other plan in a line."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -24,17 +24,17 @@ _MOST_OTHERS = 4
 
 
 class _Report(Protocol):
-    """Writes about the plans that are shown; without hints where there is no room for them."""
+    """Renders a recommendation with the plans given, with or without hints."""
 
     def __call__(self, shown: Sequence[Plan], *, hints: bool = True) -> "RenderableType": ...
 
 
 def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
-    """The `report` on the best plan, and on as many others as a screen has lines for.
+    """The `report` on the best plan and as many others as fit on a screen.
 
-    These are the best of each other kind of sharing, which is asked by whoever has to choose
-    between them, then the next ones: 4 at most, besides the best that has MIG, and serial, for
-    which hints make room.
+    The others are the best plan of each other kind of sharing, for readers who choose between
+    kinds, then the next plans: 4 at most, besides serial and the best plan with MIG. Hints are left
+    out where these two need the room.
     """
     wanted = [_with_others(advised, most) for most in range(_MOST_OTHERS, -1, -1)]
     least = _only(advised, advised.best, advised.serial)
@@ -46,7 +46,7 @@ def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
 
 
 def _with_others(advised: Recommendation, most: int) -> list[Plan]:
-    """The best plan, the best with MIG, serial, and `most` others, each kind before a second."""
+    """The best plan, the best with MIG, serial, and `most` others, one of each kind first."""
     with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
     firsts = {plan.sharing.mode: plan.rank for plan in reversed(advised.plans)}
     certain = _only(advised, advised.best, *with_mig[:1], advised.serial)
@@ -56,7 +56,7 @@ def _with_others(advised: Recommendation, most: int) -> list[Plan]:
 
 
 def _only(advised: Recommendation, *plans: Plan) -> list[Plan]:
-    """Each of `plans` once, in their order."""
+    """`plans` in the order of their ranks, each once."""
     unranked = [] if advised.serial in advised.plans else [advised.serial]
     return [plan for plan in (*advised.plans, *unranked) if plan in plans]
 
@@ -64,7 +64,7 @@ def _only(advised: Recommendation, *plans: Plan) -> list[Plan]:
 def at_a_glance(
     advised: Recommendation, shown: Sequence[Plan], letters: "Letters"
 ) -> "Iterator[RenderableType]":
-    """The plans `shown`, the best first."""
+    """The report on the plans `shown`, the best first."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -82,7 +82,7 @@ def at_a_glance(
 
 
 def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTable":
-    """How long an epoch of each takes under one plan."""
+    """Each job's time for an epoch under the best plan."""
     from advisor.report.listing_text import plain_table
 
     table = plain_table("", "job", "epoch while all run", "step vs alone")
@@ -117,12 +117,12 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
 
 
 def _some_ran(advised: Recommendation) -> bool:
-    """Else all is estimated, which the first line says."""
+    """Whether some plans are confirmed by runs; if none are, the first line says so."""
     return any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
 
 
 def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
-    """How to read the lines of others than the best, and how to see what a glance leaves out."""
+    """How to read the lines of the other plans, and which options show more."""
     left = len(advised.plans) - len(shown)
     best = words_of(advised.best.sharing).notation  # which stands above with an example
     notations = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:])

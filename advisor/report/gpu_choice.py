@@ -1,4 +1,4 @@
-"""The GPUs that can be asked about, and in words what stands behind answers about each."""
+"""The GPU models that can be asked about, and what answers about each are based on."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ class GpuChoice:
 
     Attributes:
         at_hand: Whether it is in this machine.
-        measured: Jobs of which there are profiles of it.
-        nearest: GPUs that estimates for all other jobs are from first.
+        measured: Number of jobs with profiles of this GPU.
+        nearest: GPUs from which other jobs are estimated, nearest first.
     """
 
     key: str
@@ -30,7 +30,7 @@ class GpuChoice:
 
     @property
     def standing(self) -> str:
-        """What stands behind answers about it, in a sentence or two."""
+        """What answers about it are based on, in a sentence or two."""
         here = "This GPU is in this machine. " if self.at_hand else ""
         if not self.measured:
             return f"{here}Nothing was measured on it: all answers are {self._estimated}."

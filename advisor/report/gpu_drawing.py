@@ -1,7 +1,7 @@
 """The bars of a drawing of a GPU with its jobs, to scale, for text and charts.
 
-Each job has a row, and copies that lie side by side have one together. One panel shows memory, the
-other the SMs that a job may use, both with the MIG instance around them if there is one.
+Each job has a row; copies side by side share one. One panel shows memory, the other the SMs that a
+job may use, both framed by its MIG instance if it has one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,19 +18,19 @@ from advisor.report.sharing_words import words_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A stretch of memory, of SMs or of time on the row of one job.
+    """A bar of memory, SMs or time in the row of one job.
 
     Attributes:
         row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``, or counts
             those that it stands for, e.g. ``"2-41 · resnet26-cifar10-bs128 x40"``.
-        job: Its name, the same for copies.
-        kind: ``"job"``: what the job takes; ``"instance"``: the MIG instance it is in; or what it
-            does in that time.
+        job: The job's name, equal for copies.
+        kind: ``"job"``: what the job takes; ``"instance"``: its MIG instance; or what it does in
+            that time.
         start: Left end, in GiB, SMs or a unit of time.
         end: Right end, in the same unit.
-        end_low: Where the right end may lie at least; None if it is certain.
-        end_high: Upper end of the interval of the right end.
-        hint: One line on what this is.
+        end_low: Lower end of the interval of the right end; None: the right end is certain.
+        end_high: Upper end of that interval.
+        hint: Tooltip.
     """
 
     row: str
@@ -63,7 +63,7 @@ class Drawing:
 
     @property
     def used_gib(self) -> float:
-        """Until where memory is drawn."""
+        """The right end of everything that is drawn in the memory panel."""
         return max(bar.end if bar.end_high is None else bar.end_high for bar in self.memory)
 
 
@@ -85,7 +85,7 @@ def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
 
 
 def row_name(first: int, job: str, copies: int = 1) -> str:
-    """What the row of `copies` of `job` is called, of which the `first` has that number."""
+    """Name of the row of `copies` of `job`, the first of which has the number `first`."""
     if copies == 1:
         return f"{first} · {job}"
     return f"{first}-{first + copies - 1} · {job} x{copies}"
@@ -93,11 +93,11 @@ def row_name(first: int, job: str, copies: int = 1) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Copies of a job that are drawn as one.
+    """A job, or copies of it that are drawn as one.
 
     Attributes:
-        first: The number of the first of them.
-        at_once: Whether each has its memory beside the others', and not after them.
+        first: Number of the first copy.
+        at_once: Whether the copies hold memory at the same time, not one after another.
     """
 
     first: int
@@ -116,7 +116,7 @@ class _Placed:
         return self.copies if self.at_once else 1
 
     def with_copy(self, job: JobPrediction, spot: Spot) -> "_Placed | None":
-        """With one more copy; None where `job` is none, or lies elsewhere."""
+        """The same with one more copy; None where `job` is another one, or lies elsewhere."""
         alike = (job.job, job.memory_interval_mib) == (self.job.job, self.job.memory_interval_mib)
         if not alike or replace(spot, start_mib=self.spot.start_mib) != self.spot:
             return None
@@ -128,7 +128,7 @@ class _Placed:
 
 
 def _copies_together(jobs: Sequence[JobPrediction], spots: Sequence[Spot]) -> list[_Placed]:
-    """The jobs in their order, copies that follow each other in the same place as one."""
+    """The jobs in order, consecutive copies in the same place as one."""
     found: list[_Placed] = []
     for number, (job, spot) in enumerate(zip(jobs, spots, strict=True), start=1):
         more = found[-1].with_copy(job, spot) if found else None
@@ -140,7 +140,7 @@ def _copies_together(jobs: Sequence[JobPrediction], spots: Sequence[Spot]) -> li
 
 
 def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
-    """The outlines of the MIG instances in one of the panels; none without MIG."""
+    """Frames of the MIG instances in one panel; none without MIG."""
     for each in placed:
         if (cut := each.spot.cut) is None:
             continue

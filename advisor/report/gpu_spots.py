@@ -30,8 +30,8 @@ class Spot:
     Attributes:
         start_mib: Where its memory begins.
         first_sm: The first of the SMs that it may use, which end at `end_sm`.
-        hint: What is said of these.
-        cut: The instance that it is on; None without MIG.
+        hint: Tooltip: what the job holds.
+        cut: The MIG instance that it is on; None without MIG.
     """
 
     start_mib: float
@@ -42,7 +42,7 @@ class Spot:
 
 
 def spots_of(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
-    """The spot of each job, in order; of phases, of one group of jobs after another."""
+    """The spot of each job, in order; in phases, of the jobs of one group after another."""
     sets = [list(range(len(mix.jobs)))]
     if mix.sharing.mode == "phases":
         sets = running_together(mix.sharing, len(mix.jobs))
@@ -81,7 +81,7 @@ def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) ->
 
 
 def _memory_starts(sharing: Arrangement, held_mib: Sequence[float]) -> list[float]:
-    """Where each job's memory begins, MiB; without MIG the order says nothing."""
+    """Where each job's memory begins, in MiB; without MIG the order is arbitrary."""
     starts = [0.0] * len(held_mib)
     for memory in memories(sharing, len(held_mib)):
         numbers = [number for part in memory for number in part.jobs]
@@ -109,7 +109,7 @@ def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> 
 
 
 def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[InstanceSpot]:
-    """The instance of each place; its SMs by its share of the memory where they are not known."""
+    """The instance of each place; where its SMs are unknown, by its share of the memory."""
     slice_mib = gpu.memory_mib / gpu.memory_slices
     placed = place(gpu, hybrid.instances)
     starts = [each.start or 0 for each in placed]

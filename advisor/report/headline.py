@@ -1,4 +1,4 @@
-"""What figures stand on, in words, and what plans and their costs are called."""
+"""Names of plans and costs, and what their figures are based on, in words."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,12 +29,12 @@ jobs end follow from these by simulation."""
 
 
 def cap_note(cap_w: float) -> str:
-    """What stands behind predictions under a power cap."""
+    """What predictions under a power cap are based on."""
     return f"Under a power cap of {units.number(cap_w)} W: {CAP_NOTE}."
 
 
 def host_note(standing: Standing) -> str:
-    """How fast a host advice is for, and how that is known."""
+    """How fast a host the advice assumes, and how that is known."""
     known = standing.calibrated
     if known is None:
         why = f" ({standing.unchecked})" if standing.unchecked else ""
@@ -53,7 +53,7 @@ def host_note(standing: Standing) -> str:
 
 
 def led(standing: Standing, sentence: str) -> str:
-    """`sentence`, then what profiles that nobody measured so are estimated from."""
+    """`sentence`, followed by what estimated profiles are estimated from."""
     between = [
         f"{each.name} is estimated from batch sizes "
         f"{', '.join(map(str, each.other_batches.batches))}."
@@ -86,7 +86,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def bounds_note(advised: Recommendation) -> str:
-    """What the ranges in parentheses mean."""
+    """What the intervals in parentheses mean."""
     note = "In parentheses: between these, nine of ten measurements should fall."
     if all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
         return note
@@ -96,7 +96,7 @@ def bounds_note(advised: Recommendation) -> str:
 
 
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
-    """How much better than serial, by what the plans are ranked by; 1 is equal, more is better."""
+    """Serial cost over cost of `plan`, by the ranking objective: above 1 is better than serial."""
     if plan.prediction is advised.serial.prediction:
         return Interval(1.0, 1.0, 1.0)
     serial, own = (known_cost(each, advised.ranked_by) for each in (advised.serial, plan))
@@ -104,25 +104,25 @@ def gain(advised: Recommendation, plan: Forecast) -> Interval:
 
 
 def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
-    """The power cap that is the plan's own choice; None if it has none, or all have it."""
+    """The power cap that the plan itself chose; None if it has none, or all plans share it."""
     cap_w = plan.prediction.power_cap_w
     return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
 
 
 def plan_name(advised: Recommendation, plan: Plan) -> str:
-    """How the jobs share, and under which power cap where the plan chose one."""
+    """Notation of how the jobs share, and the power cap if the plan chose one."""
     cap_w = chosen_cap_w(advised, plan)
     return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
 
 
 def plan_kind(advised: Recommendation, plan: Plan) -> str:
-    """As `plan_name`, in a word or two."""
+    """Kind of the plan, in a word or two, and the power cap if it chose one."""
     kind, cap_w = words_of(plan.sharing).kind, chosen_cap_w(advised, plan)
     return kind if cap_w is None else f"{kind} at {cap_w:g} W"
 
 
 def basis(mix: MixPrediction) -> str:
-    """What stands behind the figures of a plan."""
+    """What the figures of a plan are based on."""
     if mix.confirmed_on_hardware and mix.estimated_from is None:
         return "predicted, from real runs of this kind"
     return estimated(mix)
@@ -137,7 +137,7 @@ NOT_CONFIRMED = "estimated, not confirmed on hardware"
 
 
 def estimated(mix: "MixPrediction | Simulation") -> str:
-    """What stands in for runs of this kind on this GPU."""
+    """What the figures are estimated from, without runs of this kind on this GPU."""
     if mix.estimated_from is None:
         return NOT_CONFIRMED
     on = with_article(mix.gpu)
@@ -145,7 +145,7 @@ def estimated(mix: "MixPrediction | Simulation") -> str:
 
 
 def caution(mix: MixPrediction) -> str | None:
-    """What to know before trusting a plan; None if real runs of its kind stand behind it."""
+    """Caution about a plan; None where real runs of its kind confirm it."""
     said = []
     if mix.estimated_from is not None or not mix.confirmed_on_hardware:
         said.append(f"{_capital(estimated(mix))}.")
@@ -159,7 +159,7 @@ def _capital(words: str) -> str:
 
 
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
-    """What writes a cost by `objective` with its unit."""
+    """A function that writes a cost by `objective` with its unit."""
     match OBJECTIVES[objective].unit:
         case "s":
             return units.seconds

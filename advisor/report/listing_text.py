@@ -1,4 +1,4 @@
-"""Lists GPU models, this machine's GPUs, workloads and profiles."""
+"""GPU models, this machine's GPUs, workloads and profiles, as tables and JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,7 +30,7 @@ _COUNTERS = {
 
 
 def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
-    """All known; `profiled` are the keys of GPUs of which there are profiles."""
+    """All GPU models; `profiled` holds the keys of those with profiles."""
     table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
@@ -62,7 +62,7 @@ def gpus_document(
     found: Sequence[LiveGpu | BrokenGpu],
     problem: str | None,
 ) -> dict[str, Any]:
-    """What ``advisor gpus --json`` prints; `problem` says why no GPU was looked at."""
+    """What ``advisor gpus --json`` prints; `problem`: why this machine could not be asked."""
     return {
         "schema": SCHEMA,
         "catalogue": [asdict(gpu) for gpu in models],
@@ -80,11 +80,11 @@ def workloads_table(workloads: Iterable[Workload]) -> "Table":
 
 
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> "Table":
-    """What was measured alone: pace, how busy it keeps the GPU, memory.
+    """Profiles with pace, use of the GPU, and memory.
 
     Args:
         profiles: By name.
-        details: The fastest step, and when it was measured, too; always where one was estimated.
+        details: Whether to add the fastest step and the date; estimated profiles always have them.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
     table = plain_table("profile", "step", "busy", "memory", *_DETAILS[: 2 * details])
@@ -111,7 +111,7 @@ def _origin(profile: Profile) -> str:
 
 
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """What ``advisor profiles --json`` prints; traces are left to the files themselves."""
+    """What ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
         "schema": SCHEMA,
         "gpu": gpu,
@@ -144,13 +144,13 @@ def _live(gpu: LiveGpu) -> list[str]:
 
 
 def live_name(gpu: LiveGpu) -> str:
-    """Which GPU it is, and with which driver."""
+    """The GPU's name and driver."""
     key = gpu.catalogue_key or "not in the catalogue"
     return f"GPU {gpu.index}: {gpu.product}, {key}, driver {gpu.driver}"
 
 
 def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
-    """What is said of it as a whole: the name of each fact, and the fact in words."""
+    """Facts about the GPU as a whole: name and value."""
     mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_enabled]
     if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
         mig += f" ({'on' if gpu.mig_pending else 'off'} after the next reset)"
@@ -167,7 +167,7 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
 
 
 def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
-    """A row for each process on it, and which of `jobs` hold as much memory."""
+    """A row for each process on it, with those of `jobs` that hold as much memory."""
     held_mib, clients = held_alone_mib(job.profile for job in jobs), tenants(gpu)
     return [
         {
@@ -186,7 +186,7 @@ def _known(value: float | None, unit: str) -> str:
 
 
 def plain_table(first: str, *others: str) -> "FittedTable":
-    """A table without lines, whose `first` column is never folded."""
+    """A table without lines, whose `first` column is never wrapped."""
     from advisor.terminal.terminal_tables import FittedTable
 
     table = FittedTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
@@ -197,7 +197,7 @@ def plain_table(first: str, *others: str) -> "FittedTable":
 
 
 def answer_above_table(answer: str, table: "Table", notes: Iterable[str]) -> "RenderableType":
-    """A sentence, the table that it is taken from, and a line for each of `notes`."""
+    """A report: the `answer` in a sentence, its table, and a line for each of `notes`."""
     from rich.console import Group
     from rich.text import Text
 
@@ -217,7 +217,7 @@ def footprint_document(found: "Footprint") -> dict[str, Any]:
 
 
 def footprint_text(found: "Footprint", gpu: Gpu) -> str:
-    """What it prints without."""
+    """What ``advisor estimate-memory`` prints."""
     lines = [
         f"{found.workload}, estimated, never run:",
         f"about {found.p50_mib:,.0f} MiB ({found.p05_mib:,.0f}-{found.p95_mib:,.0f}) of the "

@@ -54,10 +54,10 @@ def layouts_report(
     *,
     every: bool = False,
 ) -> "RenderableType":
-    """Profiles, what each can hold inside, and full layouts to scale: of like ones the first.
+    """MIG profiles, their compute instances, and full layouts to scale: of similar ones the first.
 
-    Those are alike that have the same instances, wherever these lie and whichever has the media
-    engines; with `every`, all are drawn.
+    Layouts are similar that have the same instances, wherever these lie and whichever has media
+    engines. With `every`, all are drawn.
     """
     from rich.console import Group
     from rich.text import Text
@@ -85,7 +85,7 @@ def _heading(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> str:
 
 
 def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:
-    """`layout` from the first memory slice to the last, to scale; a star marks what is `used`."""
+    """`layout` to scale, from the first memory slice on; a star marks instances in use."""
     width = _CHARACTERS // gpu.memory_slices
     row = [" "] * (width * gpu.memory_slices + 1)
     for each in layout:
@@ -120,7 +120,7 @@ def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
 
 
 def _alike(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
-    """The first number of those with the same instances, and all of their numbers."""
+    """Numbers of similar layouts, by the first of them."""
     found: dict[tuple[str, ...], list[int]] = {}
     for number, layout in full.items():
         instances = sorted(each.profile.removesuffix(_MEDIA) for each in layout)
@@ -151,7 +151,7 @@ def _layouts_table(
 
 
 def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
-    """Those of `layout` that are in use; where no start was given, the first that can be."""
+    """The instances of `layout` that are `in_use`; without a start, the first that it can be."""
     used = [each for each in layout if each in in_use]
     missing = Counter(each.profile for each in in_use if each.start is None)
     for each in layout:

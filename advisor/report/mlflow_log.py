@@ -1,8 +1,8 @@
 """Logs profiles, plans, validations and runs to MLflow, which is imported only where asked for.
 
-Each becomes a run of the experiment ``advisor``: what was asked as parameters, what came of it as
-metrics, and the document as an artifact, without variables of a job's environment and the shell
-lines that set them: these may be secrets. The tag ``advisor.kind`` says which it is, and
+Each becomes a run of the experiment ``advisor``: the question as parameters, the answer as metrics,
+and the document as an artifact. Variables of a job's environment, and the shell lines that set
+them, are left out, since they may be secrets. The tag ``advisor.kind`` says what was logged, and
 ``advisor.basis`` whether its figures were measured or predicted.
 """
 
@@ -35,7 +35,7 @@ _LONGEST = 500
 
 
 class MlflowLog:
-    """An experiment at a tracking URI, found before anything long begins.
+    """The experiment at a tracking URI; connecting fails before anything long begins.
 
     Raises:
         AdvisorError: MLflow is not installed, or there is no such place.
@@ -133,9 +133,9 @@ def _without_secrets(found: Any) -> Any:
 
 
 def _numbers(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:
-    """Each finite number of `document` by its place, e.g. ``plans/1/jobs/1/step_s/p50``.
+    """All finite numbers of `document` by path, e.g. ``plans/1/jobs/1/step_s/p50``.
 
-    Columns of numbers, as windows or cores are, stay in the document.
+    Lists of numbers, such as windows or cores, are left to the artifact.
     """
     for key, value in document.items():
         yield from _of(value, f"{path}{_plain(str(key))}")

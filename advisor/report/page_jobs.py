@@ -1,4 +1,4 @@
-"""Jobs as they are asked for on the page: the rows of a table, and the jobs that they stand for."""
+"""Jobs as the page asks for them: the rows of its table, and the jobs that these stand for."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ from advisor.workload.job_file import name_at_batch
 
 @dataclass(frozen=True, slots=True)
 class WantedJob:
-    """A job as it is asked for on the page.
+    """A row of the table of jobs on the page.
 
     Attributes:
-        name: Of a profile, or of a job that was handed in.
-        batch: Examples a step; None: as many as the job has of itself.
+        name: Name of a profile, or of a job that was handed in.
+        batch: Batch size; None: the job's own.
         user: Its owner; None: the one user of all jobs that name none.
-        deadline_min: Minutes until it is to be done; None: whenever.
+        deadline_min: Deadline in minutes; None: none.
         isolated: Whether no other job may share its memory.
     """
 
@@ -33,10 +33,10 @@ class WantedJob:
 
 
 def wanted_job(row: Mapping[str, Any]) -> WantedJob:
-    """A row of the table as a value; what is empty, as None, is what `WantedJob` says.
+    """A row of the table as a value; empty cells take the defaults of `WantedJob`.
 
     Raises:
-        InvalidInput: A number that counts something is not whole.
+        InvalidInput: A count is not a whole number.
     """
     given = {name: value for name, value in row.items() if value is not None}
     for field in given.keys() & {"copies", "batch"}:
@@ -49,16 +49,16 @@ def wanted_job(row: Mapping[str, Any]) -> WantedJob:
 def asked_jobs(
     wanted: Iterable[WantedJob], own: Mapping[str, Job], find: FindsProfiles
 ) -> tuple[Job, ...]:
-    """The jobs that are `wanted`, copies next to each other.
+    """The jobs that the rows `wanted` stand for, copies next to each other.
 
     Args:
         wanted: As asked for.
-        own: Jobs that were handed in, by the names by which they are asked for.
-        find: Finds the profiles of all others, and of other batch sizes.
+        own: Jobs that were handed in, by the names of their rows.
+        find: Finds all other profiles, and those of other batch sizes.
 
     Raises:
-        InvalidInput: A number is impossible, nothing is known of a batch size, or there are too
-            many jobs or none.
+        InvalidInput: A number is impossible, a batch size cannot be estimated, or there are no jobs
+            or too many.
     """
     found: list[Job] = []
     for each in wanted:
@@ -79,7 +79,7 @@ def _job(asked: WantedJob, known: Job, find: FindsProfiles) -> Job:
 
 
 def handed_rows(jobs: Sequence[Job], file: str) -> tuple[tuple[WantedJob, Job], ...]:
-    """A row for each different one of `jobs`, named by the `file` that they are from."""
+    """A row for each different one of `jobs`, which were handed in with `file`."""
     file = re.sub(r"[^\w.+-]", "_", file)  # jobs' names are shown as Markdown
     equal = [(job, len(list(same))) for _, same in groupby(jobs, key=id) for job in [next(same)]]
     return tuple(

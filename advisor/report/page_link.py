@@ -1,4 +1,4 @@
-"""What is asked on the page as the parameters of its address, so that a link asks it again."""
+"""The question on the page as parameters of its address, so that a link repeats it."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -25,26 +25,26 @@ _NAME = re.compile(r"[^`\x00-\x1f\x7f]{1,200}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedQuestion:
-    """What a link asks; None and empty where it leaves that to the page.
+    """What a link asks; None or empty where it leaves the choice to the page.
 
     Attributes:
-        cap_w: The power cap that is asked for.
-        plan: The name of the plan that is looked at, as of `plan_name`; None: the best.
-        trials: The job of whose copies trials are asked for.
-        files: Names of what was handed in, which no link holds.
-        question: Which further question is open, as the page words it; None: the first.
-        gpus: Equal GPUs that there are, where that is asked.
-        policy: Of the queue of these; None: a plan is searched.
-        view: Which view of the plan is open, as the page words it; None: the first.
-        beside: The name of the plan that it is compared to; None: the best of the others.
-        form: In which the plan is to be taken away; None: the first.
-        running: Places of the jobs that run already, from 1.
-        running_sharing: How these share the GPU.
-        hurt: By which share of its step each of these may get slower.
-        added: Names of those that may be added and are looked at.
-        sharing: Of each GPU that a queue feeds.
-        at_once: Jobs at most on each of these.
-        price: EUR for an hour of each of these.
+        cap_w: Power cap, watts.
+        plan: Name of the plan that is shown, as of `plan_name`; None: the best.
+        trials: Job of whose copies trials are asked for.
+        files: Names of files that were handed in; links do not contain them.
+        question: Title of the further question that is open; None: the first.
+        gpus: Number of equal GPUs.
+        policy: Policy of the queue of these GPUs; None: a plan is searched.
+        view: Title of the view of the plan that is open; None: the first.
+        beside: Name of the plan to compare with; None: the best of the others.
+        form: Format in which the plan is exported; None: the first.
+        running: Row numbers, from 1, of the jobs that run already.
+        running_sharing: How the running jobs share the GPU.
+        hurt: Largest share by which a step of a running job may get longer.
+        added: Names of the shown set of jobs to add.
+        sharing: How each GPU that the queue feeds is shared.
+        at_once: Most jobs at once on each of these GPUs.
+        price: EUR for an hour of one of these GPUs.
     """
 
     gpu: str | None = None
@@ -74,8 +74,8 @@ class LinkedQuestion:
 def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
     """`asked` as parameters; each job is ``NAME:COPIES:EPOCHS``, then what else is said of it.
 
-    That is any of ``:batch=N``, ``:user=NAME``, ``:due=MINUTES`` and ``:isolated``. The conditions
-    are named as the options of ``advisor recommend``; those that hold by default are left out.
+    These are any of ``:batch=N``, ``:user=NAME``, ``:due=MINUTES`` and ``:isolated``. Conditions
+    have the names of the options of ``advisor recommend``; defaults are left out.
     """
     found: dict[str, str | list[str]] = {"job": [_written(each) for each in asked.jobs]}
     under = asked.conditions
@@ -93,7 +93,7 @@ def parameters(asked: LinkedQuestion) -> dict[str, str | list[str]]:
 
 
 def _looked_at(asked: LinkedQuestion) -> dict[str, str | None]:
-    """Which view of the plan and which further question are open, and what is asked there."""
+    """Parameters of the open view and the open further question."""
     return {
         "view": asked.view,
         "beside": asked.beside,
@@ -116,7 +116,7 @@ _AUTO, _NO, _YES = "auto", "no", "yes"
 
 
 def linked_question(found: Mapping[str, Sequence[str]]) -> LinkedQuestion:
-    """What `found`, all values of each parameter, ask; what nobody can have meant is left out."""
+    """The question of the parameters `found`; values that make no sense are ignored."""
     first = {name: values[0] for name, values in found.items() if values}
     jobs = [_read(text) for text in found.get("job", ())[:MAX_JOBS]]
     cap = first.get("power-cap", "")
@@ -159,20 +159,20 @@ def _linked_view(first: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _sharing(text: str | None) -> str | None:
-    """`text` where it is a way to share that can be parsed."""
+    """`text` if it is the notation of a sharing, else None."""
     with suppress(AdvisorError):
         return text and str(parse_sharing(text)) and text
     return None
 
 
 def _whole(text: str, most: int) -> int | None:
-    """The whole number from 1 to `most` that `text` writes; None where it writes none."""
+    """`text` as a whole number from 1 to `most`; None if it is none."""
     number = _number(text, lambda each: each in range(1, most + 1))
     return None if number is None else int(number)
 
 
 def _number(text: str, possible: Callable[[float], bool]) -> float | None:
-    """The number that `text` writes; None where it writes none that is `possible`."""
+    """`text` as a number that is `possible`; None if it is none."""
     try:
         number = float(text)
     except ValueError:

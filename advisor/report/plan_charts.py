@@ -38,7 +38,7 @@ _PLAN_PX = 22  # all plans are to be seen at once
 def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
     """How much better each plan is than one after another, with its interval; `shown` has a ring.
 
-    A click on a point chooses: the selection ``chosen`` holds the plan's `number`, from 0.
+    A click on a point selects: the selection ``chosen`` holds the plan's `number`, from 0.
     """
     rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
     title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
@@ -68,9 +68,9 @@ def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
 def tradeoff_chart(
     advised: Recommendation, points: Sequence[TradeoffPoint], shown: Plan
 ) -> Layered:
-    """Time and energy of each plan; a line joins the Pareto front, a ring marks the one `shown`.
+    """Time and energy of each plan, with the Pareto front; a ring marks the plan `shown`.
 
-    A click on a point chooses, as in `plans_chart`.
+    A click on a point selects, as in `plans_chart`.
     """
     time, second_s = units.time_unit(min(each.makespan_s.p50 for each in points))
     energy, joule_j = units.energy_unit(min(each.energy_j.p50 for each in points))
@@ -128,7 +128,7 @@ def _plane(time: str, energy: str, drawn: list[dict[str, Any]]) -> alt.Chart:
 
 
 def _point_row(point: TradeoffPoint, second_s: float, joule_j: float) -> dict[str, Any]:
-    """What is drawn of one plan, in units of so many seconds and joules."""
+    """Data of one plan, in units of `second_s` seconds and `joule_j` joules."""
     return {
         "time": point.makespan_s.p50 / second_s,
         "energy": point.energy_j.p50 / joule_j,
@@ -139,7 +139,7 @@ def _point_row(point: TradeoffPoint, second_s: float, joule_j: float) -> dict[st
 
 
 def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
-    """How much slower each job runs than alone; the tick is where equal shares would have it."""
+    """Slowdown of each job; the tick is where an equal share of the GPU would put it."""
     rows = list(_slowdown_rows(fares))
     title = "times as long as alone"
     base = chart(rows).encode(
@@ -157,7 +157,7 @@ def slowdown_chart(fares: Sequence[Treatment]) -> Layered:
 
 
 def _slowdown_rows(fares: Sequence[Treatment]) -> Iterator[dict[str, Any]]:
-    """A row for each job, or for copies in a row that fare alike."""
+    """A row for each job, or for consecutive copies that are treated alike."""
     first = 1
     for (job, said, unfair), alike in groupby(fares, _fate):
         copies = list(alike)

@@ -36,12 +36,13 @@ _WIDTHS = (2, 26, 26, 18)
 def plans_report(
     advised: Recommendation, top: int | None = None, *, details: bool = False
 ) -> "RenderableType":
-    """The answer, then the best plan in full and the others of the best `top`, and serial, a line.
+    """The answer, the best plan in full, and the best `top` others and serial in a line each.
 
     Args:
-        advised: What was found.
-        top: How many plans are shown; None: as many as a screen holds, 5 at most, or all in detail.
-        details: Show each in full, and all that is to be known of how they were found.
+        advised: The recommendation.
+        top: Number of plans to show; None: as many as a screen holds, at most 5, or all with
+            `details`.
+        details: Show every plan in full, and how the plans were found.
     """
     from rich.console import Group
     from rich.text import Text
@@ -99,7 +100,7 @@ def _cells(advised: Recommendation, plan: Plan, letters: Letters) -> "tuple[Cell
 
 
 def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
-    """One line of the table; without cells that of the headings."""
+    """A line of the table; without `cells` the line of headings."""
     from advisor.terminal.terminal_tables import FixedRow
 
     return FixedRow(cells, _HEADINGS, _WIDTHS)

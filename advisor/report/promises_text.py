@@ -1,4 +1,4 @@
-"""What becomes of deadlines, and of jobs that are protected, in sentences."""
+"""Whether deadlines are kept and protected jobs are protected, in sentences."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from advisor.plan.rules import TOO_SLOW
 
 
 def promises(advised: Recommendation) -> Iterator[str]:
-    """Whether the best plan keeps deadlines, and which ways to share a protected job rules out."""
+    """Whether the best plan keeps deadlines, and what a protected job rules out."""
     if any(job.deadline_s is not None for job in advised.jobs):
         if not _said_before(advised):
             yield _deadlines(advised)
@@ -20,14 +20,14 @@ def promises(advised: Recommendation) -> Iterator[str]:
 
 
 def _said_before(advised: Recommendation) -> bool:
-    """Whether the first sentence says already that all are kept."""
+    """Whether the first sentence already says that all deadlines are kept."""
     best = advised.best
     shared = best.sharing.mode != "serial"
     return advised.ranked_by == "deadlines" and shared and not best.late_jobs
 
 
 def _risk(advised: Recommendation) -> str | None:
-    """Which jobs end before their deadline by the median, and maybe not in every run."""
+    """Jobs that keep their deadlines in the median, but not at the upper end."""
     expected, at_worst = advised.best.late("p50"), advised.best.late("p95")
     if not (unsure := [advised.jobs[at].name for at in sorted(at_worst - expected)]):
         return None

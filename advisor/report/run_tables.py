@@ -1,4 +1,4 @@
-"""A run that goes on, as a table."""
+"""A table of a run in progress."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ _HEADINGS = ("", "job", "", "steps", "a step", "predicted, 90 %", "memory", "lef
 
 
 def run_table(view: RunView) -> "Table":
-    """Each job of the run with how far it is, its pace against the prediction, and what is left."""
+    """Progress, measured and predicted pace, and time left of each job."""
     from rich.box import SIMPLE
 
     from advisor.terminal.terminal_tables import FittedTable

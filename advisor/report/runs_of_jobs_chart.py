@@ -23,7 +23,7 @@ _SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
 
 
 def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
-    """A line for each mode and job, a point for each step; the band is the noise of the mode.
+    """Predicted and measured steps by mode and job; the band is the noise of the mode.
 
     Args:
         rows: As `advisor.validate.runs_of_jobs_text` makes them, at least one.

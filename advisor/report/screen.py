@@ -1,4 +1,4 @@
-"""What fits on one screen of a terminal, so that an answer is read without scrolling."""
+"""Tells whether a report fits on one screen of a terminal."""
 
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -10,9 +10,9 @@ _LINES, _COLUMNS = 25, 80
 
 
 def fits(report: "RenderableType") -> bool:
-    """Whether all of `report` is seen at once in a terminal of 80 columns.
+    """Whether `report` fits in a terminal of 80 columns without scrolling.
 
-    A table that was laid out keeps its widths: lay another out for what is shown.
+    Measuring fixes the widths of its tables, so build the report anew to show it.
     """
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""What is said of each way to share: what it is called, advised as, drawn as, and means."""
+"""The words for each way to share: its name, the advice to use it, its caption and meaning."""
 
 import re
 from collections import Counter
@@ -17,14 +17,14 @@ _JOBS, _SHARES = re.compile(r"(?<=\[)(\d+,){8,}\d+"), re.compile(r"(?<==)(\d[\d.
 
 
 class ModeWords(NamedTuple):
-    """How plans of one mode are spoken of.
+    """The words for plans of one mode.
 
     Attributes:
-        kind: What they are called, in a word or two.
-        advice: The first words of advice to take one.
-        caption: What a drawing of the GPU shows.
-        meaning: What they do, where that is the same whatever the jobs.
-        notation: How to read one that stands in a line without an example; empty: as it is.
+        kind: Its name, in a word or two.
+        advice: First words of the advice to use it.
+        caption: Caption of a drawing of the GPU.
+        meaning: What it does, where that is the same for all jobs.
+        notation: How to read its notation where no example is at hand; empty: it explains itself.
     """
 
     kind: str
@@ -92,12 +92,12 @@ _WORDS: _ByMode = {
 
 
 def words_of(sharing: Sharing) -> ModeWords:
-    """What is said of plans that share so."""
+    """The words for plans that share by `sharing`."""
     return _WORDS[sharing.mode]
 
 
 def way_advised(sharing: Sharing, jobs: int) -> str:
-    """How so many jobs share, as the first words of advice."""
+    """First words of the advice that `jobs` jobs share by `sharing`."""
     if sharing.mode == "phases":
         return f"In {len(groups(sharing, jobs))} groups, one after another"
     if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
@@ -106,7 +106,7 @@ def way_advised(sharing: Sharing, jobs: int) -> str:
 
 
 def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
-    """What the notation of `sharing` says of `jobs`, named in their order, in a few words."""
+    """What the notation of `sharing` means for `jobs`, which are names, in order."""
     if sharing.mode == "mps-limits":
         if len(set(sharing.limits)) == 1:
             return f"each may use {sharing.limits[0]:g} % of the SMs"
@@ -151,5 +151,5 @@ def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:
 
 
 def _counted(words: Sequence[str]) -> list[str]:
-    """Each of `words` once, with how often it comes."""
+    """Each different one of `words`, with the number of times it occurs."""
     return [f"{count} x {word}" if count > 1 else word for word, count in Counter(words).items()]

@@ -13,7 +13,7 @@ from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 
 @dataclass(frozen=True, slots=True)
 class CurveReading:
-    """What a curve says while the same jobs run; None: not measured."""
+    """Value of a curve while the same jobs run; None: not measured."""
 
     start: float
     end: float
@@ -22,11 +22,11 @@ class CurveReading:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What the GPU does over time, a reading after the other.
+    """A quantity of the GPU over time, one reading after another.
 
     Attributes:
-        name: With its unit, e.g. ``"memory, GiB"``.
-        most: Where its axis ends: what the GPU has of it, or what is taken at most.
+        name: Name with unit, e.g. ``"memory, GiB"``.
+        most: End of its axis: the GPU's capacity, or the largest value.
     """
 
     name: str
@@ -40,13 +40,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """All of it.
+    """A simulation as rows of bars and as curves.
 
     Attributes:
         unit: Of time, e.g. ``"min"``.
-        rows: One for each job, or for copies that run alike, in order, from the top.
-        spans: When jobs wait and run, in that unit.
-        end: Until where it is drawn: the last job ends no later, with nine of ten chances.
+        rows: A row for each job, or for copies that run alike, from the top.
+        spans: Bars of waiting and running, in `unit`.
+        end: Right end of the drawing: the upper end of the makespan.
     """
 
     unit: str
@@ -57,7 +57,7 @@ class Timeline:
 
 
 def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
-    """The results of the jobs of `simulation`, all of them on one `gpu`."""
+    """Drawing of the jobs of `simulation`, all of which run on one `gpu`."""
     makespan_s = simulation.makespan_s
     curves = _curves(simulation, gpu, units.time_unit(makespan_s.p50)[1])
     return in_rows(tuple(_lived(simulation.jobs)), makespan_s, curves)
@@ -66,7 +66,7 @@ def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
 def in_rows(
     lived: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
 ) -> Timeline:
-    """What becomes of jobs, each in the row that it is named with."""
+    """Drawing of jobs, each in the row that it comes with."""
     unit, size_s = units.time_unit(makespan_s.p50)
     waits = (_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
     runs = (_runs(row, each, size_s) for row, each in lived)
@@ -77,7 +77,7 @@ def in_rows(
 
 
 def _lived(jobs: Sequence[SimulatedJob]) -> Iterator[tuple[str, SimulatedJob]]:
-    """The jobs in their order with their rows; copies that start and end together, as one."""
+    """The jobs in order with their rows; copies with equal starts and ends share one."""
     first = 1
     for _, alike in groupby(jobs, _fate):
         copies = list(alike)

@@ -1,4 +1,4 @@
-"""A simulation drawn over time as lines of characters."""
+"""A simulation over time, drawn as lines of characters."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One line; `style` is rich's word for its colour."""
+    """One line of the drawing; `style` is rich's name of its colour."""
 
     text: str
     style: str = ""
@@ -24,11 +24,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """How a curve is drawn.
+    """Scale of a curve.
 
     Attributes:
-        most: What the highest block stands for; None: the highest value.
-        size: Of one `unit`.
+        most: Value of the highest block; None: the largest value.
+        size: Size of one `unit`.
     """
 
     style: str
@@ -42,7 +42,7 @@ _MEMORY, _POWER = _Scale("green", None, " GiB", units.MIB_PER_GIB), _Scale("gree
 
 
 def lanes(simulation: Simulation) -> Iterator[Lane]:
-    """The chart, a line at a time, 80 columns wide; each character is an equal part of the time."""
+    """The drawing, 80 columns wide; each character is an equal part of the time."""
     column_s = simulation.makespan_s.p50 / _COLUMNS
     unit, size_s = units.time_unit(simulation.makespan_s.p50)
     yield Lane(
@@ -78,7 +78,7 @@ def _drawn_bar(lived: SimulatedJob, column_s: float) -> str:
 
 
 def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
-    """How many jobs run and wait, of all and on each GPU."""
+    """Number of jobs that wait and that run, in all and on each GPU."""
     waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
     runs = [(each.start_s, each.end_s, float(len(each.jobs))) for each in simulation.usage]
     yield _curve_lane("jobs that wait", _means(waits, column_s), _Scale("yellow"))
@@ -93,7 +93,7 @@ def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
 
 
 def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Lane]:
-    """Activity, memory and power: means over the GPUs, in each column over its time."""
+    """Activity, memory and power, means over GPUs and over the time of each column."""
     idle_w = simulation.idle_power_w
     power = "power while jobs run" if idle_w is None else "power"
     rows: tuple[tuple[str, Callable[[Usage], float | None], float, _Scale], ...] = (
@@ -123,7 +123,7 @@ def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Lane:
 
 
 def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list[float]:
-    """The mean over each column of what all `spans` (from, until, value) add up to there."""
+    """Mean over each column of the sum of all `spans` (from, until, value)."""
     sums = [0.0] * _COLUMNS
     for start_s, end_s, value in spans:
         first, last = int(start_s / column_s), min(int(end_s / column_s), _COLUMNS - 1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def simulation_report(found: OverTime) -> "RenderableType":
-    """What ``advisor simulate`` prints: numbers, then a chart of the time."""
+    """What ``advisor simulate`` prints: figures, then a drawing of the time."""
     from rich.console import Group
     from rich.text import Text
 
@@ -46,7 +46,7 @@ def simulation_heading(found: OverTime) -> str:
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
-    """What it comes down to: the name of each figure, and the figure in words."""
+    """The figures of a simulation: name and value."""
     mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
     waiting = f"{_seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
     yield "until all are done", units.seconds(simulation.makespan_s)
@@ -75,7 +75,7 @@ def _around(value: Interval) -> str:
 
 
 def _plain(value: float) -> str:
-    """Two digits that mean something where a number is small."""
+    """A small number with two significant digits."""
     return units.number(value) if value >= 0.1 else f"{value:.2g}"
 
 
@@ -98,7 +98,7 @@ def simulation_document(found: OverTime) -> dict[str, Any]:
 
 
 def _asked(simulation: Simulation) -> dict[str, Any]:
-    """Of what it is, and what stands behind it."""
+    """What was simulated, and what it is based on."""
     return {
         "gpu": simulation.gpu,
         "gpus": simulation.gpus,

@@ -80,7 +80,7 @@ def _slice(lived: SimulatedJob, name: str, category: str, start_s: float, end_s:
 
 
 def _waits(number: int, lived: SimulatedJob) -> Iterator[_Event]:
-    """Many wait at once, so these are a track each."""
+    """A track for each waiting job, since many wait at once."""
     for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
         yield {
             "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number, "ts": 1e6 * at_s,

@@ -1,4 +1,4 @@
-"""Batch sizes on slices of a GPU, in words, as a table and as JSON."""
+"""Batch sizes on slices of a GPU, as sentences, table and JSON."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,7 +21,7 @@ _PARTS = (("", 1.0), ("m", 1e-3), ("u", 1e-6), ("n", 1e-9))
 
 
 def slice_batches_report(found: SlicesForJob, *, details: bool = False) -> "RenderableType":
-    """A line a slice, with the largest batch that it holds; in detail every size looked at."""
+    """A line for each slice with its largest batch size; with `details` every size looked at."""
     table = _every_size(found) if details else _largest_sizes(found)
     notes = [*_notes(found), *([] if details else [_MORE])]
     return answer_above_table(led(found.standing, _answer(found)), table, notes)
@@ -115,13 +115,13 @@ def _cells(row: BatchOnSlice) -> Iterator[str]:
 
 
 def _small(value: Interval, unit: str) -> str:
-    """In the part of the unit that reads well."""
+    """A small value in the part of its unit that reads best."""
     part, size = next((each for each in _PARTS if value.p50 >= each[1]), _PARTS[-1])
     return units.with_ends(value, lambda each: units.number(each / size), f" {part}{unit}")
 
 
 def _answer(found: SlicesForJob) -> str:
-    """What the smallest and the biggest of the slices hold."""
+    """What the smallest and the largest slice hold, in a sentence."""
     ends = found.slices[:1] if len(found.slices) == 1 else (found.slices[0], found.slices[-1])
     return " ".join(f"{_largest(each, found)}." for each in ends)
 

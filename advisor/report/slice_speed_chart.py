@@ -1,4 +1,4 @@
-"""Speed against the size of a MIG instance: the chart, and the words under it."""
+"""Speed of jobs by size of a MIG instance: the chart and the words under it."""
 
 from collections.abc import Sequence
 

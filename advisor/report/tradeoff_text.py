@@ -10,7 +10,7 @@ from advisor.report.headline import plan_kind
 
 
 def front_text(advised: Recommendation, points: Sequence[TradeoffPoint], shown: Plan) -> str:
-    """Which plans are on the front, fastest first, what that means, and the ranges of one plan."""
+    """The plans on the Pareto front, fastest first, and the intervals of the plan `shown`."""
     front = sorted((each for each in points if each.on_front), key=lambda each: each.makespan_s.p50)
     named = ", ".join(_named(advised, each.plan) for each in front)
     return (
@@ -21,7 +21,7 @@ def front_text(advised: Recommendation, points: Sequence[TradeoffPoint], shown: 
 
 
 def missing_text(advised: Recommendation, points: Sequence[TradeoffPoint]) -> str:
-    """The plans without a point, and what each lacks; empty where all have one."""
+    """The plans without a point, and why; empty where all have one."""
     known = {each.number for each in points}
     missing = [plan for number, plan in enumerate(advised.plans) if number not in known]
     if not missing:

@@ -1,4 +1,4 @@
-"""Profiles that were estimated for another GPU, as text and as JSON."""
+"""Profiles estimated for another GPU, as text and JSON."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from advisor.workload.profile import Profile
 
 
 def translations_text(found: Sequence[tuple[Profile, Profile]], paths: Sequence[Path]) -> str:
-    """What ``advisor translate`` prints: a line for each profile, before and after."""
+    """What ``advisor translate`` prints: each profile as measured and as estimated."""
     lines = (_line(*each, path) for each, path in zip(found, paths, strict=True))
     return "\n".join([*lines, "In parentheses: nine of ten steps should fall between these."])
 

@@ -31,11 +31,11 @@ _SHORT_S = 60.0
 
 
 def trials_report(found: Trials, *, details: bool = False) -> "RenderableType":
-    """How many to run, how, and what an hour gives; a line for each number that a screen holds.
+    """How many trials to run at once and how, and a line for each number that a screen holds.
 
     Args:
-        found: What was found.
-        details: A line for every number of trials at once.
+        found: The answer to show.
+        details: Whether to show every number of trials.
     """
     advice, notes = led(found.standing, trials_advice(found)), [*_notes(found)]
     return numbers_on_a_screen(
@@ -80,7 +80,7 @@ def _row(found: Trials, at: int) -> dict[str, Any]:
 
 
 def trials_advice(found: Trials) -> str:
-    """How many to run at once and what that gives, in a sentence or two."""
+    """How many trials to run at once and what that achieves, in a sentence or two."""
     name, gpu = found.copies.job.name, found.copies.gpu.key
     rate = f"{_rate(found.per_hour(found.row))} trials of {found.steps:,.0f} steps an hour"
     if found.at_once == 1:

@@ -1,4 +1,4 @@
-"""Writes predicted numbers with a unit and an interval; None is not measured."""
+"""Writes numbers with unit and interval; None is written as not measured."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -18,19 +18,19 @@ def time_unit(length_s: float) -> tuple[str, float]:
 
 
 def number(value: float) -> str:
-    """`value` with about three digits that mean something."""
+    """`value` with about three significant digits."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
 
 
 def duration(length_s: float) -> str:
-    """A length of time that was measured, e.g. ``"5.92 ms"``."""
+    """A measured time, e.g. ``"5.92 ms"``."""
     unit, size_s = time_unit(length_s)
     return f"{number(length_s / size_s)} {unit}"
 
 
 def seconds(value: Interval | None) -> str:
-    """A duration, e.g. ``"12.3 min (11.0-14.1)"``."""
+    """A predicted time, e.g. ``"12.3 min (11.0-14.1)"``."""
     return NOT_MEASURED if value is None else _with_interval(value, *time_unit(value.p50))
 
 
@@ -62,7 +62,7 @@ def gib_of(size_mib: float) -> str:
 
 
 def held(mix: MixPrediction) -> str:
-    """What processes hold at once of the memory that there is."""
+    """Memory that processes hold at once, of the memory there is."""
     return f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
 
 
@@ -95,7 +95,7 @@ def numbers(ordered: Iterable[int]) -> str:
 
 
 def with_ends(value: Interval, shown: Callable[[float], str], unit: str = "") -> str:
-    """The median with its `unit`, and in parentheses where nine of ten measurements should fall."""
+    """The median with its `unit`, and in parentheses the ends of its 90 % interval."""
     return f"{shown(value.p50)}{unit} ({shown(value.p05)}-{shown(value.p95)})"
 
 

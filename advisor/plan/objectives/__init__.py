@@ -1,4 +1,4 @@
-"""The objectives by name, and by which of them plans can be ranked.
+"""The objectives by name, and which of them a set of plans can be ranked by.
 
 A new objective is a name in `advisor.plan.ObjectiveName`, a class in `completion`, `pace` or
 `energy`, and its place in the table here.
@@ -28,15 +28,15 @@ OBJECTIVES: dict[ObjectiveName, Objective] = {
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
-    """What `forecast` costs, the lower the better; None where it cannot be computed."""
+    """Cost of `forecast` by `objective`, the lower the better; None where it cannot be computed."""
     return OBJECTIVES[objective].cost(forecast)
 
 
 def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
-    """What `forecast` costs by an objective by which all plans are ranked.
+    """Cost of `forecast` by an objective that all ranked plans have.
 
     Raises:
-        ValueError: It cannot be computed, so nothing was ranked by it.
+        ValueError: The cost cannot be computed, so no plan was ranked by it.
     """
     if (found := cost(forecast, objective)) is None:
         raise ValueError(f"a plan that was ranked has a cost, but {forecast.sharing} has none")
@@ -46,7 +46,7 @@ def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
 def possible(
     forecasts: Sequence[Forecast], objective: ObjectiveName
 ) -> tuple[ObjectiveName, str | None]:
-    """What `forecasts` can be ranked by, and why where it is not `objective`."""
+    """The objective that all `forecasts` have; and why, if it is not the one asked for."""
 
     def known(asked: ObjectiveName) -> bool:
         return all(cost(each, asked) is not None for each in forecasts)

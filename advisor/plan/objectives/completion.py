@@ -49,7 +49,7 @@ class Makespan(Objective):
 
 
 class MeanCompletion(Objective):
-    """Seconds until a job ends, on average."""
+    """Mean over the jobs of the seconds until a job ends."""
 
     name = "mean-completion"
     unit = "s"
@@ -94,9 +94,9 @@ class MeanCompletion(Objective):
 
 
 class Deadlines(Objective):
-    """The largest share of the time until its deadline that a job takes; above 1 it is late.
+    """Largest ratio of the end of a job to its deadline; above 1 a job is late.
 
-    Plans for several GPUs cost the number of jobs that are late.
+    The cost of a plan for several GPUs is the number of late jobs.
     """
 
     name = "deadlines"
@@ -163,7 +163,7 @@ class Deadlines(Objective):
 
 
 def soonest_s(takes_s: Sequence[float], places: int) -> float:
-    """Least sum of the times at which jobs end, each alone in its place: shortest first."""
+    """Least sum of the ends of jobs that run one at a time on `places` places: shortest first."""
     free_s = [0.0] * places
     ends_s = 0.0
     for each_s in sorted(takes_s):

@@ -1,4 +1,4 @@
-"""Objectives of joules: until the last job ends, of an epoch of each job, or of an example."""
+"""Objectives in joules: until the last job ends, for an epoch of each job, or for an example."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _WITHOUT_LENGTHS: tuple[tuple[ObjectiveName, str], ...] = (
 
 
 class Energy(Objective):
-    """Joules of the GPU until the last job ends; of several GPUs, the idle ones too."""
+    """Joules until the last job ends; for several GPUs, those of idle ones too."""
 
     name = "energy"
     unit = "J"
@@ -91,18 +91,18 @@ class Energy(Objective):
 
 
 class _StepEnergy(Objective):
-    """Joules of so many steps of each job while all run, together."""
+    """Joules of a number of steps of each job, while all jobs run, summed over the jobs."""
 
     unit = "J"
     of_steps = True
 
     @abstractmethod
     def _of_job(self, job: JobPrediction) -> Interval | None:
-        """Joules of the steps of a job; None where they are not known."""
+        """Joules of one job's steps; None where they are not known."""
 
     @abstractmethod
     def _steps(self, workload: Workload) -> float:
-        """How many steps of a job count; NaN where that is not known."""
+        """Number of steps of a job that count; NaN where it is not known."""
 
     def cost(self, forecast: Forecast) -> Interval | None:
         if (known := all_known(map(self._of_job, forecast.prediction.jobs))) is None:

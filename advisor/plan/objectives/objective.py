@@ -28,7 +28,7 @@ POWER_MISSING = "needs the power of every job, which was not measured"
 
 
 class Awake(NamedTuple):
-    """A GPU that runs `jobs` at once, in all partitions, and its power without what they add."""
+    """A GPU on which `jobs` jobs run at once, and its power before what they add."""
 
     power_w: float
     jobs: int
@@ -36,14 +36,14 @@ class Awake(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupScores:
-    """What a group of jobs that share the GPU until the last of them ends counts in phases.
+    """The scores of one group of a plan in phases, whose jobs share the GPU until the last ends.
 
     Attributes:
-        jobs: How many.
-        time_s: Until the last ends.
-        cost: As `Objective.of_group` counts it.
-        worst: The largest of what counts by its largest, as `of_group` says.
-        due: Until the last job of each kind that has a deadline ends, and its deadline.
+        jobs: Number of jobs.
+        time_s: Seconds until the last job ends.
+        cost: The summed number of `Objective.of_group`.
+        worst: The number of `Objective.of_group` of which the largest counts.
+        due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
     jobs: int
@@ -53,7 +53,7 @@ class GroupScores:
     due: tuple[tuple[float, float], ...]
 
     def beats(self, other: "GroupScores") -> bool:
-        """Whether it is no worse in anything than another group of the same jobs."""
+        """Whether it is nowhere worse than `other`, a group of the same jobs."""
         return (
             self.time_s <= other.time_s
             and self.cost <= other.cost
@@ -63,11 +63,11 @@ class GroupScores:
 
 
 class Turn(NamedTuple):
-    """The turn of one group after others.
+    """A group's place in a sequence of groups.
 
     Attributes:
-        pause_s: Seconds to set the GPU up for it.
-        left: Jobs that have not ended when it starts.
+        pause_s: Seconds to set up the GPU for the group.
+        left: Number of jobs that have not ended when it starts.
         idle_w: Power of a GPU on which nothing runs.
     """
 
@@ -86,24 +86,24 @@ class Objective(ABC):
     from `fleet_cost` on for groups on several GPUs, by default of a plan that costs its makespan.
 
     Attributes:
-        unit: Of `cost`.
+        unit: Unit of `cost`.
         choice: What the best plan is best at, for a list to choose from.
-        measure: What `cost` is, in words.
-        explained: How a `cost` is to be read that has no unit; empty where it has one.
-        instead: What plans are ranked by where the cost of one is not known, and why; of several
-            the first that is known. The last is always known.
-        of_steps: Whether it counts joules of single steps, and not those until the last job ends:
-            by these, plans for several GPUs are not searched for.
-        uses_deadlines: Whether the order of deadlines counts.
-        then: What decides between plans whose costs are closer than we can compare; None: nothing
-            but their costs.
+        measure: What `cost` measures, in words.
+        explained: How to read a `cost` that has no unit; empty where it has one.
+        instead: Objectives to rank by where this cost is not known, each with the reason; the first
+            that is known is taken, and the last always is.
+        of_steps: Whether it counts the joules of single steps, not those until the last job ends.
+            Plans for several GPUs are not searched by such objectives.
+        uses_deadlines: Whether deadlines affect the cost.
+        then: The objective that decides between plans whose costs are equal within our error; None:
+            only their costs do.
         per_job: Whether `of_phases` divides by the number of jobs.
         order_matters: Whether the order in which groups run counts, not only how long they take.
-        in_seconds: Whether times are; of a throughput they are in units of what each job takes
-            alone, and no pause between groups counts.
-        within_group: What the plan of one group is searched for by, where that differs: deadlines
-            count from the start of all, fairness by the end of each job, and of one group the start
-            is not known, so its jobs are to end early.
+        in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
+            and pauses between groups do not count.
+        within_group: The objective by which one group is searched, where it differs. Deadlines
+            count from the start of the whole plan, and fairness by the end of each job; the start
+            of a group is not known, so its jobs are to end early.
     """
 
     name: ClassVar[ObjectiveName]
@@ -122,88 +122,89 @@ class Objective(ABC):
 
     @property
     def saves_energy(self) -> bool:
-        """Whether it costs joules: a power cap makes no job faster, and serves nothing else."""
+        """Whether the cost is in joules: a power cap slows jobs, and lowers no other cost."""
         return self.unit == "J"
 
     @abstractmethod
     def cost(self, forecast: Forecast) -> Interval | None:
-        """What `forecast` costs, in `unit`; None where it cannot be computed."""
+        """Cost of `forecast`, in `unit`; None where it cannot be computed."""
 
     @abstractmethod
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         """What the best plan achieves, in words.
 
         Args:
-            cost: Of the plan.
-            shown: `cost` with its unit.
+            cost: Cost of the plan.
+            shown: The same with its unit.
             gain: How many times better than serial, e.g. ``"1.3x"``.
         """
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        """What each vector of limits costs, shape (vectors,); only their order means something.
+        """Cost of each vector of limits, shape (vectors,); only the order of the costs matters.
 
         Args:
-            slowdowns: Of each job while all run, shape (vectors, jobs).
+            slowdowns: Slowdown of each job while all run, shape (vectors, jobs).
             ends_s: Computes when each job ends, same shape.
-            deadlines_s: Of each job, shape (jobs,); infinite where it has none.
+            deadlines_s: Deadline of each job, shape (jobs,); infinite where it has none.
         """
         return np.asarray(ends_s().max(axis=1))
 
     def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
-        """Two numbers of each set, each shape (sets,): by default of when its jobs end.
+        """Two scores of each set of jobs in a partition, each of shape (sets,).
 
-        Of the one a plan counts the largest over its partitions, of the other the sum.
+        A plan counts the largest of the first over its partitions, and the sum of the second. By
+        default both follow from when the jobs of the set end.
         """
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
-        """Cost, and what decides between equal costs, from the largest and the sum of `of_sets`.
+        """Cost and tie-breaker of a plan, from the largest and the summed score of `of_sets`.
 
-        Both grow with each, so that lower bounds of `most` and `total` bound the cost.
+        Both grow with `most` and with `total`, so lower bounds of these bound the cost.
         """
         return most, total
 
     def of_group(self, most: float, total: float, awake: Awake) -> Sums:
-        """What a group adds to a plan in phases: a cost to sum, and one to take the largest of."""
+        """A group's part in the cost of phases: one number to add, one whose largest counts."""
         return total, 0.0
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
-        """The two numbers of `of_group` of groups that ran `before`, with one more after them."""
+        """The two numbers of `of_group` for the groups `before`, followed by `group`."""
         cost, worst = before
         return cost + group.cost, max(worst, group.worst)
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
-        """What groups one after another cost, from the numbers of `after`."""
+        """Cost of groups that run one after another, from the numbers of `after`."""
         return cost / jobs if self.per_job else cost
 
     def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        """What `plan` costs: the lower, the better."""
+        """Cost of `plan`, the lower the better."""
         return makespan_s(plan)
 
     def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
-        """What a group adds to the cost, about, while a share `waiting` of its GPU's jobs waits."""
+        """Estimated part of a group in the cost; `waiting`: share of its GPU's jobs behind it."""
         if self.order_matters:
             waits_s = waiting * sum(problem.counts) / problem.gpus * group.runs_s
             return sum(group.ends_s) + waits_s
         return group.runs_s
 
     def least_cost(self, problem: Problem, places: int) -> float | None:
-        """No plan costs less that runs at most `places` jobs at once; None: not known.
+        """Lower bound on plans that run at most `places` jobs at once; None: not known.
 
-        No job is faster than alone: so the predictor has it, by construction. So each job holds one
-        of so many places for as long as it takes alone at least.
+        By construction of the predictor no job is faster than alone, so each job occupies one place
+        for at least its time alone.
         """
         each_s = problem.of_every_job(problem.least_s)
         return max(*each_s, sum(each_s) / places)
 
     def bound(self, bounds: "CoverBounds") -> float:
-        """No plan of the groups of `bounds` costs less; 0 where nothing is known."""
+        """Lower bound on plans of the groups of `bounds`; 0 where nothing is known."""
         return bounds.least_sum([each.runs_s for each in bounds.groups]) / bounds.problem.gpus
 
     def minimised(self, model: "PackingModel") -> Any:
-        """What is minimised, as an expression over the variables of `model`."""
+        """The expression over the variables of `model` that is minimised."""
         return model.end
 
     def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
-        """What a plan of `jobs` costs at least where `minimised` is `wanted`."""
+        """Least cost of a plan of `jobs` for which `minimised` has the value `wanted`."""
         return wanted * model.unit_s

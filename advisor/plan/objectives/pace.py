@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _PaceObjective(Objective):
-    """Of how fast jobs run while all do, whatever is to run of each."""
+    """An objective of the pace of the jobs while all run, however much each has to do."""
 
     unit = "ratio"
     per_job = True
@@ -33,7 +33,7 @@ class _PaceObjective(Objective):
 
 
 class Throughput(_PaceObjective):
-    """Time to do what serial does in a unit of time."""
+    """Time in which a plan does what serial does in a unit of time."""
 
     name = "throughput"
     choice = "most work per hour"
@@ -62,9 +62,9 @@ class Throughput(_PaceObjective):
 
 
 class Fairness(_PaceObjective):
-    """As `Throughput`, for the job that fares worst, if serial gives each an equal share of time.
+    """The same time for the job that fares worst, where serial gives each an equal share of time.
 
-    Plans for several GPUs cost the worst end of a job over the time that it takes alone.
+    The cost of a plan for several GPUs is the largest ratio of the end of a job to its time alone.
     """
 
     name = "fairness"
@@ -118,12 +118,12 @@ class Fairness(_PaceObjective):
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
-    """Work that the jobs of `mix` do in the time in which serial does 1, costs being at `level`."""
+    """Work per time of the jobs of `mix`, that of serial being 1, judged at `level`."""
     return 1 / _throughput_cost(mix).at(level)
 
 
 def over_equal_shares(mix: MixPrediction) -> tuple[Interval, ...]:
-    """How many times as long each job takes as with an equal share of the GPU's time."""
+    """Step of each job over the step that an equal share of the GPU's time would give it."""
 
     def of(job: int) -> Interval:
         return _of_paces(mix, lambda own, turns: _of_shares(own, turns)[job])
@@ -141,7 +141,7 @@ def _throughput_cost(mix: MixPrediction) -> Interval:
 
 
 def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float], int], float]) -> Interval:
-    """`cost` of all slowdowns, and of how many take turns; 1 of serial without a power cap."""
+    """`cost` of the slowdowns and of the number of turns; 1 for serial without a power cap."""
     if mix.sharing.mode == "serial" and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
     turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
@@ -152,7 +152,7 @@ def _of_paces(mix: MixPrediction, cost: Callable[[Sequence[float], int], float])
 
 
 def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:
-    """Slowdowns that count the time in which other groups run, all jobs being as long alone."""
+    """Slowdowns that count waiting for other groups, if all jobs take equally long alone."""
     waiting = list(running)
     groups = running_together(phases, len(running))
     takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
@@ -163,5 +163,5 @@ def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:
 
 
 def _time(total: float, jobs: int) -> float:
-    """Time for what `jobs` do alone in a unit each, where `total` is minus their summed speeds."""
+    """Time for one unit of each job, where `total` is minus the sum of their speeds."""
     return jobs / -total if total < 0 else np.inf

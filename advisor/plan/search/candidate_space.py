@@ -1,4 +1,4 @@
-"""All plans for any of some jobs on one GPU, by their cost as far as partitions do not couple."""
+"""Candidate plans for some jobs on one GPU, in the order of cost if partitions are independent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -39,13 +39,14 @@ MOST_ASKED = 3
 
 
 class Space:
-    """What any set of `jobs` does in any partition, each worked out once.
+    """What every set of `jobs` does in every partition of a GPU, each worked out once.
 
-    Where `ask` says so, and it is affordable, by the predictor itself, not its surrogate model.
+    With `ask`, and where that is affordable, the predictor itself says so, else its surrogate
+    model.
 
     Attributes:
-        exact: Whether costs are what the predictor says, as far as partitions do not couple; else
-            they are estimates of its surrogate model.
+        exact: Whether costs are exact as far as partitions do not slow each other, since the
+            predictor itself was asked; else they are estimates of its surrogate model.
     """
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
@@ -70,7 +71,7 @@ class Space:
         self._hybrids: dict[int, AssignmentSearch] = {}
 
     def outcome(self, option: Option) -> Outcomes:
-        """What comes of every set under `option`."""
+        """What every set of jobs does under `option`."""
         if option not in self._outcomes:
             partitions = [WHOLE] if option.partition == WHOLE else self._partitions
             together = [each for partition in partitions for each in options(partition)]
@@ -78,7 +79,7 @@ class Space:
         return self._outcomes[option]
 
     def scores(self, option: Option, jobs: int) -> SetScores:
-        """Of every set under `option`, where `jobs` run at once on the GPU."""
+        """Scores of every set under `option`, where `jobs` jobs run at once on the GPU."""
         if (found := self._scores.get((option, jobs))) is None:
             outcomes = self.outcome(option)
             numbers = self.objective.of_sets(outcomes, self.sets, self.awake(jobs))
@@ -87,11 +88,11 @@ class Space:
         return found
 
     def awake(self, jobs: int) -> Awake:
-        """The GPU while `jobs` run at once."""
+        """The GPU while `jobs` jobs run at once."""
         return Awake(self.source.awake_w, jobs)
 
     def price(self, jobs: int) -> Price:
-        """What follows from the scores of sets, where `jobs` run at once."""
+        """Turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
         awake = self.awake(jobs)
         return lambda most, total: self.objective.price(most, total, awake)
 
@@ -108,7 +109,7 @@ class Space:
         return AssignmentSearch(bounds, every.price, every.allowed_states).in_order(state)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
-        """Where `jobs` run at once."""
+        """The search for plans on MIG instances, where `jobs` jobs run at once."""
         if jobs not in self._hybrids:
             # Of joules of steps, the scores of a set depend on how many jobs run elsewhere.
             alike = not self.objective.of_steps
@@ -123,7 +124,7 @@ class Space:
         return Bounds(self.sets, self._cuts, scores)
 
     def jobs_in(self, state: int) -> int:
-        """How many there are in a state."""
+        """Number of jobs in `state`."""
         return int(self._state_sizes[state])
 
     def _in_partition(self, option: Option, jobs: int) -> SetScores:
@@ -144,12 +145,12 @@ class Space:
 
     @cached_property
     def _partitions(self) -> list[PartitionKind]:
-        """Of all cuts, each once."""
+        """The kinds of partitions of all cuts, each once."""
         return list(dict.fromkeys(partition for cut in self._cuts for partition in cut.partitions))
 
     @cached_property
     def _allowed_states(self) -> dict[str, NDArray[np.bool_]]:
-        """By profile, which states one instance has memory for; isolated jobs have it alone."""
+        """For each MIG profile: the states that fit in its memory and keep isolated jobs alone."""
         found = {}
         for profile in {each.profile for cut in self._cuts for each in cut.instances}:
             may = np.zeros(self.sets.states, dtype=bool)
@@ -160,7 +161,7 @@ class Space:
 
 
 def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
-    """The instances of `assignment` that hold jobs; `jobs` numbers those of each set in turn."""
+    """The sharing of `assignment`; `jobs` holds the job numbers of each of its sets in turn."""
     cut = assignment.cut
     parts: dict[int, list[Part]] = {}
     partitions = zip(cut.partitions, cut.instance_at, assignment.partitions, strict=True)

@@ -1,4 +1,4 @@
-"""What any set of jobs does in any partition: asked of the predictor, or of its surrogate model."""
+"""What every set of jobs does in every partition, by the predictor or its surrogate model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from advisor.timeline.waiting_jobs import array_stretches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What each of some sets does under one option.
+    """Steps, memory and power of some sets of jobs under one option.
 
     Attributes:
         steps_s: Seconds of a step of a job of each variant, shape (sets, variants); 1 where the
             set has none of it.
         fits: Whether memory suffices, shape (sets,).
-        added_w: What each such job adds to the power of a GPU that runs anything, shape
-            (sets, variants); NaN: not known.
+        added_w: Watts that each such job adds to the power of a GPU that is awake, shape (sets,
+            variants); NaN: not known.
     """
 
     steps_s: Floats
@@ -37,12 +37,12 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class PredictorSource:
-    """Asks the predictor for each set: as it answers, and slowly where it replays.
+    """Asks the predictor about each set: exact, but slow where it replays traces.
 
     Attributes:
-        awake_w: Power of a GPU that runs anything, without what its jobs add.
-        of_steps: Whether joules of single steps are asked for, and not those until the end: in
-            their upper ends, the errors of power and of pace are independent of each other.
+        awake_w: Power of a GPU that is awake, before what its jobs add.
+        of_steps: Whether joules of single steps are asked for, not those until the end. In upper
+            ends of these, the errors of power and of pace are independent.
     """
 
     predictor: Predicts
@@ -52,7 +52,7 @@ class PredictorSource:
     of_steps: bool
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """Under each of `options`, for every set of `sets`; the empty one fits."""
+        """Answers under each of `options` for every set of `sets`; the empty set fits."""
         return [self._answers(each, sets) for each in options]
 
     def _answers(self, option: Option, sets: Sets) -> Answers:
@@ -77,7 +77,7 @@ class PredictorSource:
         return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
     def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
-        """By its share of the energy; an even part where it is not known whose energy it is."""
+        """Each job's part of the added watts, by its share of the energy; if unknown, equal."""
         if mix.power_w is None:
             return float("nan")
         if job.energy_step_j is None:
@@ -90,7 +90,7 @@ class PredictorSource:
 
 @dataclass(frozen=True, slots=True)
 class SurrogateSource:
-    """As `PredictorSource`, at the median, by the surrogate model.
+    """As `PredictorSource`, by the surrogate model: medians only, and fast.
 
     Attributes:
         margin: Share of each memory that jobs must leave free.
@@ -104,7 +104,7 @@ class SurrogateSource:
         return self.surrogate.model.of(self.surrogate.gpu).power.awake_w
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """All are looked at together, for sets may be few."""
+        """As `PredictorSource.answers`; all options are computed at once, since sets may be few."""
         tenancies = [self._tenancy(each) for each in options]
         fits = [self.surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, self.margin)
                 for each in tenancies]  # fmt: skip
@@ -121,7 +121,7 @@ class SurrogateSource:
     def _answers(
         self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
     ) -> Answers:
-        """From seconds of a step of each job of the sets that fit, shape (fitting sets, places)."""
+        """Answers from the steps of the jobs in the sets that fit, shape (fitting sets, places)."""
         steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
         rows, columns = np.nonzero(places >= 0)
         steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
@@ -144,10 +144,12 @@ class Outcomes:
     """What comes of every set under one option, if its jobs start at once.
 
     Attributes:
-        allowed: Whether memory and rules let the set be, shape (sets,).
-        slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where absent.
-        ends_s: Until a job of each variant ends, same shape; 0 where absent, NaN where unknown.
-        added_j: Joules beyond those of an awake GPU until the last ends, shape (sets,).
+        allowed: Whether memory and rules allow the set, shape (sets,).
+        slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where the set has
+            none.
+        ends_s: Seconds until a job of each variant ends, same shape; 0 where the set has none, NaN
+            where a length is unknown.
+        added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
         step_j: Joules of a step of each variant beyond those, shape (sets, variants).
         steps_s: As of `Answers`.
     """
@@ -160,11 +162,11 @@ class Outcomes:
     steps_s: Floats
 
     def last_s(self, sets: Sets) -> Floats:
-        """Until the last job of each set ends, shape (sets,)."""
+        """Seconds until the last job of each set ends, shape (sets,)."""
         return sets.largest(self.ends_s)
 
     def summed_ends_s(self, sets: Sets) -> Floats:
-        """The sum of the ends of all jobs of each set, shape (sets,)."""
+        """Sum of the ends of all jobs of each set, shape (sets,)."""
         return np.asarray((sets.counts * self.ends_s).sum(axis=1))
 
 
@@ -191,7 +193,7 @@ def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[R
 
 
 def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
-    """When jobs end whose mates leave, and the joules that they add until then."""
+    """When each job ends, the rest speeding up as others end; and joules added until then."""
     work = np.array([job.work_steps or np.nan for job in sets.variants])
     there = sets.counts > 0
     unknown = (there & np.isnan(work)).any(axis=1)
@@ -209,7 +211,7 @@ def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
 
 
 def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
-    """What the rules say; of a partition, jobs in it alone. What all may do, some of them may."""
+    """Whether the rules allow each set; a set may do whatever a larger one may."""
 
     def allows(tenants: Sequence[int]) -> bool:
         jobs = [sets.variants[each] for each in tenants]

@@ -1,4 +1,4 @@
-"""Every set of some jobs, as rows of arrays: copies of a job are one kind with a count."""
+"""All subsets of some jobs, as rows of arrays; copies of a job are one kind with a count."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Jobs of which only the number matters: those that are equal are one kind.
+    """Jobs grouped into kinds: jobs of one kind are equal.
 
     Attributes:
-        jobs: One of each kind, shape (kinds,).
-        positions: Where the jobs of each kind stand among all, from 0.
+        jobs: One job of each kind, shape (kinds,).
+        positions: Positions of the jobs of each kind among all jobs, from 0.
     """
 
     jobs: tuple[Job, ...]
@@ -42,16 +42,16 @@ class Kinds:
 
     @property
     def together(self) -> tuple[Job, ...]:
-        """All jobs, those of a kind next to each other, in the order of the kinds."""
+        """All jobs, those of one kind next to each other, in the order of the kinds."""
         pairs = zip(self.jobs, self.counts, strict=True)
         return tuple(job for job, count in pairs for _ in range(count))
 
     def of(self, members: Members) -> tuple[Job, ...]:
-        """The jobs of `members`, in its order."""
+        """The jobs of `members`, in the same order."""
         return tuple(self.jobs[kind] for kind in members)
 
     def allows(self, members: Members) -> bool:
-        """Whether there are as many jobs of each kind."""
+        """Whether there are enough jobs of each kind for `members`."""
         return all(count <= len(self.positions[kind]) for kind, count in Counter(members).items())
 
 
@@ -65,16 +65,18 @@ def kinds(jobs: Sequence[Job]) -> Kinds:
 
 @dataclass(frozen=True)
 class Sets:
-    """Sets of jobs, in which a job of several batch sizes has one of them.
+    """Sets of jobs; a job of several batch sizes is in a set with one of them.
 
-    A *state* is a set in which batch sizes do not count: what is still to be placed.
+    A *state* is a set regardless of batch sizes: jobs that are still to be placed, for example.
 
     Attributes:
         variants: One job of each kind at each of its batch sizes, shape (variants,).
-        kind_of: Number of the kind of each, shape (variants,).
-        positions: Where the jobs of each kind stand among all, from 0, shape (kinds,).
-        counts: Jobs of each variant in each set, shape (sets, variants); the first set is empty.
-        batches_fixed: Whether there were too many batch sizes to try them.
+        kind_of: The kind of each variant, shape (variants,).
+        positions: Positions of the jobs of each kind among all, from 0, shape (kinds,).
+        counts: Number of jobs of each variant in each set, shape (sets, variants); the first set is
+            empty.
+        batches_fixed: Whether there were too many batch sizes to try, so that only those asked for
+            are.
     """
 
     variants: tuple[Job, ...]
@@ -85,63 +87,63 @@ class Sets:
 
     @cached_property
     def totals(self) -> Indices:
-        """Jobs of each kind in all, shape (kinds,)."""
+        """Number of jobs of each kind, shape (kinds,)."""
         return np.array([len(each) for each in self.positions])
 
     @cached_property
     def of_kind(self) -> Indices:
-        """Jobs of each kind in each set, shape (sets, kinds)."""
+        """Number of jobs of each kind in each set, shape (sets, kinds)."""
         kinds = np.eye(len(self.positions), dtype=np.intp)[list(self.kind_of)]
         return np.asarray(self.counts @ kinds)
 
     @cached_property
     def _weights(self) -> Indices:
-        """What a job of each kind adds to the number of a state, shape (kinds,)."""
+        """What one job of each kind adds to the number of a state, shape (kinds,)."""
         return np.concatenate([[1], np.cumprod(self.totals + 1)[:-1]]).astype(np.intp)
 
     @cached_property
     def state(self) -> Indices:
-        """Number of each set's state, shape (sets,)."""
+        """The state of each set, as a number, shape (sets,)."""
         return np.asarray(self.of_kind @ self._weights)
 
     @property
     def states(self) -> int:
-        """How many there are; the last one is of all jobs."""
+        """Number of states; the last state is all jobs."""
         return int(prod(map(int, self.totals + 1)))
 
     @cached_property
     def sizes(self) -> Indices:
-        """Jobs in each set, shape (sets,)."""
+        """Number of jobs in each set, shape (sets,)."""
         return np.asarray(self.counts.sum(axis=1))
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices, Indices]:
-        """Each state, each set in it, and the state that is left; by state, shape (pairs,)."""
+        """Every set within every state: state, set, and the state that is left, each (pairs,)."""
         kinds = np.arange(self.states)[:, None] // self._weights % (self.totals + 1)
         state, chosen = np.nonzero((self.of_kind[None] <= kinds[:, None]).all(axis=2))
         return state, chosen, state - self.state[chosen]
 
     @cached_property
     def first_pairs(self) -> Indices:
-        """Where the pairs of each state begin, shape (states,)."""
+        """Index of the first of the `pairs` of each state, shape (states,)."""
         return np.searchsorted(self.pairs[0], np.arange(self.states))
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Where the pairs of each state begin, and where the last ones end."""
+        """Bounds of the `pairs` of each state, shape (states + 1,)."""
         return [*self.first_pairs.tolist(), len(self.pairs[0])]
 
     def inside(self, state: int) -> tuple[Indices, Indices]:
-        """The sets in a state, and what each leaves of it."""
+        """The sets within `state`, and the states that they leave."""
         own = slice(*self._ends[state : state + 2])
         return self.pairs[1][own], self.pairs[2][own]
 
     def parts(self, chosen: Indices, kept: NDArray[np.bool_]) -> Indices:
-        """What some sets are with the jobs of some of their variants only, shape (chosen,).
+        """The sets that remain of `chosen` when only some of their jobs are left, shape (chosen,).
 
         Args:
-            chosen: Numbers of sets, shape (chosen,).
-            kept: Which variants' jobs stay, shape (chosen, variants).
+            chosen: Indices of sets, shape (chosen,).
+            kept: Whether the jobs of each variant remain, shape (chosen, variants).
         """
         weights, codes, order = self._codes
         wanted = (self.counts[chosen] * kept) @ weights
@@ -149,7 +151,7 @@ class Sets:
 
     @cached_property
     def _codes(self) -> tuple[Indices, Indices, Indices]:
-        """What a job of each variant adds to a set's code, the codes, and their order."""
+        """Weight of each variant in a set's code, the codes of all sets, and their order."""
         radix = self.totals[list(self.kind_of)] + 1
         weights = np.concatenate([[1], np.cumprod(radix)[:-1]]).astype(np.intp)
         codes = self.counts @ weights
@@ -157,7 +159,7 @@ class Sets:
 
     @cached_property
     def places(self) -> Indices:
-        """Variant in each place of each set, shape (sets, most jobs); -1 where it is empty."""
+        """Variant of the job in each place of each set, shape (sets, most jobs); -1: empty."""
         rows = np.full((len(self.counts), max(1, int(self.sizes.max()))), -1, dtype=np.intp)
         for own, tenants in zip(rows, self.tenants, strict=True):
             own[: len(tenants)] = tenants
@@ -165,23 +167,23 @@ class Sets:
 
     @cached_property
     def constraint_keys(self) -> list[ConstraintKey]:
-        """All that rules look at in the jobs of each set: those with equal ones are alike."""
+        """For each set a key of all that rules look at: sets with equal keys obey equal rules."""
         seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.variants]
         return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]
 
     def largest(self, values: Floats) -> Floats:
-        """Of `values` of each variant in each set the largest of those there, shape (sets,)."""
+        """Largest of the `values` of the variants that each set has, shape (sets,)."""
         return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
     @cached_property
     def tenants(self) -> list[list[int]]:
-        """Variants of the jobs in each set, in order, copies side by side."""
+        """Variants of the jobs in each set, in order, once for each copy."""
         variants = np.arange(len(self.variants))
         return [np.repeat(variants, chosen).tolist() for chosen in self.counts]
 
 
 def sets_of(jobs: Sequence[Job]) -> Sets:
-    """Every set of some of `jobs`, the empty one first."""
+    """All subsets of `jobs`, the empty one first."""
     found = kinds(jobs)
     pairs = zip(found.jobs, found.counts, strict=True)
     parts = [_parts(copies, len(job.variants)) for job, copies in pairs]
@@ -198,6 +200,6 @@ def sets_of(jobs: Sequence[Job]) -> Sets:
 
 
 def _parts(copies: int, variants: int) -> list[tuple[int, ...]]:
-    """Every count of each variant that comes to no more than `copies`."""
+    """All counts of `variants` variants that add up to at most `copies`."""
     grid = product(range(copies + 1), repeat=variants)
     return [each for each in grid if sum(each) <= copies]

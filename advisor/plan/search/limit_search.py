@@ -1,10 +1,11 @@
 """The best MPS limits: thousands of vectors are estimated, and the best of them predicted.
 
-The surrogate model says how they fare. Of up to `MOST_ASKED` jobs the most promising ones are
-predicted one after another, and each answer corrects what is said of the others. Of more jobs, what
-the surrogate model says best of is replayed for a short time, with a few vectors that are
-always tried; what that says best of is predicted. Without a surrogate model, traces or counters
-only the few are tried.
+The surrogate model estimates how each vector fares. Of up to `MOST_ASKED` jobs, the most promising
+vectors are predicted one after another, and each prediction corrects the estimates of the others.
+
+Of more jobs, the best estimates and a few vectors that are always tried are replayed for a short
+time, and the best of these are predicted. Without surrogate model, traces or counters, only those
+few are tried.
 """
 
 from collections.abc import Sequence
@@ -67,11 +68,11 @@ _PROMISING, _TRIED, _OF_FEW = 500, 10, 5
 
 @dataclass(frozen=True, slots=True)
 class FoundLimits:
-    """The best limits.
+    """The vectors of limits that are worth a forecast.
 
     Attributes:
-        sharings: To be forecast.
-        compared: Vectors that were looked at to find them.
+        sharings: MPS with these limits.
+        compared: Number of vectors that were compared to find them.
     """
 
     sharings: tuple[Mps, ...]
@@ -79,7 +80,7 @@ class FoundLimits:
 
 
 def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") -> FoundLimits:
-    """MPS with the limits that serve `objective` best, costs being at `level`."""
+    """MPS with the limits that are best by `objective`, judged at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     surrogate = mixes.surrogate()
     if (
@@ -128,11 +129,11 @@ class _LimitSearch:
 
     @property
     def most(self) -> int:
-        """Vectors that may be combined."""
+        """The most vectors that may be combined."""
         return min(MOST_COMBINED, _MOST_PACES // len(self.mixes.jobs))
 
     def combined(self) -> Floats:
-        """Vectors of the finest grid that does not make too many, shape (vectors, jobs)."""
+        """All vectors of the finest grid with few enough of them, shape (vectors, jobs)."""
         places = self.mixes.copies()
         grid = next((each for each in GRIDS if count(places, each) <= self.most), (100,))
         kinds = [of_copies(grid, len(each)) for each in places]
@@ -141,7 +142,7 @@ class _LimitSearch:
         return np.array(rows, dtype=np.float64)[:, order]
 
     def tuned(self, usual: Sequence[Mps], level: Level) -> FoundLimits:
-        """The best of those that promise most, tried in turn."""
+        """The best vectors, found by predicting the most promising one after another."""
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
         every = self.combined()
@@ -165,7 +166,7 @@ class _LimitSearch:
         return FoundLimits(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
 
     def compared(self) -> tuple[Floats, Floats]:
-        """The vectors that are looked at, shape (vectors, jobs), and what each costs."""
+        """The vectors to compare, shape (vectors, jobs), and the cost of each."""
         coarse = self.combined()
         costs = self._costs(coarse, None)
         if len(self.mixes.copies()) == 1:
@@ -176,7 +177,7 @@ class _LimitSearch:
         return np.concatenate([coarse, fine]), np.concatenate([costs, self._costs(fine, None)])
 
     def _varied(self, ordered: Floats) -> Floats:
-        """The first few of `ordered`, with each limit in turn at each of the grid."""
+        """The best few of `ordered`, each limit in turn replaced by every value of `LIMIT_GRID`."""
         jobs, grid = ordered.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
         best = ordered[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]
         varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
@@ -188,7 +189,7 @@ class _LimitSearch:
         return rows
 
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
-        """`sharings`, the best first by a short replay of all jobs together."""
+        """`sharings`, the best by a short replay of all jobs first."""
         vectors = np.array([each.limits for each in sharings])
         costs = self._costs(vectors, self.surrogate.replayed(sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
@@ -196,12 +197,14 @@ class _LimitSearch:
     def _costs(
         self, vectors: Floats, together_s: Floats | None, estimated_s: Floats | None = None
     ) -> Floats:
-        """What each of `vectors` costs, shape (vectors,); only their order means something.
+        """Cost of each of `vectors`, shape (vectors,); only the order of the costs matters.
 
         Args:
             vectors: Shape (vectors, jobs).
-            together_s: Seconds of a step while all jobs run, same shape, where known better.
-            estimated_s: The same as `SurrogatePredictor.limited` answers; None: it is asked.
+            together_s: Seconds of a step while all jobs run, same shape, where known better than
+                estimated.
+            estimated_s: Estimated seconds of a step, as `SurrogatePredictor.limited` answers; None:
+                ask it.
         """
         estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s
@@ -213,9 +216,10 @@ class _LimitSearch:
         )
 
     def _ends_s(self, vectors: Floats, estimated_s: Floats, together_s: Floats) -> Floats:
-        """Seconds until each job ends, where steps take `together_s` while all jobs run.
+        """Seconds until each job ends, if steps take `together_s` while all jobs run.
 
-        By how much these are longer than `estimated_s`, later steps are longer than they seem too.
+        Later steps, of fewer jobs, are estimated and corrected by the ratio of `together_s` to
+        `estimated_s`.
         """
         work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
         longer = together_s / estimated_s

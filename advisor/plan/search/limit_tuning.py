@@ -1,7 +1,7 @@
-"""MPS limits: those that are always tried, and how more are tried where they promise most.
+"""MPS limits: the vectors that are always tried, and how more promising ones are found.
 
-An estimate errs alike for limits that are alike. So what is predicted of a few corrects what is
-estimated of all others: by Gaussian processes, one for each job, of the log of predicted over
+Estimates of similar limits have similar errors. So predictions for a few vectors correct the
+estimates for all others: by one Gaussian process for each job, of the log of predicted over
 estimated steps.
 """
 
@@ -32,12 +32,12 @@ _LEAST_SUM = 90
 
 
 def worth_trying(limit: float, jobs: int) -> bool:
-    """Whether so many jobs under one `limit`, in per cent, may use all SMs, or nearly."""
+    """Whether `jobs` jobs with one `limit`, in per cent, may use all SMs or nearly all."""
     return limit * jobs >= _LEAST_SUM
 
 
 def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
-    """MPS with the limits that are tried for these jobs, each once."""
+    """MPS with the limits that are always tried for these jobs."""
     degree = len(profiles)
     equal = {round(100 / degree), *(each for each in EQUAL_GRID if worth_trying(each, degree))}
     vectors = [(float(each),) * degree for each in sorted(equal)]
@@ -52,7 +52,7 @@ def _proportional(profiles: Sequence[Profile], total: int) -> tuple[float, ...]:
 
 
 def _demand(profile: Profile) -> float:
-    """Mean share of the SMs that a job uses alone; its busy share where no counter says."""
+    """Mean share of the SMs that a job uses alone; its busy share where no counter tells."""
     counters = profile.counters
     if counters is not None and counters.sm_active:
         return counters.sm_active
@@ -72,14 +72,14 @@ def promising(
     cost: Callable[[Floats], Floats],
     tries: tuple[Sequence[int], int],
 ) -> list[int]:
-    """Positions in `vectors` of those that were tried, the best first.
+    """Indices of the `vectors` that were tried, the best first.
 
     Args:
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).
         estimated_s: Estimated seconds of a step of each job, same shape.
-        predicted_s: The same of the vector at a position, as it is predicted.
-        cost: Of every vector, shape (vectors,), from seconds of a step of each job.
-        tries: Positions that are tried whatever is said of them, at least one, and how many more.
+        predicted_s: Predicts the vector at an index: seconds of a step of each job.
+        cost: Cost of every vector, shape (vectors,), given the seconds of a step of each job.
+        tries: Indices that are tried in any case, at least one; and how many more to try.
     """
     first, more = tries
     tried, estimated, places = list(first), np.log(estimated_s), np.log2(vectors)
@@ -96,7 +96,7 @@ def promising(
 
 
 def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
-    """What `known` of those that were tried says of all, shape (vectors, jobs)."""
+    """Correction of every vector learnt from those `tried`, shape (vectors, jobs)."""
     middle = known.mean(axis=0)
     distance = ((places[:, None] - places[tried][None]) ** 2).sum(axis=2)
     likeness = np.exp(-distance / (2 * _OCTAVES**2))
@@ -105,7 +105,7 @@ def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
 
 
 def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
-    """The first of those that leave every job the same SMs."""
+    """`sharings` without those that leave every job the same SMs as an earlier one."""
     first: dict[tuple[float, ...], Mps] = {}
     for each in sharings:
         first.setdefault(tuple(limit_shares(each.limits, gpu.sms)), each)
@@ -113,7 +113,7 @@ def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
 
 
 def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where each different vector comes first, and which of these each vector is."""
+    """Index of the first of each group of equal vectors, and the group of each vector."""
     rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
     _, kept, which = np.unique(
         rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True
@@ -122,9 +122,9 @@ def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
-    """Limits of `grid` for copies of a job: at most two, for copies by themselves want one.
+    """Vectors for copies of one job, of at most two different limits of `grid`: more are no use.
 
-    Which of them has which says nothing.
+    Which copy has which limit does not matter.
     """
     return [(each,) * copies for each in grid] + [
         (low,) * few + (high,) * (copies - few)
@@ -134,5 +134,5 @@ def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
 
 
 def count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
-    """Vectors of `grid` that `of_copies` makes."""
+    """Number of vectors that `of_copies` makes of `grid`."""
     return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)

@@ -1,8 +1,8 @@
-"""Jobs in the partitions of every cut of a GPU, the best first.
+"""Assigns jobs to the partitions of every cut of a GPU, in the order of cost.
 
-A best-first search: what is decided costs what it costs, what is open costs at least what the
-best sets for the partitions that are left do. So each answer costs no less than those before it,
-and the first is the best of all.
+A best-first search: a partial assignment is bounded from below by the least cost of the remaining
+jobs in the remaining partitions. So each answer costs no less than those before it, and the first
+is the best.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,11 +30,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A cut with a set in each partition.
+    """A cut of the GPU, with a set of jobs in each partition.
 
     Attributes:
-        cost: As if partitions did not slow each other.
-        partitions: Of the cut, in its order; the empty set leaves a partition out.
+        cost: Cost if partitions do not slow each other.
+        partitions: Choice for each partition of the cut, in order; the empty set leaves a partition
+            unused.
     """
 
     cost: float
@@ -43,7 +44,7 @@ class Assignment:
 
     @property
     def mark(self) -> tuple[object, ...]:
-        """Equal where only the places of instances differ, or which of equal ones is whose."""
+        """A key that is equal where only the places or the order of equal instances differ."""
         held: dict[int, list[tuple[object, ...]]] = {}
         pairs = zip(self.cut.partitions, self.cut.instance_at, self.partitions, strict=True)
         for partition, at, each in pairs:
@@ -56,7 +57,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A cut, some of whose partitions have their sets."""
+    """A partial assignment: a cut, of which some partitions have their sets."""
 
     cut: Cut
     state: int
@@ -67,7 +68,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Siblings:
-    """What may come next in a partition of `parent`, the best first."""
+    """The choices for the next partition of `parent`, best first."""
 
     parent: _Open
     options: Sequence[int]
@@ -83,12 +84,13 @@ _Entry = tuple[float, float, int, _Siblings | _Open, int]
 
 @dataclass(frozen=True)
 class AssignmentSearch:
-    """Every way to put jobs into partitions.
+    """Searches all assignments of jobs to partitions.
 
     Attributes:
-        bounds: What jobs cost at least, in partitions and in cuts.
-        price: What a plan costs.
-        allowed_states: By profile: which states may be on one instance at once, shape (states,).
+        bounds: Lower bounds of the cost of jobs in partitions and cuts.
+        price: Cost of a plan from its scores.
+        allowed_states: For each MIG profile: the states that may be on one instance at once, shape
+            (states,).
     """
 
     bounds: Bounds
@@ -96,7 +98,7 @@ class AssignmentSearch:
     allowed_states: dict[str, NDArray[np.bool_]]
 
     def in_order(self, state: int) -> Iterator[Assignment]:
-        """Every plan for the jobs of `state`, cheapest first, and of equal ones the first."""
+        """All assignments of the jobs of `state`, cheapest first; of equivalent ones the first."""
         ticket, seen_marks = count(), set()
         heap = self._opened(state, ticket)
 
@@ -121,7 +123,7 @@ class AssignmentSearch:
                 push(self._next(found), 0)
 
     def _opened(self, state: int, ticket: Iterator[int]) -> list[_Entry]:
-        """A heap of every cut, before any partition of it has jobs."""
+        """A heap of all cuts, before any partition has jobs."""
         first, second = (each[:, state].tolist() for each in self._roots)
         heap: list[_Entry] = [
             (cost, then, next(ticket), _Open(cut, state), 0)
@@ -132,12 +134,12 @@ class AssignmentSearch:
         return heap
 
     def least(self, state: int) -> float:
-        """What the jobs of `state` cost at least; infinite where they may not be on instances."""
+        """Least cost of the jobs of `state`; infinite where they may not be on instances."""
         return float(self._roots[0][:, state].min(initial=np.inf))
 
     @cached_property
     def _roots(self) -> tuple[Floats, Floats]:
-        """The least cost of each state in each cut, and what decides, shape (cuts, states)."""
+        """Least cost and tie-breaker of each state in each cut, each shape (cuts, states)."""
         return self.price(*self.bounds.of_cuts)
 
     def _after(self, siblings: _Siblings, at: int) -> _Open:
@@ -176,7 +178,7 @@ class AssignmentSearch:
         )  # fmt: skip
 
     def _may(self, parent: _Open, inside: Indices) -> NDArray[np.bool_]:
-        """Which sets may come next: equal partitions take theirs in order; no instance is full."""
+        """Sets allowed next: they fit on the instance; equal partitions take theirs in order."""
         number, cut = len(parent.taken), parent.cut
         instance_at, partitions = cut.instance_at, cut.partitions
         may = np.ones(len(inside), dtype=bool)
@@ -191,6 +193,6 @@ class AssignmentSearch:
 
     @staticmethod
     def _alike(cut: Cut, number: int) -> bool:
-        """Whether a partition may change places with the one before it."""
+        """Whether the partition is interchangeable with the one before it."""
         same_home = cut.instance_at[number] == cut.instance_at[number - 1]
         return same_home or not cut.parts[cut.instance_at[number]]

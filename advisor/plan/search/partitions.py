@@ -1,8 +1,8 @@
-"""Partitions of a GPU, the ways to cut it into them, and the least that jobs cost there.
+"""Partitions of a GPU, the cuts that make them, and lower bounds of what jobs cost there.
 
-A plan costs what follows from the largest of one number over its partitions, and from the sum of
-another (`Objective.of_sets`): of a makespan the largest end, of a throughput the sum of speeds, of
-energy both, since the GPU is awake until the last job ends.
+The cost of a plan follows from the largest of one score over its partitions, and from the sum of
+another (`Objective.of_sets`). For the makespan it is the largest end, for throughput the sum of
+speeds, and for energy both, since the GPU is awake until the last job ends.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naiv
 
 
 class PartitionKind(NamedTuple):
-    """A GPU instance of `profile`, or so many `slices` of one; all None: the whole GPU."""
+    """A GPU instance of `profile`, or `slices` compute slices of one; both None: the whole GPU."""
 
     profile: str | None = None
     slices: int | None = None
 
     def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
-        """So many jobs in it under `sharing`, and nothing else on the GPU."""
+        """`jobs` jobs that share it by `sharing`, and nothing else on the GPU."""
         if self.profile is None:
             return sharing
         numbers = tuple(range(1, jobs + 1))
@@ -42,19 +42,19 @@ WHOLE = PartitionKind()
 
 
 class Option(NamedTuple):
-    """A partition, and how jobs share it; a limit is the same for each of them, in per cent."""
+    """A partition and how jobs share it; limits are equal for all jobs, in per cent."""
 
     partition: PartitionKind
     sharing: Concurrent
     limit: float | None = None
 
     def of(self, jobs: int) -> Concurrent:
-        """How so many jobs share it."""
+        """How `jobs` jobs share it."""
         return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
 
 
 def options(partition: PartitionKind) -> list[Option]:
-    """The ways to share `partition` that are tried: limits on the whole GPU only."""
+    """The ways to share `partition` that are tried; limits only on the whole GPU."""
     found = [Option(partition, Naive()), Option(partition, Mps())]
     limits = EQUAL_GRID if partition == WHOLE else ()
     return found + [Option(partition, Mps(), float(limit)) for limit in limits]
@@ -65,11 +65,12 @@ _Parts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Cut:
-    """One way to cut a GPU up.
+    """One way to cut a GPU into partitions.
 
     Attributes:
         instances: GPU instances with their places.
-        parts: Compute slices of each one's parts, the largest first; empty: it is whole.
+        parts: Compute slices of the parts of each instance, largest first; empty: the instance is
+            whole.
     """
 
     instances: tuple[Instance, ...]
@@ -77,7 +78,7 @@ class Cut:
 
     @cached_property
     def partitions(self) -> tuple[PartitionKind, ...]:
-        """All of them, those of an instance next to each other."""
+        """The kind of each partition, those of one instance next to each other."""
         return tuple(
             partition
             for instance, parts in zip(self.instances, self.parts, strict=True)
@@ -86,7 +87,7 @@ class Cut:
 
     @cached_property
     def instance_at(self) -> tuple[int, ...]:
-        """Which instance each partition lies in, shape (partitions,)."""
+        """Index of the instance of each partition, shape (partitions,)."""
         return tuple(
             index for index, parts in enumerate(self.parts) for _ in range(max(1, len(parts)))
         )
@@ -97,7 +98,7 @@ def _partitions(profile: str, parts: Sequence[int]) -> list[PartitionKind]:
 
 
 def cuts(gpu: Gpu) -> tuple[Cut, ...]:
-    """Every way to cut `gpu` up to which nothing can be added, up to symmetry."""
+    """All cuts of `gpu` that leave no room for another instance; of symmetric ones, one."""
     names = dict.fromkeys(each.profile for layout in layouts(gpu) for each in layout)
     offered = tuple(
         (name, profile_of(gpu, name).compute_slices, tuple(_divisions(gpu, name))) for name in names
@@ -137,28 +138,28 @@ Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class SetScores:
-    """Two numbers of every set under one option; infinite where it may not be.
+    """Two scores of every set under one option; infinite where the set is not allowed.
 
     Attributes:
-        most: Of which a plan counts the largest, shape (sets,).
-        total: Of which it counts the sum, shape (sets,).
+        most: Score of which a plan counts the largest, shape (sets,).
+        total: Score of which a plan counts the sum, shape (sets,).
     """
 
     most: Floats
     total: Floats
 
     def without(self, these: NDArray[np.bool_]) -> "SetScores":
-        """The same where `these` sets, shape (sets,), may not be."""
+        """The same scores, infinite for the sets where `these`, shape (sets,), is true."""
         return SetScores(*(np.where(these, np.inf, each) for each in (self.most, self.total)))
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least of the two numbers that a plan's cost follows from; see `SetScores`.
+    """Lower bounds of the two scores that the cost of a plan follows from.
 
     Attributes:
-        cuts: Of the GPU.
-        scores: Of each set in each kind of partition, by the ways to share it.
+        cuts: Cuts of the GPU.
+        scores: For each kind of partition: the scores of all sets under each option.
     """
 
     sets: Sets
@@ -168,7 +169,7 @@ class Bounds:
 
     @cached_property
     def of_cuts(self) -> tuple[Floats, Floats]:
-        """Largest and sum of each state in each cut, each shape (cuts, states)."""
+        """Least largest and least summed score of each state in each cut, each (cuts, states)."""
         if not self.cuts:
             nothing = np.full((0, self.sets.states), np.inf)
             return nothing, nothing
@@ -177,7 +178,7 @@ class Bounds:
         return most, total
 
     def least(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
-        """What each state costs at least in `partitions`: largest and sum, each shape (states,)."""
+        """Least largest and summed score of each state in `partitions`, each (states,)."""
         if (found := self._known.get(partitions)) is None:
             found = self._known[partitions] = self._worked_out(partitions)
         return found
@@ -199,7 +200,7 @@ class Bounds:
 
     @cached_property
     def _best(self) -> dict[PartitionKind, tuple[Floats, Floats]]:
-        """The least of each number over the ways to share a partition, each shape (pairs,)."""
+        """Least of each score over the options of each kind of partition, each (pairs,)."""
         _, chosen, _ = self.sets.pairs
         return {
             partition: (

@@ -1,10 +1,12 @@
-"""Groups of jobs one after another: every way to make them, by dynamic programming.
+"""Plans in phases, groups of jobs one after another, by dynamic programming.
 
-A state of the program is the set of jobs that are done. Sequences of groups that end in it are
-labels, kept apart by how the GPU is set up after them; of these, labels that another beats in every
-respect are dropped. A group has the whole GPU in any way to share it, or MIG instances in the way
-that is best for the group alone; so of two such ways that cost nearly the same, the one that is
-cheaper to change to may be missed, by the seconds that it takes to make and destroy instances.
+A state of the program is the set of jobs that are done. Its labels are sequences of groups that end
+there, kept apart by how they leave the GPU set up; a label that another beats in every respect is
+dropped.
+
+A group shares the whole GPU in any way, or is on MIG instances in the way that is best for the
+group alone. Of two such ways that cost nearly the same, the one with the cheaper change of
+instances may therefore be missed, by the seconds that making and destroying instances take.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,11 +33,11 @@ class PhaseGroup:
     """Jobs that share the GPU until the last of them ends.
 
     Attributes:
-        state: The set of jobs, as `Sets.state` numbers it.
-        how: A set of jobs on the whole GPU, or sets on instances.
-        on_instances: Whether they are on MIG instances.
-        setup: Number of how the GPU is set up for them.
-        scores: What the group adds to an objective's sums.
+        state: The set of jobs, as a state of `Sets`.
+        how: A set of jobs on the whole GPU, or an assignment to MIG instances.
+        on_instances: Whether the jobs are on MIG instances.
+        setup: Number of the set-up of the GPU that the group needs.
+        scores: The group's part in the sums of the objective.
     """
 
     state: int
@@ -47,11 +49,11 @@ class PhaseGroup:
 
 @dataclass(frozen=True, slots=True)
 class Phased:
-    """Groups that run one after another.
+    """A plan in phases.
 
     Attributes:
-        cost: By the objective.
-        groups: In the order in which they run, two or more.
+        cost: Cost by the objective.
+        groups: Two or more groups, in the order in which they run.
     """
 
     cost: float
@@ -59,10 +61,10 @@ class Phased:
 
 
 def phased(space: Space, most: int) -> list[Phased]:
-    """Up to `most` of the best ways to run all jobs in groups, best first.
+    """The best plans that run all jobs in phases, at most `most` of them, best first.
 
-    The best one without MIG instances is always among them, as one more if need be: groups on
-    instances seem cheaper than they are, since how instances slow each other is not counted.
+    The best one without MIG instances is always among them, if need be as one more: how instances
+    slow each other is not counted here, so groups on instances seem cheaper than they are.
     """
     everyone, last = space.sets.states - 1, _reached(space)
     jobs, of_phases = space.jobs_in(everyone), space.objective.of_phases
@@ -74,7 +76,7 @@ def phased(space: Space, most: int) -> list[Phased]:
 
 
 class _Label(NamedTuple):
-    """A sequence of groups, in the order in which they run, and the two sums of its objective."""
+    """A sequence of groups in the order in which they run, with the two sums of the objective."""
 
     cost: float
     worst: float
@@ -86,7 +88,7 @@ _Labels = dict[tuple[int, bool], list[_Label]]
 
 
 def _reached(space: Space) -> list[_Label]:
-    """The labels of all jobs, in two groups or more."""
+    """The labels of the state in which all jobs are done, in two or more groups."""
     table, sets = _GroupTable(space), space.sets
     states, everyone = dict.fromkeys(sets.state.tolist()), sets.states - 1
     groups = {state: list(table.groups(state)) for state in states if 0 < state < everyone}
@@ -103,7 +105,7 @@ def _reached(space: Space) -> list[_Label]:
 def _go_on(
     table: "_GroupTable", done: int, ahead: Sequence[PhaseGroup], reached: dict[int, _Labels]
 ) -> None:
-    """Append each group `ahead`, of jobs that are left, to each sequence that ends in `done`."""
+    """Append each group `ahead`, of jobs that are left, to each label that ends in `done`."""
     jobs_in, add_up = table.space.jobs_in, table.objective.after
     left = jobs_in(table.space.sets.states - 1) - jobs_in(done)
     nexts = [(each, each.setup, each.on_instances, reached.setdefault(done + each.state, {}))
@@ -121,7 +123,7 @@ def _go_on(
 
 
 def _keep(kept: list[_Label], cost: float, worst: float, before: _Label, group: PhaseGroup) -> None:
-    """Add `group` after `before` unless another is no worse in anything, and drop what it beats."""
+    """Keep `before` followed by `group` unless another label beats it; drop those that it beats."""
     for each in kept:  # no generator: most are looked at once, and dropped
         if each.cost <= cost and each.worst <= worst:
             return
@@ -137,7 +139,7 @@ _NOT_SET_UP = -1
 
 
 class _GroupTable:
-    """Which groups the jobs of a state can be, and what passes between two groups."""
+    """The groups that the jobs of a state can form, and the pauses between two groups."""
 
     def __init__(self, space: Space) -> None:
         self.space, self.objective = space, space.objective
@@ -147,7 +149,7 @@ class _GroupTable:
         self._pauses_s: dict[tuple[int, int], float] = {}
 
     def groups(self, state: int) -> Iterator[PhaseGroup]:
-        """Ways for the jobs of `state` to share the GPU, but those beaten in every respect."""
+        """Ways for the jobs of `state` to share the GPU, without those beaten in every respect."""
         ways: dict[bool, list[PhaseGroup]] = {}
         tried = options(WHOLE)[: None if self.space.jobs_in(state) > 1 else 1]
         for chosen in np.flatnonzero(self.space.sets.state == state).tolist():
@@ -164,7 +166,7 @@ class _GroupTable:
                 yield self._group(state, assignment)
 
     def pause_s(self, before: int, after: int) -> float:
-        """Seconds between groups with these set-ups."""
+        """Seconds between a group of the set-up `before` and one of the set-up `after`."""
         if before == _NOT_SET_UP:
             return 0.0
         if (found := self._pauses_s.get((before, after))) is None:
@@ -173,7 +175,7 @@ class _GroupTable:
         return found
 
     def _price_alone(self, group: PhaseGroup) -> float:
-        """Cost of a group if MIG mode is left and entered for it; as `AssignmentSearch.least`."""
+        """Cost of a group if MIG mode is entered and left for it alone."""
         jobs = group.scores.jobs
         turn = Turn(2 * MIG_MODE_S, jobs, self.idle_w)
         cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
@@ -193,7 +195,7 @@ class _GroupTable:
         )  # fmt: skip
 
     def _timed(self, parts: Sequence[Choice]) -> tuple[float, tuple[tuple[float, float], ...]]:
-        """When the last job ends, and `GroupScores.due`."""
+        """Seconds until the last job ends, and `GroupScores.due`."""
         sets, last_s = self.space.sets, 0.0
         due: dict[int, tuple[float, float]] = {}
         for each in parts:
@@ -207,7 +209,7 @@ class _GroupTable:
         return last_s, tuple(due[kind] for kind in sorted(due))
 
     def _setup(self, how: Choice | Assignment) -> int:
-        """Equal for groups that need the same instances and MPS daemons, whatever their jobs."""
+        """A key of the instances and MPS daemons that a group needs."""
         if isinstance(how, Choice):
             found: Group | Hybrid = Group((1,), Mps() if how.option.sharing.under_mps else Naive())
         else:
@@ -226,7 +228,7 @@ class _GroupTable:
 
 
 def _keep_group(kept: list[PhaseGroup], group: PhaseGroup) -> None:
-    """As `_keep`, of groups of the same jobs that leave the GPU set up alike."""
+    """As `_keep`, for groups of the same jobs with the same set-up."""
     if not any(each.scores.beats(group.scores) for each in kept):
         kept[:] = [each for each in kept if not group.scores.beats(each.scores)]
         kept.append(group)

@@ -1,4 +1,4 @@
-"""Client priorities under MPS that are worth forecasting: few, since blocks that run stay."""
+"""MPS client priorities that are worth a forecast: few, since blocks that run are not stopped."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,10 +10,11 @@ _MATES: tuple[float | None, ...] = (None, 57.0, 43.0, 28.0, 14.0)
 
 
 def priority_candidates(jobs: Sequence[Job]) -> list[Mps]:
-    """Ways to put some of `jobs` before the others under MPS.
+    """Sharings by MPS in which some of `jobs` have priority over the others.
 
-    Those that are to be protected, with their mates free or limited; where there are none, those
-    with the shortest steps: these wait for long ones' blocks otherwise, and take little from them.
+    Protected jobs have priority, with their mates limited or not. Where no job is protected, those
+    with the shortest steps have it: otherwise they wait for the blocks of long steps, and they take
+    little from these.
     """
     protected = {at for at, job in enumerate(jobs) if job.protect is not None}
     if protected:

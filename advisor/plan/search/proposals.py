@@ -23,11 +23,11 @@ from advisor.workload.job import Job
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan that was found.
+    """A candidate of a search, with its estimated cost.
 
     Attributes:
-        candidate: Of all jobs.
-        cost: As if what is on instances of their own did not couple at all.
+        candidate: Candidate of all jobs.
+        cost: Cost if MIG instances do not slow each other.
     """
 
     candidate: Candidate
@@ -35,7 +35,7 @@ class Proposal:
 
 
 class Solver:
-    """Proposes plans for all of `jobs`; arguments as of `Space`."""
+    """Searches candidates for all of `jobs`; arguments as of `Space`."""
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.jobs = tuple(jobs)
@@ -43,7 +43,7 @@ class Solver:
         self._everyone = self.space.sets.states - 1
 
     def whole(self) -> list[Proposal]:
-        """Naive, MPS, and MPS with equal limits: each with the best batch sizes; best first."""
+        """Naive, MPS, and MPS with equal limits, each at its best batch sizes; best first."""
         found = []
         sets = np.flatnonzero(self.space.sets.state == self._everyone)
         price = self.space.price(len(self.jobs))
@@ -57,23 +57,23 @@ class Solver:
         return sorted(found, key=lambda each: each.cost)
 
     def on_instances(self) -> Iterator[Proposal]:
-        """On MIG instances: every plan, cheapest first."""
+        """All plans on MIG instances, cheapest first."""
         found = self.space.hybrids(len(self.jobs)).in_order(self._everyone)
         return (self._proposal(each.cost, [each]) for each in found)
 
     def one_job_each(self) -> Iterator[Proposal]:
-        """A MIG instance for each job: every plan, cheapest first."""
+        """All plans with a MIG instance for each job, cheapest first."""
         return (self._proposal(each.cost, [each]) for each in self.space.one_job_each())
 
     def in_phases(self, most: int) -> list[Proposal]:
-        """Groups one after another: the best few."""
+        """The best few plans in phases."""
         every = phased(self.space, most)
         found = [self._proposal(each.cost, [group.how for group in each.groups]) for each in every]
         return [each for each in found
                 if each.candidate.sharing != Serial() or each.candidate.batches]  # fmt: skip
 
     def _proposal(self, cost: float, hows: Sequence[Choice | Assignment]) -> Proposal:
-        """Sets of jobs one after another; of copies, the first one is in the first set."""
+        """Plan of the groups `hows` in turn; of equal jobs, the first one is in the first group."""
         sets, batches = self.space.sets, [job.batch for job in self.jobs]
         free = [list(own) for own in sets.positions]
 
@@ -107,11 +107,11 @@ FORECAST, FORECAST_ASKED = 3, 12
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Plans to be forecast, and what was not looked at.
+    """Candidates to forecast, and what was not looked at.
 
     Attributes:
         asked: Whether the predictor itself was asked about every set of jobs, not its surrogate;
-            None: nothing was looked at.
+            None: no set was looked at.
     """
 
     candidates: tuple[Candidate, ...]
@@ -120,7 +120,7 @@ class Proposed:
 
 
 def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
-    """What a ranking of plans for `jobs` never looks at; two jobs have nothing of it."""
+    """Kinds of plans for `jobs` that are never searched; for two jobs there are none."""
     if len(jobs) < 3:
         return ()
     why = "limits are equal within a phase, and there are none on instances"
@@ -128,13 +128,13 @@ def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
 
 
 def affordable(jobs: Sequence[Job]) -> bool:
-    """Whether every set of `jobs` can be looked at; copies of a job are one with a count."""
+    """Whether every subset of `jobs` can be looked at; copies of a job count as one kind."""
     first = [jobs.index(job) for job in jobs]
     return prod(1 + first.count(at) for at in set(first)) <= MOST_STATES
 
 
 def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
-    """The best on MIG instances, in phases and at other batch sizes, a few of each."""
+    """The best few plans on MIG instances, in phases, and at other batch sizes."""
     if len(jobs) == 1 and not jobs[0].choices:
         return Proposed((), ())
     if not affordable(jobs):
@@ -155,7 +155,7 @@ def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
 
 
 def _cut_up(plan: Proposal) -> bool:
-    """Whether jobs have more than one instance at once, all in one being the GPU with fewer SMs."""
+    """Whether jobs use more than one partition at once; all in one is just a smaller GPU."""
     cut = instance_sets(plan.candidate.sharing)
     return not cut or any(len(each.partitions) > 1 for each in cut)
 
@@ -177,7 +177,7 @@ ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
 
 
 class OneGpuSolver:
-    """The best plan for any of `jobs` on one GPU, worked out once for sets of equal jobs."""
+    """Finds the best plan for any of `jobs` on one GPU; equal sets of jobs are solved once."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
@@ -188,7 +188,7 @@ class OneGpuSolver:
     def best(self, chosen: Sequence[int]) -> Forecast | None:
         """The best plan for the jobs at the positions `chosen`, increasing, from 0.
 
-        None where one of them is too big, or nothing that the rules allow can be priced.
+        None where a job is too big, or where no allowed plan has a known cost.
         """
         kinds = tuple(self._kinds[at] for at in chosen)
         if kinds not in self._known:
@@ -196,7 +196,7 @@ class OneGpuSolver:
         return self._known[kinds]
 
     def _solved(self, jobs: Sequence[Job]) -> Forecast | None:
-        """Forecasts what is proposed, cheapest first, until nothing can be better than the best."""
+        """Forecast proposals, cheapest first, until none can be better than the best so far."""
         forecaster, best, least = Forecaster(jobs, self.question), None, inf
         for proposals, exact in self._kinds_of_plans(jobs):
             for each in proposals:
@@ -208,7 +208,7 @@ class OneGpuSolver:
         return best
 
     def _kinds_of_plans(self, jobs: Sequence[Job]) -> Iterator[tuple[Iterable[Proposal], bool]]:
-        """Proposals, and whether none of them costs less than it says."""
+        """Proposals, and whether their costs are lower bounds."""
         yield [Proposal(as_asked(len(jobs), Serial()), 0.0)], False
         if len(jobs) > 1:
             solver = Solver(jobs, self.question)
@@ -220,7 +220,7 @@ class OneGpuSolver:
 
 
 class WholeGpuSolver:
-    """As `OneGpuSolver`, of jobs that all share under `sharing`; a job alone has the GPU."""
+    """As `OneGpuSolver`, with all jobs under `sharing`; a job alone has the whole GPU."""
 
     def __init__(self, jobs: Sequence[Job], question: Question, sharing: Concurrent) -> None:
         self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
@@ -234,7 +234,7 @@ class WholeGpuSolver:
 def _priced(
     candidate: Candidate, forecaster: Forecaster, question: Question
 ) -> tuple[Forecast | None, float]:
-    """What comes of a candidate, and what it costs; None and infinite where it is no plan."""
+    """Forecast and cost of a candidate; None and infinite where it is not allowed."""
     found = forecaster.forecast(candidate)
     if isinstance(found, LeftOut) or (paid := cost(found, question.objective)) is None:
         return None, inf

@@ -1,8 +1,8 @@
-"""What a plan of groups is, and what is wanted of it, in the words of CP-SAT.
+"""A plan of groups as a model of CP-SAT, and the objectives as its expressions.
 
-Every group is an interval that may be there or not. Intervals that overlap at most as often as
-there are equal GPUs can always be dealt out to these, so no GPU needs a number while searching.
-Nothing passes between them: to set a GPU up takes time, but no plan costs less for it.
+Every group is an optional interval. Intervals of which at most as many overlap as there are equal
+GPUs can always be dealt out to these, so the model needs no GPU numbers. It has no pauses between
+groups either: setting a GPU up takes time, and no plan costs less for it.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ _LEAST_IDLE_W = 1.0
 
 
 class _Piece(NamedTuple):
-    """A group that a plan may take; `start` is 0 where it does not."""
+    """A group that a plan may contain; `start` is 0 where it does not."""
 
     group: FleetGroup
     there: Any
@@ -32,33 +32,33 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class PackingModel:
-    """A model of CP-SAT that is to be filled, of `groups` for `problem`."""
+    """A CP-SAT model of plans of `groups` for `problem`."""
 
     model: Any
     groups: Sequence[FleetGroup]
     problem: Problem
 
     def ask(self, hint: Sequence[PlacedGroup]) -> None:
-        """Say what a plan is, what is wanted of it, and where to begin."""
+        """Add what a plan is, what is minimised, and the `hint` to start from."""
         self._each_job_once()
         self._no_more_at_once_than_gpus()
         self.model.minimize(self.problem.objective.minimised(self))
         self._begin_at(hint)
 
     def taken(self, value: Callable[[Any], int]) -> list[FleetGroup]:
-        """The groups of the plan that was found, in the order in which they start."""
+        """The groups of the plan found, in the order of their starts."""
         there = [piece for piece in self._pieces if value(piece.there)]
         there.sort(key=lambda each: value(each.start))
         return [piece.group for piece in there]
 
     def cost_of(self, wanted: float) -> float:
-        """What a plan costs, of what is minimised."""
+        """Cost of a plan, from the minimised value `wanted`."""
         jobs = sum(self.problem.counts)
         return max(0.0, self.problem.objective.packed_cost(wanted, self, jobs))
 
     @cached_property
     def unit_s(self) -> float:
-        """Seconds of a unit of time, so that `latest` bounds every plan without idle gaps."""
+        """Seconds of a unit of time, such that `latest` bounds every plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
         for group in self.groups:
             for kind in group.members:
@@ -68,7 +68,7 @@ class PackingModel:
 
     @property
     def latest(self) -> int:
-        """No job ends later."""
+        """Upper bound of the end of every job, in units."""
         return _RESOLUTION
 
     @property
@@ -81,7 +81,7 @@ class PackingModel:
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
-        """Every group, as often as there are jobs for it; one copy starts after the other."""
+        """Every group as often as its jobs allow; of copies, each starts after the one before."""
         found = []
         for group in self.groups:
             needed = Counter(group.members).items()
@@ -119,7 +119,7 @@ class PackingModel:
 
     @cached_property
     def end(self) -> Any:
-        """Of the last job."""
+        """End of the last job."""
         end = self.model.new_int_var(0, self.latest, "")
         runs = []
         for group, there, start in self._pieces:
@@ -130,14 +130,14 @@ class PackingModel:
         return end
 
     def sum_of_ends(self) -> Any:
-        """Over all jobs."""
+        """Sum of the ends of all jobs."""
         return sum(
             len(group.members) * start + sum(map(self._units, group.ends_s)) * there
             for group, there, start in self._pieces
         )
 
     def worst_slowdown(self) -> Any:
-        """The largest end of a job over the time that it takes alone."""
+        """Largest ratio of the end of a job to its time alone."""
         most = self.latest * _SLOWDOWN_PARTS
         worst = self.model.new_int_var(0, most, "")
         for group, there, start in self._pieces:
@@ -148,15 +148,15 @@ class PackingModel:
         return worst
 
     def slowdown(self, wanted: float) -> float:
-        """The least slowdown that a value of `worst_slowdown` means."""
+        """The least slowdown that a value of `worst_slowdown` stands for."""
         return (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
 
     def late_jobs(self) -> Any:
-        """How many jobs miss their deadlines."""
+        """Number of jobs that miss their deadlines."""
         return sum(self._missed())
 
     def _missed(self) -> Iterator[Any]:
-        """Of every job that has a deadline, in every piece, whether it ends later."""
+        """Whether each job with a deadline misses it, for every piece that it may be in."""
         for group, there, start in self._pieces:
             for kind, end_s in zip(group.members, group.ends_s, strict=True):
                 deadline_s = self.problem.deadlines_s[kind]
@@ -168,7 +168,7 @@ class PackingModel:
                     yield missed
 
     def joules(self) -> Any:
-        """Of all GPUs until the last job ends."""
+        """Energy of all GPUs until the last job ends."""
         idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
         beyond_idle = [
             floor(((group.energy_j or 0.0) - idle_w * group.runs_s) / self.part_j) * there

@@ -44,18 +44,18 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class FleetSearchResult:
-    """A plan of groups that are all predicted, and what is known of better ones.
+    """The plan found, all of its groups predicted, and a bound on better ones.
 
     Attributes:
-        cost: As `Problem.cost` says.
-        bound: No plan costs less that runs at most `MOST_TOGETHER` jobs at once on a GPU; None:
+        cost: Cost of the plan, as of `Problem.cost`.
+        bound: Lower bound of plans that run at most `MOST_TOGETHER` jobs at once on a GPU; None:
             not known.
-        complete: Whether every group was looked at: then `bound` is of plans of groups that are
+        complete: Whether every group was looked at; then `bound` is of plans whose groups are
             time-sliced or under MPS without limits.
-        groups: How many were thought of.
-        predicted: How many of them were predicted.
-        seconds: That it took.
-        in_time: Whether the search ended before its time did.
+        groups: Number of groups looked at.
+        predicted: Number of groups predicted.
+        seconds: Seconds that the search took.
+        in_time: Whether the search ended before its time was up.
     """
 
     plan: tuple[PlacedGroup, ...]
@@ -76,7 +76,7 @@ class FleetSearchResult:
 
 
 class FleetSolver:
-    """Takes steps from one plan to the next while there is time.
+    """Improves a plan step by step while there is time.
 
     Raises:
         NothingFits: A job fits on no GPU, not even alone.
@@ -113,7 +113,7 @@ class FleetSolver:
         return self._began_s + self._limit_s - self._clock()
 
     def _one_by_one(self) -> tuple[PlacedGroup, ...]:
-        """Each job alone."""
+        """A group of each job alone."""
         groups = []
         for kind, job in enumerate(self._kinds.jobs):
             group = self._pool.alone(kind)
@@ -126,7 +126,7 @@ class FleetSolver:
         return arranged(groups, self._problem)
 
     def _steps(self) -> Iterator[None]:
-        """What is tried, one step after the other; between them the time is looked at."""
+        """The steps of the search in order; the time is checked between them."""
         yield
         first, others = self._greedy_plans()
         for member_sets in first:
@@ -149,9 +149,10 @@ class FleetSolver:
         yield from self._share_better()
 
     def _greedy_plans(self) -> tuple[list[list[Members]], list[list[Members]]]:
-        """Greedy plans: those that are predicted at once, and those that are later.
+        """Greedy plans: those to predict at once, and those to predict later.
 
-        Where groups can be estimated, the plan that seems best is first, and where not, all are.
+        Where groups can be estimated, the plan that is estimated best comes first; else all come
+        first.
         """
         found = list(greedy_groups(self._kinds, self._problem, self._pool.may))
         if not self._pool.has_estimates:
@@ -164,7 +165,7 @@ class FleetSolver:
         return self._problem.cost(roughly_arranged(groups, self._problem))
 
     def _improved(self) -> Iterator[None]:
-        """Small changes, and what is predicted recombined, until neither has helped for long."""
+        """Alternate small changes and recombination until neither has helped for long."""
         stale = number = 0
         while stale < _STALE:
             gained, number = self._improver.round(), number + 1
@@ -175,12 +176,12 @@ class FleetSolver:
             stale = 0 if gained else stale + 1
 
     def _recombined(self) -> bool:
-        """Offer light groups among all that are predicted; whether that helps."""
+        """Offer a cover of light predicted groups; whether it improves the plan."""
         plans = quick_plans(self._known(), self._problem, self._left_s())
         return any([self._incumbent.offer(plan) for plan in plans])
 
     def _pack(self) -> None:
-        """Offer the best plan of all that is predicted, in order and time too."""
+        """Offer the best plan of all predicted groups, order and time included."""
         groups = self._known()
         self._incumbent.offer(
             packed(groups, self._problem, self._left_s(), self._incumbent.plan).plan
@@ -191,7 +192,7 @@ class FleetSolver:
         return list({id(each): each for each in groups}.values())
 
     def _looked_at_all(self) -> bool:
-        """Where there are few groups, predict every one: then it is known what none can save."""
+        """Predict every group where there are few, so that a bound on all plans is known."""
         if self._pool.every_member_set(_EVERY_MEMBER_SET) is None:
             return False
         groups = self._pool.groups
@@ -203,7 +204,7 @@ class FleetSolver:
         return True
 
     def _most_promising(self) -> list[Members]:
-        """Of sets of jobs that share a GPU, those that save most of what their jobs cost alone."""
+        """The sets of jobs that save most by sharing a GPU, compared with each job alone."""
 
         def kept(group: FleetGroup) -> float:
             alone = [self._pool.best((kind,)) for kind in group.members]
@@ -214,7 +215,9 @@ class FleetSolver:
         return list(ordered)[:_SHARED_BETTER]
 
     def _share_better(self, asked: Sequence[Members] | None = None) -> Generator[None, None, bool]:
-        """Better ways to share within groups: those `asked` for, else the plan's, longest first.
+        """Solve the groups `asked` for, else those of the plan, longest first.
+
+        The one-GPU solver may find better ways to share within a group.
 
         Returns:
             Whether there was time for all; if not, nothing else is tried, or a little more time
@@ -237,7 +240,7 @@ class FleetSolver:
 
 
 def _longest_first(plan: Sequence[PlacedGroup]) -> list[Members]:
-    """Groups of a plan in which jobs share a GPU, the longest first."""
+    """The groups of `plan` in which jobs share a GPU, longest first."""
     runs_s = {each.group.members: each.group.runs_s for each in plan}
     shared = [members for members in runs_s if len(members) > 1]
     return sorted(shared, key=lambda members: -runs_s[members])

@@ -1,4 +1,4 @@
-"""What groups of jobs come to on one GPU: estimated for thousands, predicted for a few."""
+"""Costs of groups of jobs on one GPU: estimated for thousands of groups, predicted for a few."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,13 +30,13 @@ MemberRows = NDArray[np.intp]
 
 
 class PredictedGroups:
-    """Groups by the one-GPU solver.
+    """Predicts groups with the one-GPU solver.
 
     Args:
-        kinds: Of jobs, those of a kind next to each other.
-        solver: Of all jobs of `kinds`, in their order.
-        objective: Of a throughput, jobs are taken to be equally long alone.
-        level: What counts of times and joules: medians, or upper ends.
+        kinds: The jobs by kind; those of one kind are next to each other.
+        solver: Solver of all jobs of `kinds`, in their order.
+        objective: For throughput, all jobs are taken to be equally long alone.
+        level: Which point of an interval counts for times and joules: the median or the upper end.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class PredictedGroups:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
     def group(self, members: Members) -> FleetGroup | None:
-        """The best of `members`; None where nothing that is allowed fits."""
+        """The best group of `members`; None where none is allowed and fits."""
         left = [list(each) for each in self._kinds.positions]
         positions = sorted((left[kind].pop(0), kind) for kind in members)
         solved = self._solver.best([position for position, _ in positions])
@@ -70,7 +70,7 @@ class PredictedGroups:
 
 
 class EstimatedGroups:
-    """Groups by the surrogate model, time-sliced and under MPS: medians, for screening only."""
+    """Estimates groups by time slicing and MPS with the surrogate model; medians, for screening."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class EstimatedGroups:
         )
 
     def _allowed(self, members: Members, mode: Mode) -> bool:
-        """Whether no rule is broken: all that rules look at is the same for jobs of one sort."""
+        """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
         key = mode, tuple(sorted(self._sorts[kind] for kind in members))
         if key not in self._known_rules:
             jobs = self._kinds.of(members)
@@ -132,9 +132,9 @@ class EstimatedGroups:
                 )  # fmt: skip
 
     def _outcomes(self, member_sets: MemberRows, mode: Mode) -> tuple[Floats, Floats]:
-        """When each job ends if all of a group start at once, and joules until the last does.
+        """Ends of the jobs of each group that starts at once, and joules until the last one.
 
-        Shapes (groups, jobs) and (groups,); joules are NaN where nobody asks for them.
+        Shapes (groups, jobs) and (groups,); joules are NaN where the objective does not need them.
         """
         ends_s, energy_j = np.zeros(member_sets.shape), np.full(len(member_sets), np.nan)
         if not self._objective.in_seconds:
@@ -154,9 +154,9 @@ class EstimatedGroups:
         return ends_s, energy_j
 
     def _power_w(self, member_sets: MemberRows, mode: Mode) -> Floats:
-        """Of the GPU while all of a group run, shape (groups,); NaN: not known.
+        """Power of the GPU while all jobs of a group run, shape (groups,); NaN: not known.
 
-        A member is -1 where its job has ended.
+        A member of -1 stands for a job that has ended.
         """
         answers, rows = self._surrogate.answers, len(member_sets)
         steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended

@@ -18,9 +18,9 @@ InTime = Callable[[], bool]
 
 
 class GroupPool:
-    """Predicted groups, and estimated ones for screening.
+    """Groups predicted so far, and estimates for screening.
 
-    Where `in_time` answers no, nothing more is predicted.
+    Nothing more is predicted once `in_time` answers no.
     """
 
     def __init__(self, kinds: Kinds, problem: Problem, question: Question, in_time: InTime) -> None:
@@ -45,12 +45,12 @@ class GroupPool:
 
     @property
     def predicted(self) -> int:
-        """How many sets of jobs were predicted."""
+        """Number of sets of jobs that were predicted."""
         return len(self._predicted)
 
     @property
     def member_sets(self) -> int:
-        """How many sets of jobs were predicted or estimated."""
+        """Number of sets of jobs that were predicted or estimated."""
         return len(self._predicted | set(self._estimated))
 
     @property
@@ -72,11 +72,11 @@ class GroupPool:
         return self._best.get(members)
 
     def under(self, members: Members, way: str) -> FleetGroup | None:
-        """The predicted group of `members` that shares like this; None where none is known."""
+        """The predicted group of `members` that shares in the way `way`; None: none is known."""
         return self._ways.get((members, way))
 
     def estimates(self, member_sets: Iterable[Members]) -> dict[Members, FleetGroup]:
-        """The best known group of each of `member_sets`; those that do not fit are left out.
+        """The best known group of each of `member_sets` that fits.
 
         Without a surrogate model all are predicted, while there is time.
         """
@@ -96,7 +96,7 @@ class GroupPool:
         return {members: group for members, group in found if group is not None}
 
     def estimated(self, member_sets: Sequence[Members]) -> list[FleetGroup]:
-        """The best known groups of `member_sets`; of those that do not fit, jobs alone."""
+        """The best known groups of `member_sets`, those that do not fit split into single jobs."""
         known = self.estimates(member_sets)
         parts = (
             [members] if members in known else [(kind,) for kind in members]
@@ -112,9 +112,9 @@ class GroupPool:
         return self._best.get(members)
 
     def predict(self, members: Members, ways: Sequence[str] = ()) -> FleetGroup | None:
-        """The lightest group of `members`, predicted; None where it does not fit, or time is over.
+        """Predict the lightest group of `members`; None where none fits, or time is up.
 
-        `ways` are looked at; none: what seems best, or both.
+        The ways to share in `ways` are tried; without any, those that seem best.
         """
         for way in ways or self._promising(members):
             if len(members) > 1 and (members, way) not in self._ways and self.in_time():
@@ -125,7 +125,7 @@ class GroupPool:
         return self._best.get(members)
 
     def offer(self, group: FleetGroup) -> None:
-        """Of a predicted group that came from elsewhere."""
+        """Add a predicted group that was found elsewhere."""
         self._ways[group.members, str(group.sharing)] = group
         self._compare(group)
 
@@ -144,9 +144,9 @@ class GroupPool:
         return self.predict(members, ["mps"]) is not None
 
     def every_member_set(self, most: int) -> list[Members] | None:
-        """All jobs that may be together on a GPU, predicted in each way; None: more than `most`.
+        """All sets of jobs that fit on a GPU, each predicted; None where they exceed `most`.
 
-        More jobs never take less memory, so a set of which a part does not fit is left out.
+        More jobs never take less memory, so supersets of a set that does not fit are skipped.
         """
         found: list[Members] = []
         smaller: set[Members] = {(kind,) for kind in range(len(self._kinds.jobs))}
@@ -173,7 +173,7 @@ class GroupPool:
         return found
 
     def _promising(self, members: Members) -> list[str]:
-        """The ways that seem best, in the order in which they are tried."""
+        """The ways to share that seem best, in the order in which to try them."""
         estimate = self._estimated.get(members)
         if estimate is None:
             return list(WAYS)

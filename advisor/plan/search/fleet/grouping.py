@@ -19,7 +19,7 @@ MayShare = Callable[[Members], bool]
 
 
 def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[list[Members]]:
-    """Groups that make up all jobs: batches of so many, and by best fit, each in some orders."""
+    """Groupings of all jobs: batches of several sizes and best fit, each in several orders."""
     seen = set()
     for order in _orders(problem):
         filled = [batches(order, size, may) for size in SIZES]
@@ -32,7 +32,7 @@ def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[lis
 
 
 def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
-    """Jobs in this order, each in the first batch that has a place and memory for it."""
+    """Batches of `size` jobs: each job joins the first batch that has a place and memory for it."""
     filled: list[Members] = []
     open_from = 0
     for kind in order:
@@ -49,7 +49,7 @@ def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
 
 
 def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Members]:
-    """Jobs in this order, each where it leaves the GPU least idle without asking too much of it."""
+    """Each job joins the group that it fills best without exceeding `most_busy` of a GPU."""
     busy = [job.profile.busy_share or 1.0 for job in kinds.jobs]
     filled: list[Members] = []
     for kind in order:
@@ -66,7 +66,7 @@ def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare
 
 
 def _orders(problem: Problem) -> Iterator[list[int]]:
-    """Kinds of all jobs: the longest first; where turns count, the shortest and the first due."""
+    """Orders of all jobs: longest first; if the order counts, also shortest and first due first."""
     every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
     longest_first = sorted(every, key=lambda kind: -problem.alone_s[kind])
     yield longest_first
@@ -84,14 +84,14 @@ _DUST = 1e-6
 
 
 class Change(NamedTuple):
-    """Groups of a plan, by their positions in it, and those that replace them."""
+    """Positions of groups in a plan, and the groups that replace them."""
 
     old: tuple[int, ...]
     new: tuple[Members, ...]
 
 
 def changes(member_sets: Sequence[Members]) -> Iterator[Change]:
-    """Every swap of two jobs, every move of a job to another group, and every job made alone."""
+    """Every swap of two jobs, every move of a job to another group, every job split off alone."""
     for one, other in combinations(range(len(member_sets)), 2):
         yield from _swaps(member_sets, one, other)
         yield from _joined(member_sets, one, other)
@@ -132,7 +132,7 @@ def _with(members: Members, kind: int) -> Members:
 
 
 def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
-    """At most so many of them, drawn at random by the seed."""
+    """At most `most` of `found`, drawn at random by `draw`."""
     every = list(found)
     return every if len(every) <= most else draw.sample(every, most)
 
@@ -142,7 +142,7 @@ def rebatched(
 ) -> list[list[Members]]:
     """Lighter groups of the jobs of each block, by what is known of groups.
 
-    `draw` says which changes are looked at, where there are many.
+    Where there are many changes, `draw` chooses those that are looked at.
     """
     found = [list(block) for block in blocks]
     moving = list(range(len(found)))
@@ -165,7 +165,7 @@ def rebatched(
 def _changed(
     member_sets: Sequence[Members], looked: Sequence[Change], weights: Mapping[Members, float]
 ) -> list[Members] | None:
-    """`member_sets` after the best changes that touch different ones; None where none is better."""
+    """`member_sets` after the best changes of disjoint groups; None where none helps."""
     gains = []
     for change in looked:
         if all(members in weights for members in change.new):

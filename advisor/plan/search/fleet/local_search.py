@@ -1,4 +1,4 @@
-"""Steps from one plan of predicted groups to better ones."""
+"""Local search: from one plan of predicted groups to better ones."""
 
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -22,7 +22,7 @@ _WEIGHT = 0.5
 
 
 class Incumbent:
-    """The best plan found so far, and the one from which the search goes on."""
+    """The best plan so far, and the plan from which the search continues."""
 
     def __init__(self, problem: Problem, plan: Sequence[PlacedGroup]) -> None:
         self._problem = problem
@@ -30,11 +30,11 @@ class Incumbent:
 
     @property
     def groups(self) -> list[FleetGroup]:
-        """Groups of the plan from which the search goes on."""
+        """The groups of the plan from which the search continues."""
         return [each.group for each in self.current]
 
     def offer(self, plan: Sequence[PlacedGroup]) -> bool:
-        """Keep `plan` if it is the best, and go on from it if it scores better; whether used."""
+        """Keep `plan` if it is the best, continue from it if its score is better; whether used."""
         rank = self._problem.rank
         better = self.score(plan) < self.score(self.current)
         best = rank(plan) < rank(self.plan)
@@ -45,28 +45,28 @@ class Incumbent:
         return better or best
 
     def offer_groups(self, groups: Sequence[FleetGroup]) -> bool:
-        """As `offer`, of groups, arranged well."""
+        """As `offer`, for the best arrangement of `groups` that is soon found."""
         return self.offer(arranged(groups, self._problem))
 
     def offer_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """As `offer`, of `new` groups in place of `old` ones."""
+        """As `offer`, for the plan with `new` groups in place of `old` ones."""
         plan = self._changed(old, new)
         return plan is not None and self.offer(plan)
 
     def promises(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """Whether that would score better, by the estimates of the `new` groups."""
+        """Whether the estimates of the `new` groups give a better score than the `old` ones."""
         plan = self._changed(old, new)
         return plan is not None and self.score(plan) < self.score(self.current)
 
     def score_in_place(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> float:
-        """Score with `new` groups in the places of `old` ones: cheap enough for many."""
+        """Score of the plan with `new` groups at the places of `old` ones; cheap."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
     def _changed(
         self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
     ) -> tuple[PlacedGroup, ...] | None:
-        """The plan with `new` groups in place of `old` ones, or all arranged anew."""
+        """The plan with `new` groups in place of `old` ones, or of all groups arranged anew."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         if plan is None:
             return None
@@ -75,7 +75,7 @@ class Incumbent:
         return min((plan, here, anew), key=self.score)
 
     def score(self, plan: Sequence[PlacedGroup]) -> float:
-        """Cost and weight, as shares of the best plan's: the lower, the better."""
+        """Cost plus weight, each as a share of the best plan's; the lower, the better."""
         cost, weight = self._problem.cost(self.plan), self._weight(self.plan)
         relative = self._problem.cost(plan) / cost if cost > 0 else 1.0 + self._problem.cost(plan)
         return relative + _WEIGHT * self._weight(plan) / weight
@@ -92,7 +92,7 @@ _SEED = 1
 
 
 class Improver:
-    """Batches groups of a plan anew and lets jobs swap places; draws the same each time."""
+    """Makes small changes to a plan, in a sequence that is the same each time."""
 
     def __init__(self, pool: GroupPool, problem: Problem, incumbent: Incumbent) -> None:
         self._pool, self._problem, self._incumbent = pool, problem, incumbent
@@ -113,14 +113,14 @@ class Improver:
             parts += now
 
     def _offer_parts(self, parts: Sequence[Members]) -> None:
-        """Offer `parts` in the ways that seem best, and all under MPS."""
+        """Offer `parts`, each shared in the way that seems best, and all under MPS."""
         best = [group for part in parts if (group := self._pool.best(part))]
         under_mps = [self._pool.under(each.members, "mps") or each for each in best]
         for groups in (best, under_mps):
             self._incumbent.offer_groups(groups)
 
     def _fitting(self, members: Members) -> Iterator[list[Members]]:
-        """What `members` is known to be divided into: itself where it fits, jobs alone at first."""
+        """Divisions of `members` into groups that fit, better from one to the next."""
         for ways in (["mps"], []):
             if self._pool.predict(members, ways):
                 yield [members]
@@ -136,13 +136,13 @@ class Improver:
                 yield [*first, *second]
 
     def round(self) -> bool:
-        """Try one kind of change; whether it helps."""
+        """Try one kind of change; whether it improves the plan."""
         self._rounds += 1
         number, odd = divmod(self._rounds - 1, 2)
         return self._change_few() if odd else self._batch_anew(number)
 
     def _batch_anew(self, number: int) -> bool:
-        """Batch the jobs of some groups anew, block by block, and offer what is predicted."""
+        """Regroup the jobs of some groups, block by block, and offer what is predicted."""
         groups = self._incumbent.groups
         self._draw.shuffle(groups)
         size = _BLOCKS[number % len(_BLOCKS)]
@@ -156,18 +156,18 @@ class Improver:
         return any([self._adopted(block, new) for block, new in pairs])
 
     def _mixed(self, member_sets: Sequence[Members]) -> list[Members]:
-        """Groups of the same sizes, of the same jobs in another order."""
+        """Groups of the same sizes, with their jobs shuffled."""
         jobs = [kind for members in member_sets for kind in members]
         self._draw.shuffle(jobs)
         return [tuple(sorted(jobs.pop() for _ in members)) for members in member_sets]
 
     def _lost(self, old: Sequence[FleetGroup], new: Sequence[Members]) -> float:
-        """Weight that the jobs of `old` lose as `new`, as well as is known."""
+        """Weight saved by `new` in place of `old`, by the best known weights."""
         before = sum(map(self._problem.weight, old))
         return before - sum(map(self._problem.weight, self._pool.estimated(new)))
 
     def _change_few(self) -> bool:
-        """Change one or two groups of the plan, where that promises most."""
+        """Change one or two groups of the plan where that promises most."""
         groups = self._incumbent.groups
         looked = some_of(changes([each.members for each in groups]), _LOOKED_AT, self._draw)
         known = self._pool.estimates(members for change in looked for members in change.new)
@@ -181,7 +181,7 @@ class Improver:
         return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
 
     def _adopted(self, old: Sequence[FleetGroup], new: Sequence[Members]) -> bool:
-        """Take `new` for `old` if that is better when all is predicted; whether it is."""
+        """Replace `old` by `new` if that is better when predicted; whether it is."""
         for members in new:
             if self._pool.best(members) is None and not (
                 self._incumbent.promises(old, self._pool.estimated(new))

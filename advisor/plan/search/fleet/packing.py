@@ -1,4 +1,4 @@
-"""Which groups run, where and when, by OR-Tools CP-SAT; and what no plan of them can fall below."""
+"""Which groups run, where and when, by OR-Tools CP-SAT; and lower bounds of what they cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,13 @@ _EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The best plan found, and how good any plan of the same groups can be at most.
+    """The best plan found of some groups, and a lower bound of the others.
 
     Attributes:
-        cost: Of `plan`, as `Problem.cost` says.
-        bound: No plan of these groups costs less.
-        in_time: Whether the search ended before its time did: then `cost` is `bound`, rounded.
+        cost: Cost of `plan`, as of `Problem.cost`.
+        bound: Lower bound of all plans of these groups.
+        in_time: Whether the search ended before its time was up; then `cost` equals `bound`, up to
+            rounding.
     """
 
     plan: tuple[PlacedGroup, ...]
@@ -38,8 +39,8 @@ def packed(
 ) -> Packing:
     """The best plan of `groups` that runs each job once.
 
-    A plan may take any of `groups` as often as there are jobs for it; `hint` is one, and the answer
-    where nothing better is found in time.
+    A plan may take a group as often as there are jobs for it. `hint` is a plan to start from, which
+    is returned where no better one is found in time.
     """
     from ortools.sat.python import cp_model
 
@@ -76,7 +77,7 @@ _WAITING = (0.25, 0.5, 1.0)
 
 
 class Cover(NamedTuple):
-    """Groups that make up all jobs; no others weigh less in all than `bound`."""
+    """Groups that together make up all jobs; no others weigh less than `bound`."""
 
     groups: list[FleetGroup]
     bound: float
@@ -85,9 +86,9 @@ class Cover(NamedTuple):
 def cover(
     groups: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
 ) -> Cover | None:
-    """Groups that make up all jobs and weigh little together; None where time was too short.
+    """Groups of little weight that make up all jobs; None where time was too short.
 
-    Any of `groups`, which weigh `weights`, may be taken as often as there are jobs for it.
+    Each of `groups`, with its weight in `weights`, may be taken as often as there are jobs for it.
     """
     from ortools.sat.python import cp_model
 
@@ -111,7 +112,7 @@ def cover(
 def quick_plans(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float
 ) -> Iterator[tuple[PlacedGroup, ...]]:
-    """Plans that may be good: of light groups."""
+    """Promising plans, of groups of little weight."""
     for share in _WAITING if problem.objective.order_matters else (0.0,):
         weights = [problem.weight(each, share) for each in groups]
         if found := cover(groups, weights, problem, limit_s):
@@ -119,13 +120,13 @@ def quick_plans(
 
 
 def bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
-    """No plan of `groups` costs less; 0 where nothing is known, or time was too short."""
+    """Lower bound of all plans of `groups`; 0 where nothing is known, or time was too short."""
     return problem.objective.bound(CoverBounds(groups, problem, limit_s))
 
 
 @dataclass(frozen=True, slots=True)
 class CoverBounds:
-    """Bounds over all plans of some groups, by the lightest that make up all jobs; 0: not known."""
+    """Lower bounds of plans of some groups, from the lightest covers of all jobs; 0: unknown."""
 
     groups: Sequence[FleetGroup]
     problem: Problem
@@ -136,12 +137,12 @@ class CoverBounds:
         return 0.0 if found is None else max(0.0, found.bound)
 
     def mean_completion_s(self) -> float:
-        """No plan ends its jobs earlier on average.
+        """Lower bound of the mean end of a job.
 
-        Every job is given a share of the time that its group holds a GPU, the same in all groups,
-        so that the shares of no group exceed its time. Jobs in later groups wait for the shares of
-        those before: two jobs on one GPU wait for at least the smaller share, unless their group is
-        the same. The shortest-first order makes the sum of these waits least.
+        Each job is given a share of the time that its group holds a GPU, equal in all groups, such
+        that the shares of no group exceed its time. Jobs in later groups wait for the shares of
+        those before. Two jobs on one GPU wait for at least the smaller share, unless they are in
+        one group. Shortest first makes the sum of these waits least.
         """
         shares_s = _shares_s(self.groups, self.problem)
         if shares_s is None:
@@ -158,7 +159,7 @@ class CoverBounds:
 
 
 def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | None:
-    """The largest shares in all, of a job of each kind, shape (kinds,)."""
+    """The shares with the largest sum, of a job of each kind, shape (kinds,)."""
     import numpy as np
     from scipy.optimize import linprog
 
@@ -170,6 +171,6 @@ def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | N
 
 
 def _waits_s(shares_s: Sequence[float], problem: Problem) -> float:
-    """Sum of the times at which the jobs start, each alone for its share, the shortest first."""
+    """Sum of the starts of all jobs, if each runs alone for its share, shortest first."""
     every = problem.of_every_job(shares_s)
     return soonest_s(every, problem.gpus) - sum(every)

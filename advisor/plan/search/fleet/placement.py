@@ -1,4 +1,4 @@
-"""Groups of jobs on several equal GPUs: what is wanted of a plan, and where and when they run."""
+"""Groups of jobs placed on several equal GPUs: where and when they run, and what that costs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetGroup:
-    """A group of jobs on one GPU, and what comes of it.
+    """A group of jobs that share one GPU, and how long they take.
 
     Attributes:
-        members: Who.
-        sharing: How; its numbers and limits count in `members`.
-        ends_s: From their common start until each ends, in the order of `members`, shape (jobs,);
-            of a throughput, in units of the time that each job takes alone.
-        energy_j: Of its GPU until the last ends; None: not known.
-        predicted: Whether the predictor answered for it; else it is an estimate.
-        batches: Examples a step of each job, as `Candidate` has them.
-        in_seconds: Whether `ends_s` are; of a throughput, no pause between groups counts.
+        members: The kinds of its jobs.
+        sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
+        ends_s: Seconds from their common start until each job ends, in the order of `members`,
+            shape (jobs,); for throughput, in units of each job's time alone.
+        energy_j: Joules of its GPU until the last job ends; None: not known.
+        predicted: Whether it was predicted, not only estimated.
+        batches: Batch size of each job, as in `Candidate`.
+        in_seconds: Whether `ends_s` are seconds; for throughput they are not, and pauses do not
+            count.
     """
 
     members: Members
@@ -44,11 +45,11 @@ class FleetGroup:
 
     @property
     def runs_s(self) -> float:
-        """Until the last job ends."""
+        """Seconds until the last job ends."""
         return max(self.ends_s)
 
     def after_s(self, before: "FleetGroup") -> float:
-        """Between the end of `before` and its own start on the same GPU."""
+        """Seconds between the end of `before` and its own start on the same GPU."""
         if not self.in_seconds:
             return 0.0
         return _between_s(before.sharing, len(before.members), self.sharing, len(self.members))
@@ -61,10 +62,10 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGroup:
-    """A group on a GPU.
+    """A group placed on a GPU.
 
     Attributes:
-        gpu: From 0.
+        gpu: Number of the GPU, from 0.
         start_s: When its jobs start.
     """
 
@@ -84,24 +85,24 @@ def makespan_s(plan: Sequence[PlacedGroup]) -> float:
 
 
 def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
-    """Of each job its kind, and when it ends."""
+    """Kind and end of each job of `plan`."""
     for each in plan:
         yield from zip(each.group.members, each.ends_s, strict=True)
 
 
 def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
-    """`groups` in this order, each on the GPU that is free first, as early as it can start."""
+    """`groups` in this order, each placed on the GPU that is free first."""
     return _placed([(None, group) for group in groups], gpus)
 
 
 def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
-    """Each queue on a GPU of its own, one group after another."""
+    """Each of `queues` placed on a GPU of its own, one group after another."""
     pairs = [(gpu, group) for gpu, queue in enumerate(queues) for group in queue]
     return _placed(pairs, len(queues))
 
 
 def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[PlacedGroup, ...]:
-    """Each group on its GPU, or on the one that is free first; the first there finds it set up."""
+    """Each group on its GPU, or on the first free one; no pause before the first on a GPU."""
     free_s, plan = [0.0] * gpus, []
     last: dict[int, FleetGroup] = {}
     for named, group in pairs:
@@ -118,15 +119,15 @@ WAITING = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Jobs that are to run on equal GPUs, and what their plan is to be best at.
+    """Jobs to run on equal GPUs, and the objective of their plan.
 
     Attributes:
-        gpus: Equal GPUs that there are.
-        counts: Jobs of each kind, shape (kinds,).
-        alone_s: Seconds that a job of each kind takes alone, same shape.
-        least_s: Seconds that it takes at least, however it runs, same shape.
-        deadlines_s: From the start of all, same shape; None: the kind has none.
-        idle_power_w: Of a GPU on which nothing runs; None where it was not measured.
+        gpus: Number of equal GPUs.
+        counts: Number of jobs of each kind, shape (kinds,).
+        alone_s: Seconds of a job of each kind alone, same shape.
+        least_s: Seconds of a job of each kind at least, however it runs, same shape.
+        deadlines_s: Deadline of each kind from the start of all, same shape; None: it has none.
+        idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 
     objective: "Objective"
@@ -143,20 +144,20 @@ class Problem:
         return deadline_s is not None and end_s > deadline_s
 
     def of_every_job(self, of_kinds: Sequence[float]) -> list[float]:
-        """What each kind of job has, once for every job of it."""
+        """`of_kinds` repeated once for every job of each kind."""
         pairs = zip(of_kinds, self.counts, strict=True)
         return [each for each, count in pairs for _ in range(count)]
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
-        """What `plan` costs: the lower, the better."""
+        """Cost of `plan`, the lower the better."""
         return self.objective.fleet_cost(plan, self)
 
     def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float]:
-        """Its cost, then its makespan: of equal plans, the one that ends first is better."""
+        """Cost, then makespan: of plans of equal cost, the one that ends first is better."""
         return self.cost(plan), makespan_s(plan)
 
     def weight(self, group: FleetGroup, waiting: float = WAITING) -> float:
-        """What `group` adds to the cost, about; `waiting` jobs of its GPU's wait for it, 0..1."""
+        """Estimated part of `group` in the cost; `waiting`: share of its GPU's jobs behind it."""
         return self.objective.group_weight(group, self, waiting)
 
 
@@ -165,7 +166,7 @@ _DUST = 1e-9
 
 
 def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """The best plan of these `groups` that is soon found."""
+    """The best plan of `groups` that is soon found."""
     best = roughly_arranged(groups, problem)
     if problem.objective.order_matters:
         return best
@@ -173,7 +174,7 @@ def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGrou
 
 
 def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """As `arranged`, sooner: dealt out to the GPUs in the best of some orders."""
+    """As `arranged`, faster: the best of dealing them out in a few orders."""
     plans = (dealt(order, problem.gpus) for order in _orders(groups, problem))
     return min(plans, key=problem.rank)
 
@@ -194,9 +195,9 @@ def _orders(groups: Sequence[FleetGroup], problem: Problem) -> Iterator[list[Fle
 def replaced(
     plan: Sequence[PlacedGroup], old: Sequence[FleetGroup], new: Sequence[FleetGroup], gpus: int
 ) -> tuple[PlacedGroup, ...] | None:
-    """`plan` with `new` groups where `old` ones were, the longest in place of the longest.
+    """`plan` with `new` groups at the places of `old` ones, longest for longest.
 
-    Those that are more go to the GPU that has least to do; None where `plan` lacks an old one.
+    Groups in excess go to the GPU that has least to do. None where `plan` lacks an old group.
     """
     left, places = list(plan), []
     for group in sorted(old, key=lambda each: -each.runs_s):
@@ -217,7 +218,7 @@ def replaced(
 
 
 def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """`plan` with groups moved from the GPU that ends last, or swapped, until none ends sooner."""
+    """`plan` with groups moved or swapped from the GPU that ends last, while that helps."""
     groups = [each.group for each in plan]
     runs_s = np.array([each.runs_s for each in groups])
     where = np.array([each.gpu for each in plan])
@@ -230,7 +231,7 @@ def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup
 
 
 def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
-    """Change `where` groups run by the move or swap that helps the longest GPU most, if any."""
+    """Improve `where` by the move or swap that helps the longest GPU most; whether one does."""
     takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
     longest = int(takes_s.argmax())
     own, others = np.flatnonzero(where == longest), np.flatnonzero(where != longest)
