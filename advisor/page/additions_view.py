@@ -21,7 +21,7 @@ from advisor.report.additions_text import (
     notes_on_additions,
 )
 from advisor.report.gpu_drawing import row_name
-from advisor.report.headline import led
+from advisor.report.headline import with_estimates_named
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 
@@ -95,7 +95,7 @@ def _running(
 
 
 def _show(found: Additions) -> None:
-    st.markdown(f"**{led(found.standing, additions_advice(found))}**")
+    st.markdown(f"**{with_estimates_named(found.standing, additions_advice(found))}**")
     rows = addition_rows(found)
     stacked_table(rows, "additions")
     names = [row["add"] for row in rows]

@@ -114,7 +114,7 @@ def as_asked(jobs: int, sharing: Sharing) -> Candidate:
     return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
 
 
-def chosen_for(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
+def at_chosen_batches(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
     """`jobs` at the batch sizes that `plan` chose."""
     return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)
 

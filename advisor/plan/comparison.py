@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import Binding, Limit, binding
-from advisor.plan.objectives import known_cost, possible, tied
+from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Interval
@@ -95,7 +95,7 @@ def compare(
     objective: ObjectiveName = "makespan",
 ) -> Comparison:
     """What changes for `jobs` on `gpu` from the first of `plans` to the second."""
-    compared_by, note = possible(plans, objective)
+    compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
     return Comparison(

@@ -126,7 +126,7 @@ class _CopiesTable:
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
         if (why := self._problem(MAX_JOBS)) is None:
-            return self._added_up()
+            return self._extrapolated()
         fits, too_many = 1, MAX_JOBS
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
@@ -136,7 +136,7 @@ class _CopiesTable:
                 fits = middle
         return fits, why
 
-    def _added_up(self) -> tuple[int, str]:
+    def _extrapolated(self) -> tuple[int, str]:
         """As `most`, of more copies than are predicted."""
         mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
         each_mib = mix.jobs[0].memory_interval_mib.p95

@@ -11,7 +11,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Candidate, with_caps
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.objectives import OBJECTIVES, possible
+from advisor.plan.objectives import OBJECTIVES, rankable_by
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
 from advisor.plan.rules import (
@@ -133,7 +133,7 @@ def plan_fleet(
     asked = CachingPredictor(predictor)
     serial = forecast(Mixes(jobs, asked), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
-    ranked_by, note = possible([serial], terms.objective)
+    ranked_by, note = rankable_by([serial], terms.objective)
     objective = OBJECTIVES["throughput" if OBJECTIVES[ranked_by].of_steps else ranked_by]
     distinct = kinds(jobs)
     problem = _problem(distinct, objective, terms.gpus, asked)

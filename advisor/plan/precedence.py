@@ -55,7 +55,7 @@ _Step = tuple[Precedence, Sequence[Priced]]
 _Price = Callable[[Priced], float]
 
 
-def by_rule(plans: Sequence[Priced], question: Question) -> list[Priced]:
+def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
     """`plans` in order, each with the rule of this module by which it precedes the next."""
     left, chosen, taken = list(plans), list[Priced](), list[Sequence[_Step]]()
     while left:
@@ -183,13 +183,13 @@ MOST_OF_A_KIND = 2
 _START = re.compile(r"@\d+")
 
 
-def in_order(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
+def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
     """The plans to show, in the order of the rules: the first few of each kind."""
     priced = [(each, cost(each, question.objective)) for each in forecasts]
     known = [Priced(each, price) for each, price in priced if price is not None]
     known.sort(key=lambda each: each.price.at(question.level))
-    shown = _few_of_a_kind(by_rule(list(_each_once(known)), question))
-    return by_rule(list(shown), question)  # who precedes whom depends on who else is there
+    shown = _few_of_a_kind(by_precedence(list(_each_once(known)), question))
+    return by_precedence(list(shown), question)  # who precedes whom depends on who else is there
 
 
 def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:

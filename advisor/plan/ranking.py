@@ -9,11 +9,11 @@ from advisor.english import counted
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Forecaster, as_asked, chosen_for, under_caps
+from advisor.plan.candidates import Forecaster, as_asked, at_chosen_batches, under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.objectives import possible, tied
-from advisor.plan.precedence import Priced, in_order, starved
-from advisor.plan.reasons import first_by, searched, standing, why
+from advisor.plan.objectives import rankable_by, tied
+from advisor.plan.precedence import Priced, plans_to_show, starved
+from advisor.plan.reasons import gap_in_words, rule_in_words, searched, why
 from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
 from advisor.plan.rules import (
     TOO_SLOW,
@@ -112,11 +112,11 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     forecaster = Forecaster(jobs, question)
     serial = forecast(forecaster.mixes(as_asked(len(jobs), Serial())), Serial())
     check_each_fits(serial.prediction, gpu, conditions)
-    ranked_by, note = possible([serial], objective)
+    ranked_by, note = rankable_by([serial], objective)
     question = replace(question, objective=ranked_by)
     with one_thread():
         seen = forecast_candidates(forecaster, question)
-    kept = in_order([serial, *seen.forecasts], question)
+    kept = plans_to_show([serial, *seen.forecasts], question)
     plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(
         gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
@@ -136,7 +136,7 @@ def _plans(
     for rank, (each, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
         plan, price = each.forecast, each.price
         late, slow = sorted(plan.late(level)), starved(plan, level)
-        bound = binding(chosen_for(jobs, plan), question.gpu, plan.prediction)
+        bound = binding(at_chosen_batches(jobs, plan), question.gpu, plan.prediction)
         said = why(
             plan.prediction, bound, _compared(each, best, after, question, rank),
             left_out if rank == 1 else (), late=[jobs[at].name for at in late],
@@ -154,9 +154,9 @@ def _compared(
     each: Priced, best: Interval, after: Priced | None, question: Question, rank: int
 ) -> str:
     """How a plan compares in numbers, and by which rule it precedes the next if not by numbers."""
-    said = standing(each.price, best, None if after is None else after.price, question.level)
+    said = gap_in_words(each.price, best, None if after is None else after.price, question.level)
     if after is None or each.precedes_by is None:
         return said
     plain = each.precedes_by == "cost" and not (rank == 1 and tied(each.price, after.price))
-    rule = first_by(each.precedes_by, question.level)
+    rule = rule_in_words(each.precedes_by, question.level)
     return said if plain else f"{said}; before {rank + 1} {rule}"

@@ -22,13 +22,13 @@ _NAMED = 2
 def why(  # noqa: PLR0913, PLR0917 - each says one thing
     mix: MixPrediction,
     bound: Binding,
-    standing: str,
+    gap: str,
     left_out: Sequence[LeftOut] = (),
     late: Sequence[str] = (),
     starved: Sequence[tuple[str, float]] = (),
 ) -> str:
     """What limits a plan, how it compares, and what was ruled out, in one line."""
-    parts = [what_binds(mix, bound), standing]
+    parts = [limit_in_words(mix, bound), gap]
     if starved:
         parts.append(slowed(starved))
     if late:
@@ -40,7 +40,7 @@ def why(  # noqa: PLR0913, PLR0917 - each says one thing
     return "; ".join(parts)
 
 
-def standing(
+def gap_in_words(
     cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
 ) -> str:
     """How the cost of a plan compares with that of the best, or of the runner-up.
@@ -58,7 +58,7 @@ def standing(
     return _compared(cost, runner_up, "the next", level)
 
 
-def first_by(rule: Precedence, level: Level) -> str:
+def rule_in_words(rule: Precedence, level: Level) -> str:
     """The rule by which one plan precedes another, in words, e.g. ``"by its median"``."""
     match rule:
         case "deadlines":
@@ -108,7 +108,7 @@ def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
     return "; ".join(found) or None if jobs > 1 else None
 
 
-def what_binds(mix: MixPrediction, bound: Binding) -> str:
+def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     """The resource that limits the plan, and how full the others are, in words."""
     parts = [_limit(mix, bound)]
     if bound.by_host and bound.limit != "host path":

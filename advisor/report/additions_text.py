@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.plan.admission import Addition, Additions
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
-from advisor.report.headline import estimated, host_note, led
+from advisor.report.headline import estimated, host_note, with_estimates_named
 from advisor.report.listing_text import answer_above_table, plain_table
 from advisor.workload.job import Job
 
@@ -27,7 +27,7 @@ def additions_report(found: Additions, top: int) -> "RenderableType":
             str(rank), _named(each.jobs), str(mix.sharing), f"{each.added:.2f}", slows,
             units.held(mix), *([_late(each)] if due else []),
         )  # fmt: skip
-    advice = led(found.standing, additions_advice(found))
+    advice = with_estimates_named(found.standing, additions_advice(found))
     more = [f"{len(found.found) - top} more: --top {len(found.found)}."]
     notes = [*(more if len(found.found) > top else []), *notes_on_additions(found)]
     return answer_above_table(advice, table, notes)

@@ -6,7 +6,7 @@ from typing import assert_never
 from advisor.english import with_article
 from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Verdict, first_by, verdict
+from advisor.plan.reasons import Verdict, rule_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.mix_prediction import Interval
@@ -17,10 +17,10 @@ from advisor.report.headline import (
     chosen_cap_w,
     gain,
     host_note,
-    led,
     plan_kind,
     short_basis,
     shown_cost,
+    with_estimates_named,
 )
 from advisor.report.promises_text import promises
 from advisor.report.sharing_words import way_advised
@@ -54,7 +54,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
     if found.host_bound:
         host = [_host_path(found.host_bound, first="fix-host-first" in found.answers)]
     host += [_remedy(each) for each in advised.remedies]
-    noted = [said] if (said := led(advised.standing, "")) else []
+    noted = [said] if (said := with_estimates_named(advised.standing, "")) else []
     if (stretch := advised.best.prediction.host_stretch) > _FELT:
         noted.append(
             f"The host has too few cores: its work takes {units.number(stretch)}x as long."
@@ -190,7 +190,7 @@ def _first(advised: Recommendation) -> str:
     cheapest = min(advised.plans, key=lambda each: known_cost(each, by).at(level))
     before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
     rule = before[-1].precedes_by
-    return "" if rule in (None, "cost") else f"; 1 is first {first_by(rule, level)}"
+    return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, level)}"
 
 
 def _remedy(found: Remedy) -> str:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from advisor.plan.bottlenecks import Binding, Limit
 from advisor.plan.comparison import Comparison, Difference, JobChange
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.reasons import what_binds
+from advisor.plan.reasons import limit_in_words
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, binding_document, standing_document
-from advisor.report.headline import cap_note, host_note, led, shown_cost
+from advisor.report.headline import cap_note, host_note, shown_cost, with_estimates_named
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,10 +82,10 @@ def comparison_report(found: Comparison) -> "RenderableType":
     from rich.text import Text
 
     names = plan_names(found)
-    answer = led(found.plans[0].standing, comparison_text(found))
+    answer = with_estimates_named(found.plans[0].standing, comparison_text(found))
     parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
     for name, plan, bound in zip(names, found.plans, found.bindings, strict=True):
-        parts.append(Text(f"{name}: {what_binds(plan.prediction, bound)}"))
+        parts.append(Text(f"{name}: {limit_in_words(plan.prediction, bound)}"))
     parts += [Text(), _row(names), *(_row(names, row) for row in _whole_rows(found))]
     for title, rows, reason in _jobs(found):
         parts += [Text(), Text(title), *(_row(names, row) for row in rows)]

@@ -8,7 +8,7 @@ from advisor.english import counted
 from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
-from advisor.report.headline import host_note, led
+from advisor.report.headline import host_note, with_estimates_named
 from advisor.report.listing_text import answer_above_table, plain_table
 from advisor.report.screen import fits
 from advisor.sharing import Sharing
@@ -31,7 +31,7 @@ def copies_report(found: Copies, *, details: bool = False) -> "RenderableType":
         found: The answer to show.
         details: Whether to show every number of copies.
     """
-    advice = led(found.standing, _advised_copies(found))
+    advice = with_estimates_named(found.standing, _advised_copies(found))
     notes = [*notes_on_numbers(found, "copies"), host_note(found.standing)]
     return numbers_on_a_screen(
         found.rows, found.pay, details,

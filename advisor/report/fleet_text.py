@@ -8,7 +8,7 @@ from advisor.english import counted
 from advisor.plan.fleet_plan import FleetPlan, GpuPlan
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.report import units
-from advisor.report.headline import cap_note, host_note, led
+from advisor.report.headline import cap_note, host_note, with_estimates_named
 from advisor.report.listing_text import plain_table
 from advisor.report.screen import fits
 from advisor.sharing.traversal import relabelled
@@ -90,7 +90,7 @@ _HEADINGS = ("GPU", "jobs by number, a group a line", "all done", "memory")
 
 def fleet_answer(found: FleetPlan) -> str:
     """The answer in a sentence, and before it what it is estimated from."""
-    return led(found.standing, _answer(found))
+    return with_estimates_named(found.standing, _answer(found))
 
 
 def _answer(found: FleetPlan) -> str:

@@ -8,7 +8,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
 from advisor.report import units
-from advisor.report.headline import cap_note, estimated, host_note, led
+from advisor.report.headline import cap_note, estimated, host_note, with_estimates_named
 from advisor.sharing.traversal import running_together
 from advisor.workload.job import Job
 
@@ -25,7 +25,7 @@ def forecast_report(forecast: Forecast) -> "RenderableType":
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     lines = (
         *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
-        led(
+        with_estimates_named(
             forecast.standing,
             f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}.",
         ),

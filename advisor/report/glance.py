@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from advisor.english import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import verdict, what_binds
+from advisor.plan.reasons import limit_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
@@ -72,7 +72,7 @@ def at_a_glance(
     mix, named = best.prediction, [letters[job.name][0] for job in advised.jobs]
     yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
     yield Padding(_jobs_table(mix.jobs, letters), (0, 0, 0, 3), expand=False)
-    binds = what_binds(mix, verdict(advised).binding)
+    binds = limit_in_words(mix, verdict(advised).binding)
     held = memory_held(best)
     held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
     yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)

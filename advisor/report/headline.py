@@ -52,7 +52,7 @@ def host_note(standing: Standing) -> str:
     )
 
 
-def led(standing: Standing, sentence: str) -> str:
+def with_estimates_named(standing: Standing, sentence: str) -> str:
     """`sentence`, followed by what estimated profiles are estimated from."""
     between = [
         f"{each.name} is estimated from batch sizes "

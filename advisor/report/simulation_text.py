@@ -9,7 +9,7 @@ from advisor.plan.over_time import OverTime
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import estimated, host_note, led
+from advisor.report.headline import estimated, host_note, with_estimates_named
 from advisor.report.simulation_lanes import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation
 
@@ -42,7 +42,7 @@ def simulation_heading(found: OverTime) -> str:
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{origin}."
     )
-    return led(found.standing, said)
+    return with_estimates_named(found.standing, said)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from advisor.plan.slice_batches import WHOLE, BatchOnSlice, OfAnExample, SliceBa
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import NOT_CONFIRMED, host_note, led
+from advisor.report.headline import NOT_CONFIRMED, host_note, with_estimates_named
 from advisor.report.listing_text import answer_above_table, plain_table
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def slice_batches_report(found: SlicesForJob, *, details: bool = False) -> "Rend
     """A line for each slice with its largest batch size; with `details` every size looked at."""
     table = _every_size(found) if details else _largest_sizes(found)
     notes = [*_notes(found), *([] if details else [_MORE])]
-    return answer_above_table(led(found.standing, _answer(found)), table, notes)
+    return answer_above_table(with_estimates_named(found.standing, _answer(found)), table, notes)
 
 
 def _largest_sizes(found: SlicesForJob) -> "Table":

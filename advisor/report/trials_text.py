@@ -16,7 +16,7 @@ from advisor.report.copies_text import (
     way_of,
 )
 from advisor.report.documents import SCHEMA, standing_document
-from advisor.report.headline import host_note, led
+from advisor.report.headline import host_note, with_estimates_named
 from advisor.report.listing_text import answer_above_table, plain_table
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def trials_report(found: Trials, *, details: bool = False) -> "RenderableType":
         found: The answer to show.
         details: Whether to show every number of trials.
     """
-    advice, notes = led(found.standing, trials_advice(found)), [*_notes(found)]
+    advice, notes = with_estimates_named(found.standing, trials_advice(found)), [*_notes(found)]
     return numbers_on_a_screen(
         found.copies.rows, found.at_once, details,
         lambda rows, more: answer_above_table(advice, _table(found, rows), [*notes, *more]),

@@ -4,7 +4,7 @@ import pytest
 
 from advisor.plan.bottlenecks import FULL, binding
 from advisor.plan.forecast import Mixes
-from advisor.plan.reasons import what_binds
+from advisor.plan.reasons import limit_in_words
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -91,7 +91,7 @@ def test_what_was_not_measured_binds_nobody_and_is_said_to_be_unknown():
     mix = predicted([dark], "mps", smact=None, gract=None, power_w=None)
     found = binding([dark], H200, mix)
     assert (found.uses, found.host_shares, found.limit) == ((), (None,), None)
-    assert what_binds(mix, found) == "GPU activity not measured"
+    assert limit_in_words(mix, found) == "GPU activity not measured"
 
 
 def test_each_job_in_turn_is_bound_by_itself():
@@ -122,4 +122,4 @@ def test_a_cap_is_what_power_is_measured_against():
 )
 def test_every_limit_has_its_words(jobs, sharing, changes, said):
     mix = predicted(jobs, sharing, **changes)
-    assert said in what_binds(mix, binding(jobs, H200, mix))
+    assert said in limit_in_words(mix, binding(jobs, H200, mix))

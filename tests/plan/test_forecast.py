@@ -4,7 +4,7 @@ from typing import ClassVar
 import pytest
 
 from advisor.plan.forecast import MixCache, Mixes, forecast
-from advisor.plan.objectives import cost, possible, tied
+from advisor.plan.objectives import cost, rankable_by, tied
 from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
@@ -52,7 +52,7 @@ def test_the_tightest_deadline_is_what_counts():
 def test_without_deadlines_plans_are_ranked_by_their_makespan():
     serial = seen(BOTH, "serial")
     assert cost(serial, "deadlines") is None
-    assert possible([serial], "deadlines")[0] == "makespan"
+    assert rankable_by([serial], "deadlines")[0] == "makespan"
 
 
 def test_a_limit_goes_on_to_hold_when_the_mates_have_left():
@@ -86,13 +86,13 @@ def test_without_the_length_of_an_epoch_there_is_no_makespan():
     endless = replace(SHORT, workload=replace(SHORT.workload, examples_per_epoch=None))
     lost = seen([Job(endless), Job(LONG)], "naive")
     assert lost.makespan_s is lost.energy_j is lost.speedup_vs_serial is None
-    assert possible([lost], "energy")[0] == "throughput"
-    assert possible([lost], "throughput") == ("throughput", None)
+    assert rankable_by([lost], "energy")[0] == "throughput"
+    assert rankable_by([lost], "throughput") == ("throughput", None)
 
 
 def test_without_power_energy_falls_back_to_makespan_and_says_so():
     dark = replace(SHORT, power_w=None)
-    ranked_by, note = possible([seen([Job(dark), Job(LONG)], "naive")], "energy")
+    ranked_by, note = rankable_by([seen([Job(dark), Job(LONG)], "naive")], "energy")
     assert ranked_by == "makespan"
     assert "power" in note
 

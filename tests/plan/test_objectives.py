@@ -8,7 +8,7 @@ import pytest
 
 from advisor.plan import ObjectiveName
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import OBJECTIVES, cost, possible
+from advisor.plan.objectives import OBJECTIVES, cost, rankable_by
 from advisor.plan.objectives.objective import Awake, Objective
 from advisor.plan.recommendation import Question
 from advisor.plan.search.candidate_space import Space
@@ -50,7 +50,7 @@ def test_an_objective_says_what_it_is_in_words_of_its_own(name):
 def test_something_can_be_computed_where_the_objective_cannot(name):
     plain = JOBS[0].profile
     lasting = [Job(replace(plain, workload=replace(plain.workload, examples_per_epoch=None)))]
-    ranked_by, note = possible([seen("serial", lasting)], name)
+    ranked_by, note = rankable_by([seen("serial", lasting)], name)
     assert cost(seen("serial", lasting), ranked_by) is not None
     assert (note is None) == (ranked_by == name)
     assert OBJECTIVES[name].instead[-1][0] == "throughput"
@@ -58,7 +58,7 @@ def test_something_can_be_computed_where_the_objective_cannot(name):
 
 @EVERY
 def test_the_headline_names_the_gain(name):
-    ranked_by, _ = possible([seen("mps")], name)
+    ranked_by, _ = rankable_by([seen("mps")], name)
     paid = cost(seen("mps"), ranked_by)
     assert "1.7x" in OBJECTIVES[ranked_by].headline(paid, "9 of it", "1.7x")
 

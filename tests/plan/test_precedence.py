@@ -15,7 +15,7 @@ from advisor.plan.precedence import (
     COMPARED,
     WORTH,
     Priced,
-    by_rule,
+    by_precedence,
     simplicity,
     starved,
 )
@@ -93,7 +93,7 @@ def excused(first, other, level):
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
 def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(drawn, level):
-    first, *others = by_rule(drawn, asked(level))
+    first, *others = by_precedence(drawn, asked(level))
     assert len(others) == len(drawn) - 1
     for each in others:
         assert excused(first, each, level) is not None
@@ -101,14 +101,14 @@ def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
 def test_whoever_comes_first_costs_about_what_the_cheapest_costs(drawn, level):
-    first, *_ = by_rule(drawn, asked(level))
+    first, *_ = by_precedence(drawn, asked(level))
     best = min(level_cost(each, level) for each in drawn)
     assert level_cost(first, level) <= MOST * best * (1 + 1e-12)
 
 
 @given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
 def test_a_plan_that_starves_a_job_comes_first_only_where_no_fair_one_equals_it(drawn, level):
-    first, *_ = by_rule(drawn, asked(level))
+    first, *_ = by_precedence(drawn, asked(level))
     fair = [each for each in drawn if spares(each, level)]
     if not spares(first, level) and fair:
         best = min(drawn, key=lambda each: level_cost(each, level))
@@ -120,12 +120,12 @@ def test_a_plan_that_starves_a_job_comes_first_only_where_no_fair_one_equals_it(
 def test_being_measured_decides_only_between_plans_closer_than_we_can_compare(price, level):
     for times, first in ((1 + 0.9 * COMPARED, "mps"), (1 + 1.1 * COMPARED, "mig")):
         drawn = [plan("mig=3g.71gb,3g.71gb", price), plan("mps", price.scaled(times))]
-        assert by_rule(drawn, asked(level))[0].forecast.sharing.mode == first
+        assert by_precedence(drawn, asked(level))[0].forecast.sharing.mode == first
 
 
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
 def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level):
-    ordered = by_rule(drawn, asked(level))
+    ordered = by_precedence(drawn, asked(level))
     assert ordered[-1].precedes_by is None
     for each, after in pairwise(ordered):
         match each.precedes_by:
@@ -149,14 +149,14 @@ def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level)
 def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
     unlike = list({each.price.p50: each for each in drawn}.values())
     mixed = random.sample(unlike, len(unlike))
-    there, back = (by_rule(those, asked()) for those in (unlike, mixed))
+    there, back = (by_precedence(those, asked()) for those in (unlike, mixed))
     assert [each.forecast for each in there] == [each.forecast for each in back]
 
 
 def test_of_plans_that_cost_the_same_the_simplest_comes_first():
     same = [plan(sharing, Interval(0.9, 1.0, 1.1)) for sharing in reversed(FROM_SIMPLE)]
-    assert [simplicity(each.forecast)[0] for each in by_rule(same, asked())] == [*range(8)]
-    assert {each.precedes_by for each in by_rule(same, asked())} <= {
+    assert [simplicity(each.forecast)[0] for each in by_precedence(same, asked())] == [*range(8)]
+    assert {each.precedes_by for each in by_precedence(same, asked())} <= {
         "gain", "simplicity", "confirmed", None,
     }  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_of_plans_that_cost_the_same_the_simplest_comes_first():
 @pytest.mark.parametrize(("gain", "first"), [(1.002, "serial"), (1.009, "serial"), (1.02, "mps")])
 def test_sharing_that_gains_less_than_a_hundredth_is_not_advised(gain, first):
     alone, shared = plan("serial", Interval(1.0, 1.0, 1.0).scaled(gain)), Interval(0.9, 1.0, 1.1)
-    best, following = by_rule([plan("mps", shared), alone], asked())
+    best, following = by_precedence([plan("mps", shared), alone], asked())
     assert best.forecast.sharing.mode == first
     assert best.precedes_by == ("gain" if first == "serial" else "cost")
     assert following.precedes_by is None
@@ -174,7 +174,7 @@ def test_simplicity_is_not_worth_what_lies_within_wide_intervals():
     simple = plan("mps", Interval(0.9, 1.03, 1.2))
     quick = plan("mps=43,57", Interval(0.8, 1.0, 1.2))
     assert tied(simple.price, quick.price)
-    assert [each.price.p50 for each in by_rule([simple, quick], asked())] == [1.0, 1.03]
+    assert [each.price.p50 for each in by_precedence([simple, quick], asked())] == [1.0, 1.03]
 
 
 def test_by_upper_ends_the_first_may_have_the_greater_median():
@@ -182,8 +182,8 @@ def test_by_upper_ends_the_first_may_have_the_greater_median():
         plan("mps=43,57", Interval(1.0, 1.1, 1.2)),
         plan("mps", Interval(0.9, 1.0, 1.4)),
     )
-    assert by_rule([sure, unsure], asked("p50"))[0].forecast is unsure.forecast
-    assert by_rule([sure, unsure], asked("p95"))[0].forecast is sure.forecast
+    assert by_precedence([sure, unsure], asked("p50"))[0].forecast is unsure.forecast
+    assert by_precedence([sure, unsure], asked("p95"))[0].forecast is sure.forecast
 
 
 class Drawn(StandIn):
@@ -212,7 +212,7 @@ class Drawn(StandIn):
 def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
     advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
     shown = [Priced(each, cost(each, objective)) for each in advised.plans]
-    assert by_rule(shown, asked(level, objective))[0].forecast is advised.best
+    assert by_precedence(shown, asked(level, objective))[0].forecast is advised.best
     for each in shown[1:]:
         assert OBJECTIVES[objective].saves_energy or excused(shown[0], each, level) is not None
     assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"
@@ -261,7 +261,7 @@ def test_runs_of_a_kind_on_another_gpu_count_as_runs_of_it():
     for ran_elsewhere, first in ((True, "mps"), (False, "serial")):
         prediction = replace(learnt.forecast.prediction, **unseen, ran_elsewhere=ran_elsewhere)
         there = replace(learnt, forecast=replace(learnt.forecast, prediction=prediction))
-        best, *_ = by_rule([serial, there], asked())
+        best, *_ = by_precedence([serial, there], asked())
         assert str(best.forecast.sharing) == first
 
 
@@ -275,7 +275,7 @@ def due(each):
 @given(st.lists(plans, min_size=1, max_size=7))
 def test_of_plans_that_keep_deadlines_about_as_well_all_jobs_end_soonest_under_the_first(drawn):
     drawn = [due(each) for each in drawn]
-    first, *others = by_rule(drawn, asked(objective="deadlines"))
+    first, *others = by_precedence(drawn, asked(objective="deadlines"))
     least = min(level_cost(each, "p50") for each in drawn)
     assert level_cost(first, "p50") <= MOST * least * (1 + COMPARED)
     for each in others:
@@ -292,12 +292,12 @@ def test_a_plan_that_is_late_never_goes_before_one_as_close_that_is_not():
     on_time = due(plan(slow, Interval(0.98, 0.98, 0.98)))
     late = due(plan(quick, Interval(1.01, 1.01, 1.01)))
     for drawn in ([on_time, late], [late, on_time]):
-        assert by_rule(drawn, asked(objective="deadlines"))[0].forecast is on_time.forecast
+        assert by_precedence(drawn, asked(objective="deadlines"))[0].forecast is on_time.forecast
 
 
 def test_that_all_are_done_soonest_is_said_to_be_why():
     hurried = plan("mps", Interval(0.5, 0.51, 0.52))
     slow = plan("serial", Interval(0.5, 0.5, 0.5))
-    best, _ = by_rule([due(slow), due(hurried)], asked(objective="deadlines"))
+    best, _ = by_precedence([due(slow), due(hurried)], asked(objective="deadlines"))
     assert best.forecast.sharing == Mps()
     assert best.precedes_by == "makespan"

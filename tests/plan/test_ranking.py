@@ -6,7 +6,7 @@ from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, in_order, starved
+from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, plans_to_show, starved
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import searched
 from advisor.plan.recommendation import Question
@@ -246,7 +246,7 @@ def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():
     mixes = Mixes([HOST_BOUND, GPU_BOUND], StandIn())
     texts = ["mig=3g.71gb@0,3g.71gb@4", "mig=3g.71gb@4,3g.71gb@0"]
     question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
-    kept = in_order([forecast(mixes, parse_sharing(text)) for text in texts], question)
+    kept = plans_to_show([forecast(mixes, parse_sharing(text)) for text in texts], question)
     assert [str(each.forecast.sharing) for each in kept] == texts[:1]
 
 
@@ -254,7 +254,7 @@ def test_groups_in_another_order_are_shown_once():
     mixes = Mixes([HOST_BOUND, GPU_BOUND, GPU_BOUND], StandIn())
     texts = ["serial[1];mps[2,3]", "mps[2,3];serial[1]"]
     question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
-    kept = in_order([forecast(mixes, parse_sharing(text)) for text in texts], question)
+    kept = plans_to_show([forecast(mixes, parse_sharing(text)) for text in texts], question)
     assert [str(each.forecast.sharing) for each in kept] == texts[:1]
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from advisor.plan.bottlenecks import binding
 from advisor.plan.objectives import tied
 from advisor.plan.ranking import ranked
-from advisor.plan.reasons import standing, why
+from advisor.plan.reasons import gap_in_words, why
 from advisor.plan.recommendation import LeftOut
 from advisor.prediction.mix_prediction import Interval
 from advisor.workload.job import Job
@@ -23,7 +23,7 @@ def intervals(draw):
 
 @given(intervals(), intervals())
 def test_a_difference_is_only_claimed_where_no_median_lies_in_the_other_interval(own, best):
-    said = standing(own, best, None)
+    said = gap_in_words(own, best, None)
     alike = said == "as good as the best"
     assert alike or (", within our error" in said) == tied(own, best)
     if own.p95 >= best.p50 >= own.p05:
@@ -32,7 +32,7 @@ def test_a_difference_is_only_claimed_where_no_median_lies_in_the_other_interval
 
 @given(intervals(), intervals())
 def test_the_best_and_the_next_say_the_same_of_each_other(best, following):
-    said, said_there = standing(best, best, following), standing(following, best, None)
+    said, said_there = gap_in_words(best, best, following), gap_in_words(following, best, None)
     assert ("within our error" in said) == ("within our error" in said_there)
     if "as good" not in said:
         assert ("behind" in said) == ("ahead" in said_there)
@@ -40,7 +40,7 @@ def test_the_best_and_the_next_say_the_same_of_each_other(best, following):
 
 def test_the_only_plan_says_so():
     one = Interval(1.0, 1.0, 1.0)
-    assert standing(one, one, None) == "nothing else is possible"
+    assert gap_in_words(one, one, None) == "nothing else is possible"
 
 
 def test_the_best_plan_names_what_was_ruled_out_and_by_which_rule():

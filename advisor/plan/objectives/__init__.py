@@ -43,7 +43,7 @@ def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
     return found
 
 
-def possible(
+def rankable_by(
     forecasts: Sequence[Forecast], objective: ObjectiveName
 ) -> tuple[ObjectiveName, str | None]:
     """The objective that all `forecasts` have; and why, if it is not the one asked for."""
