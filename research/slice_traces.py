@@ -21,7 +21,8 @@ import numpy as np
 
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms, partition_of, whole_gpu
-from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
+from advisor.prediction.estimate_doubt import estimate_spread
+from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.memory import Z95
 from advisor.prediction.mix_pace import around_alone
 from advisor.prediction.mix_prediction import Interval, interval_around

@@ -20,7 +20,8 @@ from statistics import mean, median
 
 from advisor.hardware.catalogue import Gpu, gpu
 from advisor.hardware.gpu_partition import partition_of
-from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
+from advisor.prediction.estimate_doubt import estimate_spread
+from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.memory import Z95
 from advisor.prediction.mix_prediction import interval_around
 from advisor.workload.profile import Profile

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from advisor.hardware.catalogue import catalogue
-from advisor.report.listing_text import gpus_table, plain_table
+from advisor.report.listing_text import gpus_table
+from advisor.report.table_layout import plain_table
 from advisor.terminal import clean
 from advisor.terminal.terminal_tables import FixedRow
 

@@ -28,7 +28,7 @@ def asked_gpu(context: typer.Context, word: str) -> str:
 
 def _named(word: str) -> str:
     from advisor.hardware.catalogue import gpu_meant
-    from advisor.measure.process.provenance import gpu_at_hand
+    from advisor.measure.process.this_machine import gpu_at_hand
 
     try:
         return gpu_meant(word).key
@@ -39,7 +39,7 @@ def _named(word: str) -> str:
 
 def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
     """A key, and why it is that one; None where nothing says which."""
-    from advisor.measure.process.provenance import gpu_at_hand
+    from advisor.measure.process.this_machine import gpu_at_hand
 
     here = gpu_at_hand()
     if here is not None:

@@ -1,16 +1,17 @@
 """``advisor fit``, ``evaluate`` and ``reproduce``: models fitted to runs, and how good they are."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.measured_options import MeasuredOptions
-from advisor.cli.options import AsJson, Models, Profiles, apart, given_in, grouped
-from advisor.cli.output import progress, show_found, show_text
+from advisor.cli.options import AsJson, GpuKey, Models, Profiles, apart, given_in, grouped
+from advisor.cli.output import leave_out, progress, show_found, show_text
 from advisor.english import counted, with_article
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
 from advisor.terminal import clean
 
 if TYPE_CHECKING:
@@ -20,6 +21,46 @@ if TYPE_CHECKING:
     from advisor.validate.evaluate import Evaluation
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOptions:
+    """A GPU, and the folder of what was measured on it and on others."""
+
+    gpu: GpuKey = DEFAULT_GPU
+    profiles: Profiles = None
+
+    def read(self) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+        """Profiles by name, the shipped runs, and the user's own; runs need their profiles.
+
+        Other files that hold no profile are left out with a warning.
+        """
+        return _measured(self.gpu, self.profiles)
+
+    def others(self) -> "tuple[MeasuredGpu, ...]":
+        """What was measured on every other GPU with runs that is known; a CPU is none."""
+        from advisor.hardware.catalogue import known_gpus
+        from advisor.prediction.fit.observation import MeasuredGpu
+        from advisor.workload.store import profiled_gpus
+
+        found, known = [], known_gpus()
+        for key in sorted((known.keys() & profiled_gpus(self.profiles)) - {self.gpu}):
+            profiles, shipped, own = _measured(key, self.profiles)
+            if shipped + own:
+                found.append(MeasuredGpu(known[key], profiles, shipped + own))
+        return tuple(found)
+
+
+def _measured(
+    gpu: str, folder: Path | None
+) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+    from advisor.workload.estimates import measured_profiles
+    from advisor.workload.store import runs_by_owner, tenants_of
+
+    shipped, own = runs_by_owner(gpu, folder)
+    found, refused = measured_profiles(gpu, folder, tenants_of(shipped + own))
+    leave_out(*refused)
+    return found, shipped, own
 
 
 _Models = Annotated[

@@ -207,7 +207,7 @@ class Files:
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """What answers about `gpu`, for the machine at hand."""
         from advisor.api import Advisor
-        from advisor.measure.process.provenance import present_machine
+        from advisor.measure.process.this_machine import present_machine
 
         present = present_machine(gpu)
         return Advisor(

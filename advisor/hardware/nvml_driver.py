@@ -1,7 +1,9 @@
 """NVML with its errors raised as ours. The only importer of pynvml."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import CDLL
 from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable
@@ -27,6 +29,8 @@ _NOT_OFFERED = (
 
 
 def _loaded() -> Any:
+    if "pynvml" not in sys.modules and not _has_library():  # most of its import is for nothing then
+        raise GpuUnavailable(f"{_UNAVAILABLE['LIBRARY_NOT_FOUND']}.")
     remedy = "Run: pip uninstall -y pynvml; pip install 'nvidia-ml-py>=13'"
     try:
         import pynvml
@@ -36,6 +40,15 @@ def _loaded() -> Any:
         # An abandoned package of another author has the same import name.
         raise GpuUnavailable(f"the module pynvml is not the one of nvidia-ml-py. {remedy}")
     return pynvml
+
+
+def _has_library() -> bool:
+    """Whether the driver's library, which pynvml loads by this name, is there."""
+    try:
+        CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _codes(nvml: Any, names: tuple[str, ...]) -> set[int]:

@@ -7,8 +7,8 @@ from itertools import zip_longest
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import compute_profiles
-from advisor.plan.memory_caps import memory_caps
 from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.prediction.memory_edge import memory_caps
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from advisor.api import Advisor
-from advisor.measure.process.provenance import present_machine
+from advisor.measure.process.this_machine import present_machine
 from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits
 from advisor.plan.fleet_plan import FleetPlan

@@ -11,12 +11,12 @@ from advisor.plan.fair_share import treatments
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.documents import job_rows
-from advisor.report.fairness_text import fairness_text
 from advisor.report.gpu_drawing import drawing
 from advisor.report.mig_blocks import blocks
 from advisor.report.plan_charts import slowdown_chart
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
+from advisor.report.treatment_text import fairness_text
 from advisor.report.units import NOT_MEASURED
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import Arrival

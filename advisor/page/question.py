@@ -10,7 +10,7 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import known_gpus
-from advisor.measure.process.provenance import gpu_at_hand
+from advisor.measure.process.this_machine import gpu_at_hand
 from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, advisor_of
 from advisor.page.conditions import conditions_asked

@@ -9,7 +9,7 @@ from threading import Thread
 
 from advisor.errors import AdvisorError
 from advisor.hardware import DEFAULT_GPU
-from advisor.measure.process.provenance import gpu_at_hand
+from advisor.measure.process.this_machine import gpu_at_hand
 from advisor.page.answers import advisor_of
 from advisor.page.next_questions import foresee
 

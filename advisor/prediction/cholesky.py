@@ -1,14 +1,27 @@
-"""The Cholesky factor of a covariance in single precision, made and used by products of blocks.
+"""Cholesky factors of covariances, and the files that keep those of the shipped model.
 
-For spreads, which nobody reads to more than three digits. It takes half the time of LAPACK in
-double precision, and needs no more than numpy, which a command imports anyway.
+A factor is in single precision, made and used by products of blocks: spreads are never read to more
+than three digits. That takes half the time of LAPACK in double precision, and needs only numpy,
+which a command imports anyway.
+
+Computing the factors of the shipped model takes a tenth of a ranking's time, so files keep them for
+later processes. Factors of other models, which fitting and evaluation make by the hundred, are
+computed where they are needed.
 """
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
+
+from advisor.errors import AdvisorError
+from advisor.workload.files import cache_folder
 
 _BLOCK = 64
 
@@ -66,3 +79,63 @@ def cholesky(covariance: NDArray[np.float32]) -> CholeskyFactor:
         inverses.append(np.linalg.inv(lower[own, own]))
         lower[below, own] = lower[below, own] @ inverses[-1].T
     return CholeskyFactor(tuple(before), tuple(inverses))
+
+
+Points = tuple[tuple[float, ...], ...]
+"""The jobs that a correction was fitted to, shape (points, features)."""
+
+
+class _Kept(NamedTuple):
+    """Where the factor of `points` is kept; these are held, so that no others get their id."""
+
+    points: Points
+    path: Path
+
+
+_kept: dict[int, _Kept] = {}
+
+
+def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
+    """From now on, keep the factors of the model in the file `model`; `points` by mode."""
+    with suppress(RuntimeError):  # this user has no home
+        whose = sha256(bytes(model)).hexdigest()[:16]
+        for mode, each in points.items():
+            path = cache_folder("factors") / f"{whose}-{mode}.bin"
+            _kept[id(each)] = _Kept(each, path)
+
+
+def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
+    """The factor that `make` works out, or worked out in another process.
+
+    Args:
+        points: As of `keep_factors`: the very object.
+        inputs: What it is computed from.
+        make: Called where no file has it.
+    """
+    if (kept := _kept.get(id(points))) is None:
+        return make()
+    source = Path(__file__).read_bytes()
+    key = sha256(source + inputs).digest()
+    return _read(kept.path, key, len(points)) or _written(kept.path, key, make())
+
+
+def _read(path: Path, key: bytes, points: int) -> CholeskyFactor | None:
+    """None where it is missing, damaged or of something else."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head = len(key) + 4
+    body = memoryview(content)[head:]
+    if content[:head] != key + crc32(body).to_bytes(4):
+        return None
+    return CholeskyFactor.of_bytes(body, points)
+
+
+def _written(path: Path, key: bytes, found: CholeskyFactor) -> CholeskyFactor:
+    from advisor.workload.writing import write_whole
+
+    body = found.to_bytes()
+    with suppress(AdvisorError):  # no room, or no folder that can be written
+        write_whole(path, key + crc32(body).to_bytes(4) + body)
+    return found

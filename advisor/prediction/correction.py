@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-from advisor.prediction.cholesky import CholeskyFactor, cholesky
-from advisor.prediction.factor_file import factor
+from advisor.prediction.cholesky import CholeskyFactor, cholesky, factor
 from advisor.prediction.host_transfer import log_beyond_host
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.mix_features import FEATURES

@@ -12,8 +12,6 @@ from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.catalogue import Gpu, known_gpus
-from advisor.prediction.batch_profile import at_batch
-from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
 from advisor.workload.files import is_folder
 from advisor.workload.job import FindsProfiles
@@ -81,6 +79,8 @@ def found_profile(
         if said is None or len(others) < 2:
             return _own(name, gpu, folder)  # which says what is missing
         found = [found_profile(each, gpu, folder, calibration) for each in others]
+        from advisor.prediction.batch_profile import at_batch
+
         return at_batch(found, said.batch)
     return _estimated(elsewhere, gpu, _calibrations(gpu, elsewhere, calibration))
 
@@ -113,7 +113,9 @@ def _of_script(script: Path, gpu: Gpu, folder: Path | None, calibration: Path | 
 
 @lru_cache(1024)
 def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]) -> Profile:
-    """One and the same object each time: what is computed of a profile is remembered by it."""
+    """The same object each time, since what is computed of a profile is cached by object."""
+    from advisor.prediction.gpu_transfer import on_gpu
+
     return on_gpu(profile, gpu, calibrations)
 
 
@@ -124,7 +126,11 @@ def handed_in(content: bytes, file: str, gpu: Gpu) -> Profile:
         InvalidInput: It holds none, or none that can be estimated for `gpu`.
     """
     found = parse_profile(content, file)
-    return found if found.gpu == gpu.key else on_gpu(found, gpu)
+    if found.gpu == gpu.key:
+        return found
+    from advisor.prediction.gpu_transfer import on_gpu
+
+    return on_gpu(found, gpu)
 
 
 def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
@@ -174,6 +180,7 @@ def translated(
         UnknownName: A workload was measured on no GPU.
         InvalidInput: It was measured on `gpu`, a file is no profile, or nothing can be estimated.
     """
+    from advisor.prediction.gpu_transfer import on_gpu
 
     def estimate(measured: Profile) -> Profile:
         found = on_gpu(measured, gpu, _calibrations(gpu, measured, calibration))

@@ -7,7 +7,7 @@ it is of the host and not of the GPU.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import hypot, log
+from math import log
 
 import numpy as np
 
@@ -54,23 +54,6 @@ def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = 
             f"Measure there: {how_to_measure([profile.name])}."
         )
     return _moved(profile, source, RatedGpu(target, rates))
-
-
-# Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
-# H200 to an H100 and back, and of those that others timed on GPUs of four other architectures; see
-# `research.translation_score`.
-_SPREAD_WITHIN, _SPREAD_ACROSS = 0.03, 0.14
-
-
-def estimate_spread(profile: Profile) -> float:
-    """Standard deviation of the log of the profile's step if it is an estimate; 0 if measured."""
-    others = profile.other_batches
-    of_batch = 0.0 if others is None else others.step_spread
-    if profile.estimated_from is None:
-        return of_batch
-    here, there = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
-    alike = here is not None and there is not None and here.architecture == there.architecture
-    return hypot(of_batch, _SPREAD_WITHIN if alike else _SPREAD_ACROSS)
 
 
 def _rates(gpu: Gpu, calibrations: Sequence[Calibration]) -> GpuRates | None:

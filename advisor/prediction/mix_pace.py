@@ -10,9 +10,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import whole_gpu
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.correction import SOLO_SPREAD
+from advisor.prediction.estimate_doubt import estimate_range
 from advisor.prediction.fewer_sms import slowdown_on
-from advisor.prediction.gpu_transfer import estimate_spread
-from advisor.prediction.memory import Z95
 from advisor.prediction.mig_instances import on_instances
 from advisor.prediction.mix_prediction import Interval, between, interval_around, spanning
 from advisor.prediction.model_file import Model
@@ -57,12 +56,6 @@ def step_intervals(
             f"by the model, a step on {gpu.key} takes no time or years. Fit it anew: `advisor fit`."
         )
     return found
-
-
-def estimate_range(profile: Profile) -> Interval:
-    """What the step of a profile may be, over what it says; 1 throughout where it was measured."""
-    end = Z95 * estimate_spread(profile)
-    return interval_around(1.0, -end, end)
 
 
 def _intervals(

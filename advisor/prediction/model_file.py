@@ -7,8 +7,8 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.cholesky import keep_factors
 from advisor.prediction.correction import Correction, Doubt
-from advisor.prediction.factor_file import keep_factors
 from advisor.prediction.gpu_constants import GpuConstants, nearest_constants, of_its_architecture
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel

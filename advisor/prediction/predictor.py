@@ -7,11 +7,11 @@ from math import prod
 from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
 from advisor.prediction.engine_activity import gract_on_instances, smact_on_instances
-from advisor.prediction.estimated_power import of_estimates
+from advisor.prediction.estimate_doubt import estimate_range, with_power_doubt
 from advisor.prediction.memory import Need, Pool, needs, pools
 from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.mig_instances import as_whole_gpu, placed
-from advisor.prediction.mix_pace import around_alone, estimate_range, step_intervals
+from advisor.prediction.mix_pace import around_alone, step_intervals
 from advisor.prediction.mix_prediction import (
     Interval,
     JobPrediction,
@@ -206,4 +206,4 @@ class Predictor:
         else:
             law = self._law(profiles, sharing)
             drawn = power_together(profiles, steps, self.gpu, power, law)
-        return of_estimates(drawn, profiles, self.gpu)
+        return with_power_doubt(drawn, profiles, self.gpu)

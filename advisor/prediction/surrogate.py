@@ -13,29 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
-from advisor.prediction.mates_columns import mates_columns
 from advisor.prediction.parallel import one_thread
-from advisor.prediction.surrogate_features import FIXED, LIMIT_GRID, LIMITED, Summaries
+from advisor.prediction.surrogate_features import (
+    FIXED,
+    LIMIT_GRID,
+    LIMITED,
+    MATES,
+    Summaries,
+    mates_columns,
+)
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check_scaled
 
-# Of the mates of a job, at their limits; see `mates_columns`.
-MATES = (
-    "log_degree",
-    "mates_busy",
-    "mates_sms",
-    "mates_dram",
-    "mates_occupancy",
-    "mates_wide",
-    "mates_log_kernel_us",
-    "mates_log_step_ms",
-    "busiest_mate",
-    "longest_mate_log_kernel_us",
-    "log_wait",  # for the mates' kernels in turn with its own, over its step
-    "log_wait_wide",  # for those that leave no SM
-    "log_wait_long",  # for what is left of the kernels that it finds running
-)
 COLUMNS = (*FIXED, *MATES, *LIMITED)
 
 # Mixes computed together, so that their arrays stay in the processor's cache.

@@ -8,7 +8,7 @@ from advisor.plan.admission import Addition, Additions
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
 from advisor.report.headline import estimated, host_note, with_estimates_named
-from advisor.report.listing_text import answer_above_table, plain_table
+from advisor.report.table_layout import answer_above_table, plain_table
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:

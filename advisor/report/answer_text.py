@@ -22,8 +22,8 @@ from advisor.report.headline import (
     shown_cost,
     with_estimates_named,
 )
-from advisor.report.promises_text import promises
 from advisor.report.sharing_words import way_advised
+from advisor.report.treatment_text import promises
 
 _PINNED = (
     "Keep each job on CPU cores of its own, as the commands do: a ResNet-26 that was not pinned "

@@ -9,8 +9,8 @@ from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.comparison_text import change_text, comparison_text, job_reason
-from advisor.report.fairness_text import UNFAIR
 from advisor.report.headline import basis
+from advisor.report.treatment_text import UNFAIR
 
 Cells = tuple[str, str, str, str]
 """What a row is of, under the first plan, under the second, and the change."""

@@ -9,8 +9,7 @@ from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
 from advisor.report.headline import host_note, with_estimates_named
-from advisor.report.listing_text import answer_above_table, plain_table
-from advisor.report.screen import fits
+from advisor.report.table_layout import answer_above_table, fits, plain_table
 from advisor.sharing import Sharing
 
 if TYPE_CHECKING:

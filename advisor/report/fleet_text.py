@@ -9,8 +9,7 @@ from advisor.plan.fleet_plan import FleetPlan, GpuPlan
 from advisor.plan.search.fleet.group_pool import MOST_TOGETHER
 from advisor.report import units
 from advisor.report.headline import cap_note, host_note, with_estimates_named
-from advisor.report.listing_text import plain_table
-from advisor.report.screen import fits
+from advisor.report.table_layout import fits, plain_table
 from advisor.sharing.traversal import relabelled
 from advisor.workload.job import Job
 

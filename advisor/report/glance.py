@@ -11,8 +11,8 @@ from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
-from advisor.report.screen import fits
 from advisor.report.sharing_words import explained, words_of
+from advisor.report.table_layout import fits, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -83,8 +83,6 @@ def at_a_glance(
 
 def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTable":
     """Each job's time for an epoch under the best plan."""
-    from advisor.report.listing_text import plain_table
-
     table = plain_table("", "job", "epoch while all run", "step vs alone")
     table.abreast, table.columns[1].no_wrap = 2, True
     for same in equal_jobs(jobs):
@@ -97,8 +95,6 @@ def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTab
 
 def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTable":
     """A line for each of `plans`."""
-    from advisor.report.listing_text import plain_table
-
     marked = _some_ran(advised)
     headings = ("or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory")
     table = plain_table("", *headings, *([""] if marked else []))

@@ -9,6 +9,7 @@ from advisor.hardware.catalogue import DESCRIBED, Gpu
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.plan.machine import alike_in_memory, held_alone_mib, tenants
 from advisor.report.documents import SCHEMA
+from advisor.report.table_layout import plain_table
 from advisor.report.units import NOT_MEASURED, number, share
 from advisor.terminal import clean
 from advisor.workload.job import Job
@@ -16,10 +17,8 @@ from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
 
-    from advisor.terminal.terminal_tables import FittedTable
     from advisor.zoo.overhead import Footprint
 
 _UNKNOWN = "unknown"
@@ -183,25 +182,6 @@ def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
 
 def _known(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
-
-
-def plain_table(first: str, *others: str) -> "FittedTable":
-    """A table without lines, whose `first` column is never wrapped."""
-    from advisor.terminal.terminal_tables import FittedTable
-
-    table = FittedTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)  # a name is copied from here
-    for each in others:
-        table.add_column(each)
-    return table
-
-
-def answer_above_table(answer: str, table: "Table", notes: Iterable[str]) -> "RenderableType":
-    """A report: the `answer` in a sentence, its table, and a line for each of `notes`."""
-    from rich.console import Group
-    from rich.text import Text
-
-    return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
 
 
 def footprint_document(found: "Footprint") -> dict[str, Any]:

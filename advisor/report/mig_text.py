@@ -10,7 +10,7 @@ from advisor.hardware.catalogue import DESCRIBED, Gpu, MigProfile
 from advisor.hardware.gpu_partition import compute_sets
 from advisor.hardware.mig_layouts import PlacementSets, profile_of
 from advisor.report.documents import SCHEMA
-from advisor.report.listing_text import plain_table
+from advisor.report.table_layout import plain_table
 from advisor.sharing import Instance
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from advisor.report.chart_parts import (
     hints,
     rows_of,
 )
-from advisor.report.fairness_text import UNFAIR
 from advisor.report.gpu_drawing import row_name
 from advisor.report.headline import gain, plan_kind, short_basis
+from advisor.report.treatment_text import UNFAIR
 
 _PLANE_PX = 320
 _NEAR = {"time": 0.05, "energy": 0.06}

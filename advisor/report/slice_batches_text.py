@@ -9,7 +9,7 @@ from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
 from advisor.report.headline import NOT_CONFIRMED, host_note, with_estimates_named
-from advisor.report.listing_text import answer_above_table, plain_table
+from advisor.report.table_layout import answer_above_table, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.prediction.gpu_transfer import estimate_spread
-from advisor.prediction.mix_pace import estimate_range
+from advisor.prediction.estimate_doubt import estimate_range, estimate_spread
 from advisor.report.documents import SCHEMA
 from advisor.report.units import duration, seconds, share
 from advisor.terminal import clean

@@ -17,7 +17,7 @@ from advisor.report.copies_text import (
 )
 from advisor.report.documents import SCHEMA, standing_document
 from advisor.report.headline import host_note, with_estimates_named
-from advisor.report.listing_text import answer_above_table, plain_table
+from advisor.report.table_layout import answer_above_table, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

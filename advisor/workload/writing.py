@@ -10,12 +10,15 @@ from errno import ENOSPC
 from io import FileIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
+from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.files import kind_of, reason_of
-from advisor.workload.machine_calibration import Calibration
-from advisor.workload.profile import Profile
-from advisor.workload.run import Run
+
+if TYPE_CHECKING:  # whoever writes one has imported it
+    from advisor.workload.machine_calibration import Calibration
+    from advisor.workload.profile import Profile
+    from advisor.workload.run import Run
 
 
 def writable(path: Path) -> Path:
@@ -93,22 +96,22 @@ def write_whole(path: Path, content: str | bytes) -> None:
         raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
 
 
-def profile_text(profile: Profile) -> str:
+def profile_text(profile: "Profile") -> str:
     """`profile` as JSON, one line, numbers as short as they round-trip."""
     return json.dumps(asdict(profile), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def calibration_text(calibration: Calibration) -> str:
+def calibration_text(calibration: "Calibration") -> str:
     """`calibration` as JSON, indented for a person to read."""
     return json.dumps(asdict(calibration), indent=1, allow_nan=False) + "\n"
 
 
-def run_line(run: Run) -> str:
+def run_line(run: "Run") -> str:
     """`run` as one line of JSON Lines."""
     return json.dumps(asdict(run), separators=(",", ":"), allow_nan=False) + "\n"
 
 
-def append_run(path: Path, run: Run) -> None:
+def append_run(path: Path, run: "Run") -> None:
     """Add `run` to the JSON Lines file `path`; see `append_line`."""
     append_line(path, run_line(run))
 

@@ -72,8 +72,8 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("COLUMNS", "80")
     # On a machine with such a GPU, profiles that were made up are stale.
-    monkeypatch.setattr("advisor.measure.process.provenance.present_machine", lambda _gpu: None)
-    monkeypatch.setattr("advisor.measure.process.provenance.gpu_at_hand", lambda: None)
+    monkeypatch.setattr("advisor.measure.process.this_machine.present_machine", lambda _gpu: None)
+    monkeypatch.setattr("advisor.measure.process.this_machine.gpu_at_hand", lambda: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
     def run(*words):

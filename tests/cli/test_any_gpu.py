@@ -138,7 +138,7 @@ def test_where_no_gpu_is_named_the_jobs_say_which(advisor, here, tmp_path, monke
     assert f"no --gpu given: this is about {here}, on which the jobs were profiled" in said.err
     path = own(tmp_path) / "profiles" / here / f"{PAIR[0]}.json"
     assert json.loads(advisor("predict", path, "--sharing", "serial", "--json").out)["gpu"] == here
-    monkeypatch.setattr("advisor.measure.process.provenance.gpu_at_hand", lambda: "a30-24gb")
+    monkeypatch.setattr("advisor.measure.process.this_machine.gpu_at_hand", lambda: "a30-24gb")
     said = advisor("predict", *PAIR, "--sharing", "serial")
     assert said.err == "no --gpu given: this is about a30-24gb, the GPU at hand\n"
 

@@ -55,7 +55,7 @@ def at_hand(monkeypatch):
         return answer[0]
 
     monkeypatch.setattr(
-        "advisor.measure.process.provenance.present_machine",
+        "advisor.measure.process.this_machine.present_machine",
         lambda _gpu: Present(host_cpu=synthetic.PROVENANCE.host_cpu),
     )
     monkeypatch.setattr("advisor.measure.host_now.host_now", check)
@@ -193,7 +193,8 @@ def test_the_driver_at_hand_comes_before_that_of_the_calibration(
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
     calibrated.write_text(calibration_text(newer))
     monkeypatch.setattr(
-        "advisor.measure.process.provenance.present_machine", lambda _gpu: Present(driver="600.2")
+        "advisor.measure.process.this_machine.present_machine",
+        lambda _gpu: Present(driver="600.2"),
     )
     said = advisor(command, *PAIR)
     assert said.code == 0

@@ -10,7 +10,7 @@ from advisor.plan.fair_share import treatments
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost
 from advisor.prediction.mix_prediction import LEVELS
-from advisor.report.fairness_text import UNFAIR, fairness_text
+from advisor.report.treatment_text import UNFAIR, fairness_text
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.memory_caps import memory_caps
+from advisor.prediction.memory_edge import memory_caps
 from tests.handed import H200, JOBS, predicted
 
 

@@ -7,8 +7,8 @@ import pytest
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.batch_profile import at_batch
+from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.estimated_profile import found_profile
-from advisor.prediction.gpu_transfer import estimate_spread
 from advisor.prediction.memory import Context, need
 from advisor.prediction.memory_edge import Edge
 from advisor.workload.estimates import estimated_profiles, write_estimates

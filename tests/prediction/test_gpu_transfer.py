@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import catalogue, gpu
 from advisor.hardware.gpu_partition import partition_of
+from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.estimated_profile import found_profile
-from advisor.prediction.gpu_transfer import estimate_spread, on_gpu
+from advisor.prediction.gpu_transfer import on_gpu
 from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.mix_prediction import interval_around
 from advisor.prediction.partition_transfer import step_on

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.measure.process.provenance import present_machine
+from advisor.measure.process.this_machine import present_machine
 from advisor.workload.staleness import Present, odd_ones, present_of, stale_profiles
 from tests import synthetic
 

@@ -1,10 +1,17 @@
-"""Whether deadlines are kept and protected jobs are protected, in sentences."""
+"""How a plan treats its jobs, in sentences: deadlines, protected jobs, equal shares of the GPU."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from advisor.plan.fair_share import Treatment
 from advisor.plan.reasons import named
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import TOO_SLOW
+from advisor.report import units
+
+UNFAIR = "▲"
+"""Marks a job that an equal share of the GPU's time would serve better."""
+
+_TICK = "The tick is where an equal share of the GPU's time would have it."
 
 
 def promises(advised: Recommendation) -> Iterator[str]:
@@ -43,3 +50,15 @@ def _deadlines(advised: Recommendation) -> str:
     if punctual is None:
         return f"{missed}, and no plan keeps every deadline: allow more time, or take a job out."
     return f"{missed}; plan {punctual.rank} keeps every deadline: --objective deadlines."
+
+
+def fairness_text(fares: Sequence[Treatment]) -> str:
+    """The jobs that are worse off than with equal shares of the GPU, if any."""
+    worse = dict.fromkeys(
+        f"{each.job} takes {units.times(each.over_equal_share)} as long as with an equal share"
+        for each in fares
+        if each.unfair
+    )
+    if not worse:
+        return f"No job is worse off than with an equal share of the GPU's time. {_TICK}"
+    return f"{UNFAIR} Unfair: {'; '.join(worse)}. {_TICK}"

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from advisor.prediction import factor_file
-from advisor.prediction.cholesky import cholesky
-from advisor.prediction.factor_file import factor, keep_factors
+from advisor.prediction.cholesky import cholesky, factor, keep_factors
 
 POINTS = tuple((float(each), 1.0) for each in range(150))
 
@@ -14,7 +12,7 @@ POINTS = tuple((float(each), 1.0) for each in range(150))
 def cache(tmp_path, monkeypatch):
     """The folder of a user's caches; what is kept of models ends with the test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(factor_file, "_kept", {})
+    monkeypatch.setattr("advisor.prediction.cholesky._kept", {})
     return tmp_path / "cache"
 
 
