@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Advisor(Sources):
-    """Answers about jobs on one model of GPU; says where they come from as `Sources` does."""
+    """Answers questions about jobs on one model of GPU, from the data that `Sources` names."""
 
     def recommend(
         self,
@@ -49,7 +49,8 @@ class Advisor(Sources):
             jobs: As `Asked` says.
             objective: What the best plan is best at.
             conditions: What machine and user allow in addition to what the jobs say.
-            level: What counts of a cost: its median, or ``"p95"``, the upper end of its interval.
+            level: Which point of a cost's interval plans are ranked by: ``"p50"``, the median, or
+                ``"p95"``, the upper end.
 
         Raises:
             InvalidInput: A name, count or file is wrong, the GPU cannot be set to that cap, or a
@@ -77,7 +78,7 @@ class Advisor(Sources):
         )  # fmt: skip
 
     def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
-        """The best plan for many jobs, or for several equal GPUs, that is found in time.
+        """The best plan that is found in time for many jobs, or for several equal GPUs.
 
         Raises:
             NothingFits: A job is too big for a GPU, even alone.
@@ -90,7 +91,7 @@ class Advisor(Sources):
     def recommend_copies(
         self, job: Job, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
     ) -> "Copies":
-        """How many copies of `job` fit on the GPU, and how many pay; as `copies_that_pay`."""
+        """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
         from advisor.plan.copies_search import copies_that_pay
 
         found = copies_that_pay(job, self.card, self.predictor, conditions, level)
@@ -105,11 +106,11 @@ class Advisor(Sources):
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
     ) -> "Trials":
-        """How many trials of a hyper-parameter search to run at once; as `trials_that_pay`.
+        """How many trials of a hyper-parameter search to run at once; see `trials_that_pay`.
 
         Raises:
             InvalidInput: A number is wrong, or the length of a trial is not known.
-            NothingFits: Not even one fits.
+            NothingFits: Not even one trial fits.
         """
         from advisor.plan.trials import trials_that_pay
 
@@ -119,13 +120,13 @@ class Advisor(Sources):
     def batches(
         self, names: Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()
     ) -> "SlicesForJob":
-        """What batch sizes of one job do on slices of the GPU; as `slices_for_job`.
+        """Time and energy of batch sizes of one job on slices of the GPU; see `slices_for_job`.
 
         Args:
-            names: The job's, with or without a batch size; or of its profiles, or their files, one
-                for each size.
+            names: The job's name, with or without a batch size; or names or files of its profiles,
+                one for each size.
             on: MIG profiles, or ``"whole"``; none: all.
-            batches: Sizes to look at; none: those measured, and the largest that fits.
+            batches: Batch sizes to look at; none: those measured, and the largest that fits.
 
         Raises:
             UnknownName: There is no such profile or slice.
@@ -141,16 +142,16 @@ class Advisor(Sources):
     def admit(
         self, running: "Running", offered: Sequence[Job], limits: "AdmissionLimits"
     ) -> "Additions":
-        """Which of the jobs `offered` may join those that run; as `additions`."""
+        """Which of the jobs `offered` may join the running ones; see `additions`."""
         from advisor.plan.admission import additions
 
         found = additions(running, offered, self.card, self.predictor, limits)
         return replace(found, standing=self.machine.standing([*running.jobs, *offered]))
 
     def predict(self, jobs: Asked, sharing: str | Sharing) -> Forecast:
-        """What happens to `jobs` under one `sharing`; jobs and errors as for `recommend`.
+        """Forecast for `jobs` under one `sharing`; jobs and errors as for `recommend`.
 
-        A mix that does not fit is answered too: its `oom_probability` is near 1.
+        A mix that does not fit is forecast too: its `oom_probability` is near 1.
         """
         return self._forecast(jobs, sharing, self.power_cap_w)
 
@@ -163,11 +164,11 @@ class Advisor(Sources):
         """What changes for `jobs` from the first of `plans` to the second, and why.
 
         Args:
-            plans: Ways of sharing as `predict` takes them, or plans read from files; the power
-                cap is for plans that have none of their own, and of two that are the same only
-                for the second: what differs is what it does.
-            jobs: Theirs; of a plan from a file, its own.
-            objective: What they are compared by.
+            plans: Ways of sharing as `predict` takes them, or plans read from files. The power cap
+                applies to plans without one of their own; where both plans are equal, only to the
+                second, so that they differ by the cap.
+            jobs: The jobs of the plans; for a plan from a file, its own.
+            objective: The objective to compare by.
 
         Raises:
             InvalidInput: A way of sharing is none, or one for other jobs.
@@ -193,16 +194,17 @@ class Advisor(Sources):
         *,
         at_once: int | None = None,
     ) -> "OverTime":
-        """What comes of `arrivals` if each GPU of `fleet` is shared in this way.
+        """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
 
-        What `sharing` says of the first job holds for the first place of each GPU, and so on.
+        What `sharing` says of job 1 applies to whichever job is in the first place of a GPU, and so
+        on.
 
         Args:
-            arrivals: Of jobs that were measured on these GPUs; at least one.
-            sharing: Of each GPU; phases name jobs that are there from the start, for one GPU.
-            fleet: What they run on.
-            at_once: Jobs on a GPU at once at most, where `sharing` names no limits or instances;
-                None: as many as memory holds.
+            arrivals: At least one, of jobs that were measured on these GPUs.
+            sharing: How each GPU is shared; phases need all jobs at the start, and one GPU.
+            fleet: The GPUs, and the policy of the queue.
+            at_once: Most jobs at once on a GPU, where `sharing` fixes no number; None: as many as
+                fit in memory.
 
         Raises:
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
@@ -215,10 +217,11 @@ class Advisor(Sources):
         return replace(found, standing=self.machine.standing(distinct))
 
     def first_kernels(self, found: "Simulation") -> "tuple[ReplayedKernel, ...]":
-        """What the jobs that start first run, kernel by kernel, as replay has it.
+        """The kernels that the first jobs of a simulation run, by replay.
 
         Raises:
-            InvalidInput: They share neither by time slices nor by MPS, or a profile has no trace.
+            InvalidInput: The jobs share neither by time slices nor by MPS, or a profile has no
+                kernel trace.
         """
         from advisor.prediction.replayed_kernels import recorded
 

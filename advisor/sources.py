@@ -1,4 +1,4 @@
-"""What advice stands on: jobs and profiles, a fitted model, and the machine that it is for."""
+"""The data that advice is based on: profiles, the fitted model, and the machine it is for."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -30,23 +30,22 @@ Asked = Iterable[str | Profile | Job]
 
 @dataclass(frozen=True)
 class Sources:
-    """Where answers about one model of GPU come from.
+    """The data behind answers about one model of GPU.
 
-    The model and the calibration are read when they are first needed, and then kept.
+    The model and the calibration are read when first needed, and then kept.
 
     Attributes:
-        gpu: A GPU that `advisor gpus` lists, as `gpu_meant` takes it.
+        gpu: Name of a GPU model, as `gpu_meant` takes it.
         profiles: Folder of profiles; None: the shipped ones and the user's own.
         models: Folder of models; None: the user's refit, else the shipped one.
         calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
             GPU, if there is one.
-        power_cap_w: What the GPU may draw at most; None: its own limit.
-        host_cores: Cores that all jobs have together; None: those of the machine at hand, where
-            advice is for it, else as many as they need.
-        present: The machine at hand, to tell which profiles are stale; None: the one that was
-            calibrated.
-        check_host: Tells how fast the host at hand is now, where it was not calibrated; None:
-            advice is not for it, and profiles stay as on the hosts that they were measured on.
+        power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
+        host_cores: Number of host cores for all jobs together; None: that of the machine at hand,
+            if advice is for it, else as many as the jobs need.
+        present: The machine at hand, to find stale profiles; None: the machine that was calibrated.
+        check_host: Measures the speed of the host at hand if it was not calibrated; None: advice is
+            not for it, and profiles stay as on the hosts on which they were measured.
 
     Raises:
         InvalidInput: There is no such GPU, or the name may mean several.
@@ -71,10 +70,10 @@ class Sources:
 
     @cached_property
     def model(self) -> "Model":
-        """What was fitted to runs, on this GPU or on others.
+        """The model fitted to runs on this GPU and on others.
 
         Raises:
-            InvalidInput: It is malformed, or there is none in the folder given.
+            InvalidInput: The file is malformed, or the folder given has none.
         """
         from advisor.prediction.model_file import load_model
 
@@ -93,7 +92,7 @@ class Sources:
 
     @cached_property
     def find_profile(self) -> FindsProfiles:
-        """Finds profiles of this GPU by name; estimates, from another GPU, those nobody measured.
+        """Finds profiles by name; those not measured on this GPU are estimated from other GPUs.
 
         Raises:
             InvalidInput: When called: there is none of that name, or its file is malformed.
@@ -104,7 +103,7 @@ class Sources:
 
     @cached_property
     def uncalibrated(self) -> "Predictor":
-        """What answers for mixes on a host as fast as those of the profiles, without a cap."""
+        """Predictor for hosts as fast as those of the profiles, without a power cap."""
         from advisor.prediction.cache import once_a_mix
         from advisor.prediction.physics import replay_mix
         from advisor.prediction.predictor import Predictor
@@ -113,9 +112,9 @@ class Sources:
 
     @cached_property
     def predictor(self) -> Predicts:
-        """What answers for mixes on this machine, under the power cap; for each mix once.
+        """Predictor for this machine under the power cap; each mix is predicted once.
 
-        So a question that changes another one costs little.
+        So questions that differ little share most of their work.
 
         Raises:
             InvalidInput: The model is malformed, or the GPU cannot be set to that cap.
@@ -123,7 +122,7 @@ class Sources:
         return self.predictor_under(self.power_cap_w)
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
-        """As `predictor`, under another cap; None: the GPU's own limit."""
+        """As `predictor`, under another power cap; None: the GPU's own limit."""
         from advisor.plan.candidates import CappedPredictor
         from advisor.plan.forecast import MixCache
 
@@ -133,7 +132,7 @@ class Sources:
 
     @cached_property
     def _uncapped(self) -> Predicts:
-        """As `predictor`, under the GPU's own limit; a cap changes what this says of a mix."""
+        """As `predictor`, under the GPU's own limit; predictions under caps are derived from it."""
         from advisor.plan.forecast import MixCache
         from advisor.plan.shared_cores import SharedCores
 
@@ -143,10 +142,10 @@ class Sources:
         return MixCache(here if cores is None else SharedCores(here, cores))
 
     def under(self, cap_w: float) -> Self:
-        """The same under another power cap; what was read and predicted for one is for both.
+        """The same sources under another power cap; both share what was read and predicted.
 
         Raises:
-            InvalidInput: A file that both read is malformed.
+            InvalidInput: A file is malformed.
         """
         found = replace(self, power_cap_w=cap_w)
         shared = ("model", "machine", "find_profile", "_uncapped")
@@ -156,12 +155,12 @@ class Sources:
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1
     ) -> tuple[Job, ...]:
-        """The jobs that are named, or in a file; the bundled ones where neither is given.
+        """The jobs with these names, or in a file; without either, the bundled ones.
 
         Args:
             names: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each.
             file: A TOML file of jobs.
-            gpus: Equal GPUs that there are.
+            gpus: Number of equal GPUs.
 
         Raises:
             InvalidInput: Both are given, or a name, count or file is wrong.
@@ -178,10 +177,10 @@ class Sources:
             return read_jobs(path, self.find_profile)
 
     def running(self, names: Sequence[str], sharing: str) -> "Running":
-        """The jobs of these `names`, which run on the GPU and share it so.
+        """The running jobs called `names`, which share the GPU by `sharing`.
 
         Raises:
-            InvalidInput: A name is wrong, none is given, or they cannot run so.
+            InvalidInput: A name is wrong, none is given, or these jobs cannot share like this.
         """
         from advisor.plan.machine import Running
         from advisor.sharing import parse_sharing
@@ -191,7 +190,7 @@ class Sources:
     def running_now(
         self, names: Sequence[str], live: "LiveGpu"
     ) -> "tuple[Running | None, tuple[str, ...]]":
-        """The jobs of these `names`, as the driver says that they share a GPU at this moment.
+        """The running jobs called `names`, which share a GPU as its driver says.
 
         Args:
             names: A job for each process that runs there.
@@ -201,7 +200,7 @@ class Sources:
             None where nothing runs; and of each file that holds no profile the reason.
 
         Raises:
-            InvalidInput: The GPU is of another model, or the names are not of what runs there.
+            InvalidInput: The GPU is of another model, or the names do not match what runs there.
         """
         from advisor.plan.machine import held_alone_mib, running_now
         from advisor.workload.store import sound_profiles
@@ -219,10 +218,10 @@ class Sources:
         return parse_jobs(names, self.find_profile) if names else ()
 
     def at_measured_batches(self, names: Sequence[str]) -> tuple[Profile, ...]:
-        """The profiles of one job at each batch size measured; errors as of `find_profile`.
+        """Profiles of one job at each batch size measured; errors as of `find_profile`.
 
         Args:
-            names: A job's name, with or without a batch size; or of its profiles, or their files.
+            names: The job's name, with or without a batch size; or names or files of its profiles.
         """
         from advisor.prediction.estimated_profile import names_of_batches
 
@@ -231,7 +230,7 @@ class Sources:
         return tuple(self.find_profile(each) for each in names)
 
     def jobs(self, asked: Asked) -> tuple[Job, ...]:
-        """The jobs that `asked` names; a profile alone is one epoch of it.
+        """The jobs that `asked` stands for; a profile stands for one epoch of it.
 
         Raises:
             InvalidInput: A name, count or file is wrong, or a profile is of another GPU.

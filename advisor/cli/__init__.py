@@ -1,6 +1,6 @@
-"""The `advisor` command: words and exit codes only, no decisions.
+"""The `advisor` command: options and exit codes only, no decisions.
 
-Whatever is heavy is imported inside the command that needs it, so that help is instant.
+Heavy modules are imported inside the commands that need them, so that help is instant.
 """
 
 import os
@@ -118,10 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Say what typer found wrong with the words; the class of that moves from version to version.
+    """Print a usage error of typer's, whose class differs between versions, and exit.
 
     Raises:
-        Exception: It is another one.
+        Exception: `error` is no usage error.
     """
     if (message := getattr(error, "format_message", None)) is None:
         raise error

@@ -1,4 +1,4 @@
-"""Which GPU a command is about: the one that is named, else the one at hand, else the jobs' own."""
+"""Which GPU a command is about: the one named, else the one at hand, else that of the jobs."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +12,10 @@ from advisor.hardware import DEFAULT_GPU
 
 
 def asked_gpu(context: typer.Context, word: str) -> str:
-    """The key of the GPU that ``--gpu WORD`` means; where it is not given, of the likeliest.
+    """Key of the GPU that ``--gpu WORD`` names; without the option, of the likeliest one.
 
     Raises:
-        InvalidInput: Several GPUs are called so, or none.
+        InvalidInput: Several GPUs have that name, or none has.
     """
     source = context.get_parameter_source("gpu")
     if source is not None and source.name != "DEFAULT":
@@ -38,7 +38,7 @@ def _named(word: str) -> str:
 
 
 def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
-    """A key, and why it is that one; None where nothing says which."""
+    """The key of the likeliest GPU, and the reason; no reason for the default."""
     from advisor.measure.process.this_machine import gpu_at_hand
 
     here = gpu_at_hand()
@@ -52,7 +52,7 @@ def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
 
 
 def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
-    """The GPUs on which each of the jobs that `words` name was profiled; none without jobs."""
+    """Keys of the GPUs with profiles of all jobs in `words`; none without jobs."""
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
     names = [word.partition(":")[0] for word in words]
@@ -69,5 +69,5 @@ def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
 
 
 def _says_its_gpu(given: Mapping[str, Any]) -> bool:
-    """Whether a plan's file is given, which names its GPU."""
+    """Whether a plan file is given, which names its GPU."""
     return any(str(value).endswith(".json") for value in given.values())

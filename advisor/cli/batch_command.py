@@ -1,4 +1,4 @@
-"""``advisor batch``: which batch size belongs on which slice."""
+"""``advisor batch``: which batch size fits on which slice, and what it costs."""
 
 from functools import partial
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``advisor estimate-memory``: what a workload will hold that was never run."""
+"""``advisor estimate-memory``: the GPU memory of a workload that was never run."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The options that describe a workload that has no name here."""
+    """Options that describe a workload without a name in the zoo."""
 
     timm: Annotated[str | None, typer.Option(metavar="NAME", help="A model of timm.")] = None
     resolution: Annotated[int | None, typer.Option(help="Pixels of its images' side.")] = None
@@ -27,10 +27,10 @@ class Described:
     ] = "default"
 
     def workload(self) -> "Workload":
-        """The workload that is described.
+        """The workload that the options describe.
 
         Raises:
-            InvalidInput: A part is missing.
+            InvalidInput: An option is missing.
         """
         from advisor.workload.named_workloads import timm_workload
 

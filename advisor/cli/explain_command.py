@@ -1,4 +1,4 @@
-"""``advisor explain``: two plans for the same jobs, and what makes the difference."""
+"""``advisor explain``: compares two plans for the same jobs."""
 
 from dataclasses import dataclass
 from pathlib import Path

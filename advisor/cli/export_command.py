@@ -1,4 +1,4 @@
-"""``advisor export``: a plan as a file for the tool that applies it."""
+"""``advisor export``: writes a plan as a file for the tool that applies it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _WHY = "--objective and --rank choose a plan, and --sharing is one."
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """The options that say what is written, and where."""
+    """Options of the format, and of where to write it."""
 
     sharing: Annotated[
         str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
@@ -92,7 +92,7 @@ def export(
 def _planned(
     advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
 ) -> "tuple[Sequence[Job], MixPrediction]":
-    """What `recommend` says: jobs with the batches of the plan of that rank, or the best's.
+    """Jobs, at their chosen batch sizes, and sharing of the plan with that `rank`, or the best.
 
     Raises:
         InvalidInput: There is no plan of that rank.

@@ -1,4 +1,4 @@
-"""``advisor init``: a file to start from."""
+"""``advisor init``: writes a file to start from."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``advisor gpus``, ``workloads``, ``profiles`` and ``layouts``: what there is to choose from."""
+"""``advisor gpus``, ``workloads``, ``profiles`` and ``layouts``: lists of what there is."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +126,7 @@ def layouts(
 
 
 def _offered(gpu: str, driver: str | None) -> "tuple[Gpu, int | None]":
-    """The GPU as a driver of that branch offers it, else as the one at hand does."""
+    """The GPU with the MIG table of that driver branch, else of the driver at hand."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.hardware.mig_offer import as_offered_here
     from advisor.hardware.mig_rules import driver_branch

@@ -1,4 +1,4 @@
-"""``advisor fit``, ``evaluate`` and ``reproduce``: models fitted to runs, and how good they are."""
+"""``advisor fit``, ``evaluate`` and ``reproduce``: fit models to runs, and measure how good."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOptions:
-    """A GPU, and the folder of what was measured on it and on others."""
+    """Options of whose measurements a model is fitted to or scored on."""
 
     gpu: GpuKey = DEFAULT_GPU
     profiles: Profiles = None
 
     def read(self) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
-        """Profiles by name, the shipped runs, and the user's own; runs need their profiles.
+        """Profiles by name, the shipped runs, and the user's own runs; runs need their profiles.
 
-        Other files that hold no profile are left out with a warning.
+        Files that hold no profile are left out with a warning.
         """
         return _measured(self.gpu, self.profiles)
 
     def others(self) -> "tuple[MeasuredGpu, ...]":
-        """What was measured on every other GPU with runs that is known; a CPU is none."""
+        """Measurements on every other known GPU that has runs; CPUs do not count."""
         from advisor.hardware.catalogue import known_gpus
         from advisor.prediction.fit.observation import MeasuredGpu
         from advisor.workload.store import profiled_gpus
@@ -126,7 +126,7 @@ def _nothing_to_learn(gpu: str) -> str:
 def _show_runs(
     card: "Gpu", read: "tuple[dict[str, Profile], Sequence[Run], Sequence[Run]]"
 ) -> None:
-    """How many of the runs on `card` were used, and whether all had the same software."""
+    """Print how many of the runs on `card` were used, and whether their software differs."""
     from advisor.prediction.fit.observation import shared_runs
     from advisor.workload.staleness import odd_ones
 
@@ -178,7 +178,7 @@ def evaluate(
 def _evaluation(
     measured: MeasuredOptions, predictions: Path | None, *, only_shipped: bool
 ) -> "Evaluation":
-    """Of others' `predictions`, which are scored on shipped runs everywhere, or of our own."""
+    """Scores of the predictions in a file, or of this version of the model."""
     from advisor.hardware.catalogue import gpu as known
     from advisor.measure.process.cores import allowed_cores
     from advisor.validate.entries import score_entries

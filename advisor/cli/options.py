@@ -1,4 +1,4 @@
-"""The options that several commands take, as groups or one by one, and which go together."""
+"""Options that several commands take, singly or in groups; and which exclude or need others."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command`, each of whose parameters of a dataclass type is an option for each field of it."""
+    """`command` with an option for every field of its parameters that are dataclasses."""
     own = signature(command).parameters.values()
     groups: dict[str, Any] = {
         each.name: each.annotation for each in own if is_dataclass(each.annotation)
@@ -57,7 +57,7 @@ Given = dict[str, str]
 
 
 def given_in(context: typer.Context) -> Given:
-    """What the command line of `context` says; defaults and the environment say nothing."""
+    """The options on the command line of `context`, without defaults and environment."""
     said = {}
     for each in context.command.params:
         name = each.name or ""
@@ -69,10 +69,10 @@ def given_in(context: typer.Context) -> Given:
 
 
 def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
-    """See that `one` is not given together with any of `others`.
+    """Check that `one` is not given together with any of `others`.
 
     Raises:
-        InvalidInput: It is; says `why` they do not go together.
+        InvalidInput: It is; the message says `why` it must not be.
     """
     for other in others:
         if one in given and other in given:
@@ -80,10 +80,10 @@ def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
 
 
 def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
-    """See that `one` is given only together with one of `others`, options by their parameters.
+    """Check that `one`, if given, is given with one of `others`; all are names of parameters.
 
     Raises:
-        InvalidInput: It is given alone.
+        InvalidInput: It is given without them.
     """
     if one in given and not set(others) & set(given):
         listed = " or ".join(others.values())
@@ -152,10 +152,10 @@ AUTO = "auto"
 
 
 def _watts(word: str) -> float:
-    """The power cap that `word` says.
+    """The power cap in `word`, in watts.
 
     Raises:
-        InvalidInput: It is no number; `AUTO` is for `recommend` alone.
+        InvalidInput: It is no number; only `recommend` takes `AUTO`.
     """
     try:
         return float(word)
@@ -185,19 +185,19 @@ Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID."
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The options that say which jobs are meant."""
+    """Options that name the jobs."""
 
     jobs: Jobs = None
     job_file: JobFile = None
 
     def chosen(self, advisor: "Advisor", gpus: int = 1) -> "tuple[Job, ...]":
-        """As `Advisor.chosen_jobs`."""
+        """The jobs that they name; as `Advisor.chosen_jobs`."""
         return advisor.chosen_jobs(self.jobs, self.job_file, gpus)
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The options that say which files advice stands on."""
+    """Options of the files that advice is based on."""
 
     profiles: Profiles = None
     models: Models = None
@@ -205,7 +205,7 @@ class Files:
     host_cores: HostCores = None
 
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
-        """What answers about `gpu`, for the machine at hand."""
+        """The `Advisor` about `gpu`, for the machine at hand."""
         from advisor.api import Advisor
         from advisor.measure.process.this_machine import present_machine
 
@@ -224,10 +224,10 @@ def _host_check(gpu: str) -> "HostCheckNow":
 
 
 def cap_w(word: str | None) -> float | None:
-    """Watts that ``--power-cap`` says; None where it says none, or leaves them to the plans.
+    """Watts in ``--power-cap WORD``; None without the option, or with `AUTO`.
 
     Raises:
-        InvalidInput: It says something else.
+        InvalidInput: It is neither a number nor `AUTO`.
     """
     if word in (None, AUTO):
         return None

@@ -1,6 +1,6 @@
-"""What a command says: answers on stdout, all else on stderr, nothing that a terminal obeys.
+"""Output of commands: answers on stdout, everything else on stderr, no control sequences.
 
-The streams may be closed, full, or have few characters.
+The streams may be closed, full, or unable to encode some characters.
 """
 
 import codecs
@@ -33,10 +33,10 @@ _ERRORS = "advisor-plain"
 
 
 def ready() -> None:
-    """Make the streams such that to write on them fails cleanly, or not at all.
+    """Prepare the streams so that writing to them fails cleanly, or not at all.
 
-    A closed one is opened, so that no file takes its number: what is written on stdout fails
-    as it would have, and what is written on stderr is lost.
+    A closed stream is opened, so that no other file gets its number: writing to stdout then fails
+    as before, and writing to stderr is lost.
     """
     _open(0, "stdin", os.O_RDONLY, "r")
     _open(1, "stdout", os.O_RDONLY, "w")
@@ -65,7 +65,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def forget_stdout() -> None:
-    """Lose what is still to be written on stdout, and all that follows: nobody can read it."""
+    """Discard what is still to be written to stdout, and all that follows."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -73,9 +73,9 @@ def forget_stdout() -> None:
 
 
 def show(report: "RenderableType") -> None:
-    """`report`, as wide as the terminal, or as ``COLUMNS`` says; as wide as it is anywhere else.
+    """Print `report` as wide as the terminal or ``COLUMNS``; unlimited where there is neither.
 
-    Without colours where stdout is no terminal or ``NO_COLOR`` is set.
+    There are no colours if stdout is no terminal, or ``NO_COLOR`` is set.
     """
     console = _console()
     with console.capture() as captured:
@@ -92,7 +92,7 @@ def show_found(
     report: "Callable[[_Found], RenderableType]",
     document: Callable[[_Found], dict[str, Any]],
 ) -> None:
-    """`found` as a report for a person, or as one JSON document."""
+    """Print `found` as a report for people, or as one JSON document."""
     if as_json:
         show_json(document(found))
     else:
@@ -100,7 +100,7 @@ def show_found(
 
 
 def show_text(text: str, end: str = _LINE) -> None:
-    """`text` as it is, for a person or a shell."""
+    """Print `text` unchanged, for people or a shell."""
     _write(clean(text, keep="\n\t") + end)
 
 
@@ -109,18 +109,18 @@ def show_json(document: dict[str, Any]) -> None:
 
 
 def warn(lines: Iterable[object]) -> None:
-    """Each of `lines` as a warning on stderr."""
+    """Print each of `lines` as a warning on stderr."""
     for line in lines:
         aside(f"warning: {line}")
 
 
 def leave_out(*reasons: str) -> None:
-    """Say that files are left out, and of each why."""
+    """Warn about each file that is left out."""
     warn(f"left out: {why}" for why in reasons)
 
 
 def aside(line: str, keep: str = "") -> None:
-    """A line on stderr; nobody may be there to read it."""
+    """Print a line on stderr, even if nobody can read it."""
     with suppress(OSError):
         print(clean(line, keep=keep), file=sys.stderr, flush=True)
 
@@ -137,7 +137,7 @@ def _console() -> "Console":
 
 
 class _Clean:
-    """A report whose words, wherever they come from, are cleaned; its colours stay."""
+    """A report without control sequences, wherever its words come from; colours stay."""
 
     def __init__(self, report: "RenderableType") -> None:
         self._report = report
@@ -160,7 +160,7 @@ def _write(text: str) -> None:
 
 @contextmanager
 def live() -> "Iterator[Callable[[RunView], None]]":
-    """Shows a run while the block runs: a table that changes where somebody watches, else lines."""
+    """Show a run while the block runs: a live table on a terminal, else lines."""
     from advisor.report.run_tables import run_table
 
     if not sys.stdout.isatty():
@@ -180,7 +180,7 @@ Advance = Callable[[int, int, str], None]
 
 @contextmanager
 def progress() -> Iterator[Advance]:
-    """A bar while the block runs, where somebody watches at a terminal; else a line for each part.
+    """Show progress while the block runs: a bar on a terminal, else a line for each part.
 
     Yields:
         What to call at the start of each part, and at the end of the last.

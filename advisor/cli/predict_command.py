@@ -1,4 +1,4 @@
-"""``advisor predict``."""
+"""``advisor predict``: what jobs do under one way of sharing."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
 """``advisor profile``, ``watch``, ``campaign``, ``confirm``, ``calibrate``, ``doctor``, ``app``.
 
-All but the last also run without this command line: their words are handed on as they are, to the
+All but the last also run without this command line. Their words are passed on unchanged, to the
 same programs that ``python -m`` starts.
 """
 
@@ -22,7 +22,7 @@ AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def as_given(words: list[str], rest: list[str]) -> list[str]:
-    """`words` and the `rest` from ``--`` on, which typer must hand on where a script follows."""
+    """`words` and the `rest` after ``--``, such that typer passes a script's own words on."""
     return words + rest[: words[:1] == ["profile"]] + rest
 
 

@@ -1,4 +1,4 @@
-"""All that a command line of ``advisor recommend`` says, and which of it goes together."""
+"""Checks of the options of ``advisor recommend`` against each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,7 +38,7 @@ _APART = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All that the command line says; `given` is what it says itself, without defaults.
+    """All options of the command line; `given` holds those without defaults.
 
     Each check raises `InvalidInput` where an option would be ignored.
     """
@@ -53,17 +53,17 @@ class Asked:
 
     @property
     def device(self) -> str | None:
-        """The GPU that commands are for; None: the command line does not say."""
+        """The GPU that commands are for; None: not given."""
         return self.joining.device if "device" in self.given else None
 
     @property
     def copied(self) -> str | None:
-        """The job of which as many copies are asked for as pay; None: there is none."""
+        """Name of the job in ``JOB:auto``; None: copies are not asked about."""
         names = self.named.jobs or ()
         return next((name.removesuffix(_COPIES) for name in names if name.endswith(_COPIES)), None)
 
     def check(self) -> None:
-        """What can be answered at all; one GPU is as good as none said."""
+        """Check everything that needs no files; ``--gpus 1`` is as good as no ``--gpus``."""
         rank, top = self.shown.commands, self.shown.top
         if rank is not None and "top" in self.given and rank > top:
             raise InvalidInput(
@@ -91,10 +91,10 @@ class Asked:
             check_hurt("--hurt", self.joining.hurt)
 
     def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
-        """`jobs`, of which those that are named are protected.
+        """`jobs`, those that ``--protect`` names protected.
 
         Raises:
-            InvalidInput: None of them has a name that is given, or the share is wrong.
+            InvalidInput: No job has such a name, or the share is wrong.
         """
         from advisor.plan.rules import MOST_HURT
 
@@ -108,14 +108,14 @@ class Asked:
         return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
 
     def check_copies(self) -> None:
-        """What can be answered of a number of copies."""
+        """Check the options for a question about copies."""
         copied = f"{self.copied}{_COPIES}"
         if len(self.named.jobs or ()) > 1:
             raise InvalidInput(f"{copied}: how many copies pay is asked of one JOB, without others")
         self._check_work(copied)
 
     def check_additions(self) -> None:
-        """What can be answered of jobs that join others, which do run."""
+        """Check the options for jobs that join running ones."""
         self._check_work("--now" if self.joining.now else "--running")
         for runs in _RUNS:
             why = "commands are of plans whose jobs start together."
@@ -124,7 +124,7 @@ class Asked:
             apart(self.given, runs, ("pessimistic",), f"{why} Allow less with --hurt.")
 
     def check_searched_whole(self, exact_jobs: int) -> None:
-        """What can be answered of jobs whose plans are searched to the end."""
+        """Check the options for jobs on one GPU, of which all plans are searched."""
         if "time_limit" in self.given:
             raise InvalidInput(
                 f"--time-limit is for more than {exact_jobs} jobs, or several --gpus: fewer jobs "
@@ -132,7 +132,7 @@ class Asked:
             )
 
     def _check_work(self, what: str) -> None:
-        """See that `what` is asked for as it is chosen: by throughput, under one power cap."""
+        """Check that `what` is asked for by throughput and under one power cap."""
         if self.ranking.power_cap == AUTO:
             raise InvalidInput(
                 f"--power-cap {AUTO} and {what} do not go together: plans choose caps for jobs "

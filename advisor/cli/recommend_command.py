@@ -1,4 +1,4 @@
-"""``advisor recommend``."""
+"""``advisor recommend``: ranks the ways to share GPUs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def _no_commands(_rank: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What was found, in each of the forms that it can be shown in."""
+    """An answer in each form in which it can be shown."""
 
     standing: "Standing"
     report: "Callable[[], RenderableType]"
@@ -69,7 +69,7 @@ class _Answer:
 
 
 def _answer(asked: Asked) -> _Answer:
-    """The answer to the question that the words ask: one of four."""
+    """The answer to one of four questions, depending on the options."""
     from advisor.plan.rules import EXACT_JOBS
 
     asked.check()

@@ -1,4 +1,4 @@
-"""The options of ``advisor recommend`` alone, in groups."""
+"""Groups of options of ``advisor recommend`` alone."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,7 @@ MemoryMargin = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The options that say what is best, and what machine and user allow."""
+    """Options of the objective, and of what machine and user allow."""
 
     gpu: GpuKey = DEFAULT_GPU
     objective: By = "makespan"
@@ -56,7 +56,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The options that say which plans are shown; `commands` is the rank of one."""
+    """Options of which plans are shown; `commands` is the rank of a plan."""
 
     top: Top = 5
     details: Annotated[
@@ -70,7 +70,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The options of plans for several GPUs."""
+    """Options of plans for several GPUs."""
 
     gpus: Annotated[
         int, typer.Option(min=1, max=MOST_GPUS, help="How many equal GPUs there are.")
@@ -83,7 +83,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """The options of jobs that join those that run."""
+    """Options of jobs that join running ones."""
 
     running: Annotated[
         str | None,
@@ -110,11 +110,11 @@ class Joining:
         return self.running is not None or self.now
 
     def found(self, advisor: "Advisor") -> "Running | None":
-        """What runs; None where nothing does.
+        """The running jobs; None where nothing runs.
 
         Raises:
-            InvalidInput: What is said of it cannot be.
-            GpuUnavailable: ``--now`` asks a GPU that does not answer.
+            InvalidInput: The options contradict each other or the driver.
+            GpuUnavailable: ``--now`` is given and the GPU does not answer.
         """
         names = [name for name in (self.running or "").split(",") if name]
         if not self.now:

@@ -1,4 +1,4 @@
-"""``advisor run``, ``status``, ``stop`` and ``restore``: plans run here, watched, ended, undone."""
+"""``advisor run``, ``status``, ``stop`` and ``restore``: run plans, watch, end and undo them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _Plan = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RunTerms:
-    """The options that say how a plan is run."""
+    """Options of how a plan is run."""
 
     apply: Annotated[
         bool, typer.Option("--apply", help="Start it; without, say what would be started.")
@@ -57,7 +57,7 @@ class RunTerms:
     ] = None
 
     def ask(self, show: "Callable[[RunView], None]", log: "Callable[[Run], None] | None") -> "Ask":
-        """The same for what runs plans, which says on stderr what happens."""
+        """The same as a request to the runner, which logs to stderr."""
         from advisor.validate.execute import Ask
 
         return Ask(
@@ -159,10 +159,10 @@ def restore() -> None:
 
 
 def show_restored(found: "Iterable[Restored]") -> int:
-    """Say of each what came of it; how many there were.
+    """Print the outcome of each thing to undo, and return how many there were.
 
     Raises:
-        AdvisorError: Not all of it is undone.
+        AdvisorError: Some of it could not be undone.
     """
     failed, count = None, 0
     for count, each in enumerate(found, start=1):  # noqa: B007 - the last is what is returned

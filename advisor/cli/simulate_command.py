@@ -1,4 +1,4 @@
-"""``advisor simulate``: what comes of jobs over time."""
+"""``advisor simulate``: simulates jobs over time."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ _AT_ONCE_IN_TRACES = 4
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The options that say what is to run, and how it shares a GPU."""
+    """Options of what is to run, and how it shares a GPU."""
 
     jobs: Jobs = None
     job_file: JobFile = None
@@ -56,7 +56,7 @@ class Load:
     ] = "mps"
 
     def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
-        """Jobs that come over time, or all at the start."""
+        """The jobs with the times of their arrival; 0 for jobs without one."""
         from advisor.workload.job import Arrival
         from advisor.workload.job_file import read_arrivals
 
@@ -67,7 +67,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """The options that say what the jobs run on, and who starts next."""
+    """Options of the GPUs, and of the queue that feeds them."""
 
     gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
     policy: Annotated[
@@ -91,7 +91,7 @@ class QueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The options that say which trace is written."""
+    """Options of the trace to write."""
 
     trace: Annotated[
         Path | None,
@@ -102,7 +102,7 @@ class TraceFile:
     ] = False
 
     def check(self) -> None:
-        """See that the trace can be written, before a simulation of seconds."""
+        """Check that the trace can be written, before simulating for seconds."""
         from advisor.workload.writing import writable
 
         if self.trace:
@@ -162,7 +162,7 @@ def _check_sources(given: Given) -> None:
 
 
 def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
-    """See that `sharing` has not more places than jobs run at once, nor says who starts next."""
+    """Check that the queue options do not contradict what `sharing` itself fixes."""
     from advisor.sharing.traversal import places_named
 
     places = places_named(sharing)
@@ -181,7 +181,7 @@ def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
 def _planned(
     file: Path, gpu: str, power_cap_w: float | None, files: Files, given: Given
 ) -> "tuple[Advisor, tuple[Arrival, ...], str]":
-    """Jobs and sharing of a plan, on its GPU; a cap on the command line goes before its own."""
+    """The advisor, jobs and sharing of a plan file; a cap given here overrides the plan's."""
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.workload.job import Arrival
 

@@ -1,4 +1,4 @@
-"""``--mlflow URI``, of commands whose answers can be logged."""
+"""``--mlflow URI``, the option of commands that can log their answers."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ Mlflow = Annotated[
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":
-    """Where to log; None where nobody asked for it.
+    """The log at `uri`; None where `uri` is.
 
     Raises:
         AdvisorError: MLflow is not installed, or there is no such place.
@@ -34,7 +34,7 @@ def mlflow_log(uri: str | None) -> "MlflowLog | None":
 
 
 def profiled_and_logged(words: Sequence[str], main: Callable[[Sequence[str]], int]) -> int:
-    """The exit code of ``main(words)``, which measures; what it wrote is logged where asked for.
+    """Exit code of ``main(words)``, which measures; the profiles that it wrote are logged.
 
     Raises:
         InvalidInput: ``--mlflow`` has no URI.
@@ -54,7 +54,7 @@ def profiled_and_logged(words: Sequence[str], main: Callable[[Sequence[str]], in
 
 
 def _taken(words: list[str], option: str) -> tuple[list[str], str | None]:
-    """`words` without `option` and what it says; that is None where it is not given."""
+    """`words` without `option` and its value, and the value; None without the option."""
     for at, word in enumerate(words):
         if word == option:
             if at + 1 == len(words):

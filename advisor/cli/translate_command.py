@@ -1,4 +1,4 @@
-"""``advisor translate``: profiles as they may be on a GPU that nobody has."""
+"""``advisor translate``: estimates profiles for another GPU."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""``advisor validate``: plans run for real."""
+"""``advisor validate``: runs plans and compares them with their predictions."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The options that say which plans are run, and where."""
+    """Options of which plans are run, and where."""
 
     objective: By = "makespan"
     top: Top = 3
@@ -38,7 +38,7 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """The options that say where runs come from, and where they go."""
+    """Options of where runs are read from and written to."""
 
     runs: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""The rates that a GPU attains: as a calibration measured them, or as its maker's let expect."""
+"""The rates that a GPU attains, from a calibration or from its maker's peak rates."""
 
 from dataclasses import replace
 from math import log
@@ -29,11 +29,11 @@ _NEEDED = {"fp32_tflops", "fp16_tflops", "bandwidth_gb_s"}
 
 
 def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
-    """The rates of `gpu`; None if neither the calibration has them nor the catalogue its kind.
+    """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
 
     Args:
-        gpu: Of the catalogue or at hand.
-        calibration: One of another GPU, or one without a GPU side, says nothing here.
+        gpu: A GPU of the catalogue, or the one at hand.
+        calibration: A calibration; one of another GPU, or without a sweep of operators, is ignored.
     """
     rates = gpu.rates or _of_its_kind(gpu)
     stated = None if rates is None else _attained(gpu, rates)
@@ -42,7 +42,7 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
 
 
 def _of_its_kind(gpu: Gpu) -> GpuRates | None:
-    """What SMs as of the nearest GPU with the same compute capability do; None if there is none."""
+    """Rates scaled from the nearest GPU of equal compute capability; None if there is none."""
     kin = [
         each for each in catalogue().values() if each.compute_capability == gpu.compute_capability
     ]
@@ -55,7 +55,7 @@ def _of_its_kind(gpu: Gpu) -> GpuRates | None:
 
 
 def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float) -> GpuRates:
-    """`rates` with shares of those on vector units and on tensor cores, and another bandwidth."""
+    """`rates` times the shares for vector units and tensor cores, with another bandwidth."""
     tf32_tflops = rates.tf32_tflops
     return replace(
         rates,
@@ -83,7 +83,7 @@ def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
 
 
 def unlikeness(one: Gpu, other: Gpu) -> float:
-    """How far the rates of two GPUs are apart, in logs; those of one architecture are nearest."""
+    """Distance between the log rates of two GPUs; less for GPUs of one architecture."""
     here, there = rates_of(one), rates_of(other)
     if here is None or there is None:
         return float("inf")
@@ -102,7 +102,7 @@ def tensor_share(gpu: Gpu) -> float:
 
 
 def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
-    """What `side` measured; where it measured nothing, as `stated`."""
+    """Rates of `side` where it measured them, else `stated`."""
     found = {
         "fp32_tflops": side.tflops("fp32"),
         "tf32_tflops": side.tflops("tf32"),

@@ -14,14 +14,14 @@ _TIME_SLICE = re.compile(r"\b(default|short|medium|long)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealth:
-    """Of one GPU; None if the driver does not say.
+    """Settings and state of one GPU; None where the driver does not say.
 
     Attributes:
-        compute_capability: Major and minor.
+        compute_capability: Major and minor number.
         persistence: Whether the driver stays loaded while nobody uses the GPU.
         slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
-        power_limit_w: What it may draw now.
-        default_limit_w: What it may draw as delivered.
+        power_limit_w: Power limit now.
+        default_limit_w: Power limit as delivered.
         ecc: Whether memory errors are corrected, now and after the next reset.
         uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
         remap_pending: Whether bad rows of memory wait for a reset to be replaced.
@@ -52,7 +52,7 @@ _SLOWED = {
 
 
 def gpu_health(device: int | str) -> GpuHealth:
-    """Of the GPU `device` now; nothing is changed.
+    """Settings and state of the GPU `device`; nothing is changed.
 
     Raises:
         GpuUnavailable: There is no driver, no such GPU or no permission.

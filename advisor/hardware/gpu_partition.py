@@ -1,4 +1,4 @@
-"""The part of a GPU that jobs have: all of it, what an MPS limit leaves, an instance of MIG.
+"""The part of a GPU that jobs use: all of it, what an MPS limit leaves, or a MIG instance.
 
 Compute instances divide the SMs of one GPU instance, as ``3c + 4c in one 7g``: each has SMs of its
 own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and compute instances
@@ -159,12 +159,12 @@ class Partition:
 
     @property
     def whole(self) -> bool:
-        """Whether it has all SMs and all of the bandwidth."""
+        """Whether it has all SMs and all of the bandwidth of the GPU."""
         return self.sm_share == self.bandwidth_share == 1.0
 
     @property
     def sm_share(self) -> float:
-        """Of the GPU's SMs, (0, 1]."""
+        """Share of the GPU's SMs, (0, 1]."""
         return self.sms / self.gpu.sms
 
     @property
@@ -179,11 +179,11 @@ class Partition:
 
     @property
     def as_gpu(self) -> Gpu:
-        """A GPU of no more SMs, for what asks a GPU how many it has; the GPU if it has all."""
+        """The partition as a GPU with fewer SMs; the GPU itself if it has all."""
         return self.gpu if self.sms == self.gpu.sms else _with_sms(self.gpu, self.sms)
 
     def limited(self, limit_pct: float) -> "Partition":
-        """What an MPS limit leaves of it, in per cent of its SMs."""
+        """The part of it that an MPS limit leaves, in per cent of its SMs."""
         return replace(self, sms=limited_sms(limit_pct, self.sms))
 
 
@@ -224,7 +224,7 @@ def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Pa
 
 
 def limited_sms(limit_pct: float, sms: int) -> int:
-    """SMs that an MPS limit leaves to its client, of the `sms` of a partition.
+    """SMs that an MPS limit leaves to its client, out of `sms`.
 
     An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
     cent: the even number below the share asked for, since SMs come in pairs.
@@ -233,5 +233,5 @@ def limited_sms(limit_pct: float, sms: int) -> int:
 
 
 def limit_shares(limits_pct: Sequence[float], sms: int) -> list[float]:
-    """SMs that each MPS limit leaves to its client, as a share of the `sms` of a partition."""
+    """Share of `sms` SMs that each MPS limit leaves to its client."""
     return [limited_sms(each, sms) / sms for each in limits_pct]

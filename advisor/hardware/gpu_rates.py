@@ -1,4 +1,4 @@
-"""How fast a GPU works at most: as its maker states it, or as it was measured."""
+"""Rates of a GPU: its peak as its maker states it, or as measured."""
 
 from dataclasses import dataclass
 

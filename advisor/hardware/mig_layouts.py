@@ -176,7 +176,7 @@ def _allowed(held: Sequence[_PlacedProfile], piece: _PlacedProfile, branch: int 
 def _beside(
     held: Sequence[_PlacedProfile], pieces: Sequence[_PlacedProfile]
 ) -> list[_PlacedProfile]:
-    """Those of `pieces` that share no memory slice with `held`."""
+    """The `pieces` that share no memory slice with `held`."""
     taken = sum(each.slices for each in held)
     return [each for each in pieces if not each.slices & taken]
 

@@ -43,7 +43,7 @@ class MigDevice:
 
     Attributes:
         instance: The GPU instance that it is in.
-        compute: It.
+        compute: The compute instance itself.
         uuid: ``"MIG-..."``, for CUDA_VISIBLE_DEVICES.
     """
 

@@ -170,7 +170,7 @@ class Conditions:
         power_caps: Whether a plan may choose a power cap.
 
     Raises:
-        InvalidInput: The margin is not a share, or the version is not a version.
+        InvalidInput: The margin is not a share.
     """
 
     root: bool = True

@@ -9,9 +9,10 @@ from advisor.sharing.traversal import of_one_group
 
 
 def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
-    """`groups`, one after another, of jobs numbered from 1.
+    """The sharing in which `groups`, of jobs numbered from 1, run one after another.
 
-    Jobs that are each alone, with increasing numbers, become one group: it runs them in that order.
+    Groups of a single job in increasing order become one serial group, which runs them in that
+    order.
     """
     joined: list[Group | Hybrid] = []
     for group in chain.from_iterable(map(_singly, groups)):
@@ -24,7 +25,7 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
 
 
 def _singly(group: Group | Hybrid) -> Sequence[Group | Hybrid]:
-    """`group`, or each of its jobs where nobody shares and nobody has a limit."""
+    """`group`; or a group for each of its jobs if they run one at a time, without limits."""
     alone = len(group.jobs) == 1 and isinstance(group, Group) and group.sharing == Naive()
     by_one = alone or _one_by_one(group)
     return [Group((job,), Serial()) for job in group.jobs] if by_one else [group]

@@ -1,7 +1,7 @@
 """The four ways to share a GPU in which nothing is nested.
 
 Every way to share has a `mode`, `limits` and `priorities` (empty where no job on the whole GPU has
-one) and `instances` (empty without MIG), so that most code asks for these and not for its type.
+one) and `instances` (empty without MIG). Most code asks for these instead of the type.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Instance:
 
 
 class _WithoutMps:
-    """Jobs on the whole GPU that take turns, one after another or in slices of time."""
+    """Jobs that take turns on the whole GPU: one after another, or in time slices."""
 
     __slots__ = ()
     mode: ClassVar[Mode]
@@ -45,7 +45,7 @@ class _WithoutMps:
     keeps_sms_apart: ClassVar[bool] = False
 
     def among(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - as of `Mps`
-        """How the jobs at `places` share while the others do not run."""
+        """How the jobs at `places` share while the others are not running."""
         return self
 
     def __str__(self) -> str:
@@ -73,11 +73,11 @@ class Mps:
     Attributes:
         limits: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of each job, in per cent, shape (jobs,);
             empty if no job has one. A cap, not a reservation: the sum may exceed 100.
-        priorities: ``CUDA_MPS_CLIENT_PRIORITY`` of each job, shape (jobs,), of which the driver
-            knows two: 0, the usual one, and 1, after it; empty if none is set.
+        priorities: ``CUDA_MPS_CLIENT_PRIORITY`` of each job, shape (jobs,): 0, the default, or 1,
+            which comes after 0; empty if none is set.
 
     Raises:
-        InvalidInput: A limit or a priority is none, or there are not as many of each.
+        InvalidInput: A limit or priority is impossible, or there are not equally many of both.
     """
 
     limits: tuple[float, ...] = ()
@@ -98,15 +98,15 @@ class Mps:
 
     @property
     def mode(self) -> Mode:
-        """With limits, or with priorities that differ, it is a mode of its own."""
+        """``"mps"``; or a mode of its own with limits, or with priorities that differ."""
         if len(set(self.priorities)) > 1:
             return "mps-priority"
         return "mps-limits" if self.limits else "mps"
 
     def among(self, places: Sequence[int]) -> Self:
-        """How the jobs at `places` share while the others do not run.
+        """How the jobs at `places` share while the others are not running.
 
-        Priorities that are all alike change nothing, and are left out.
+        Priorities that are all equal have no effect, and are left out.
         """
         priorities = tuple(self.priorities[at] for at in places) if self.priorities else ()
         limits = tuple(self.limits[at] for at in places) if self.limits else ()
@@ -114,7 +114,7 @@ class Mps:
 
     @property
     def keeps_sms_apart(self) -> bool:
-        """Whether limits add up to at most 100, so that no two jobs share an SM."""
+        """Whether limits add up to at most 100, so that no two jobs need to share an SM."""
         return 0 < sum(self.limits) <= 100
 
     def __str__(self) -> str:
@@ -145,15 +145,15 @@ PartitionSharing = Serial | Concurrent
 
 
 def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
-    """Refuse an impossible group of jobs, or one that cannot share by `sharing`.
+    """Check that a group of jobs is possible and can share by `sharing`.
 
     Args:
-        jobs: Their numbers, counted from 1 in the order in which the jobs were given.
-        sharing: With one limit for each of `jobs`, if it has limits, and so for priorities.
+        jobs: Their numbers, from 1.
+        sharing: With one limit for each of `jobs` if it has limits; likewise priorities.
 
     Raises:
-        InvalidInput: There is not a job, one is named twice, or the limits or priorities are for
-            more or fewer.
+        InvalidInput: There is no job, a job is named twice, or limits or priorities are for more or
+            fewer jobs.
     """
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
@@ -167,7 +167,7 @@ def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
 
 
 def check_once(jobs: tuple[int, ...]) -> None:
-    """Refuse a list of jobs that names one twice.
+    """Check that no job is named twice.
 
     Raises:
         InvalidInput: One is.
@@ -179,13 +179,13 @@ def check_once(jobs: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedPartition:
-    """What has SMs of its own, with the jobs on it.
+    """A partition, which has SMs of its own, with its jobs.
 
     Attributes:
         jobs: Their numbers, from 1.
-        sharing: How they share it; limits are in per cent of its SMs.
-        instance: The MIG GPU instance that it is, or is a part of; None: the whole GPU.
-        slices: Compute slices of a compute instance; None: all of the instance.
+        sharing: How the jobs share it; limits are in per cent of its SMs.
+        instance: Its MIG GPU instance; None: the partition is the whole GPU.
+        slices: Compute slices if it is a compute instance; None: all of the GPU instance.
     """
 
     jobs: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The ways to share in which others are nested: on MIG instances, and in phases."""
+"""Ways to share that nest others: jobs on MIG instances, and groups in phases."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -23,11 +23,11 @@ class Part:
 
     Attributes:
         jobs: Their numbers, from 1.
-        sharing: How they share it; limits are in per cent of its SMs.
+        sharing: How the jobs share it; limits are in per cent of its SMs.
         slices: Compute slices of a compute instance; None: all of the GPU instance.
 
     Raises:
-        InvalidInput: These jobs cannot share in this way, or there is no slice.
+        InvalidInput: These jobs cannot share like this, or there are no slices.
     """
 
     jobs: tuple[int, ...]
@@ -40,7 +40,7 @@ class Part:
         check_group(self.jobs, self.sharing)
 
     def __str__(self) -> str:
-        """How they share is left out for one job without a limit."""
+        """The notation; a single job without a limit has no sharing in it."""
         size = "" if self.slices is None else f"{self.slices}c"
         plain = len(self.jobs) == 1 and self.sharing == Naive()
         numbers = ",".join(map(str, self.jobs))
@@ -52,11 +52,11 @@ class Place:
     """A MIG GPU instance with the jobs on it.
 
     Attributes:
-        parts: One without slices: the instance is whole. With slices, the compute instances into
-            which it is cut: they have SMs of their own, and one memory.
+        parts: A single part without slices: the instance is whole. Parts with slices: compute
+            instances, with SMs of their own and one memory.
 
     Raises:
-        InvalidInput: It has no part, or a job is named twice.
+        InvalidInput: There is no part, or a job is named twice.
     """
 
     instance: Instance
@@ -74,7 +74,7 @@ class Place:
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
-        """What has SMs of its own: each part."""
+        """Its partitions: each part."""
         return tuple(
             SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
             for part in self.parts
@@ -87,10 +87,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """MIG instances, each with jobs of its own that share it.
+    """MIG instances, each shared by jobs of its own.
 
     Raises:
-        InvalidInput: It has no place, or a job is named twice.
+        InvalidInput: There is no instance, or a job is named twice.
     """
 
     places: tuple[Place, ...]
@@ -116,17 +116,17 @@ class Hybrid:
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
-        """Everything with SMs of its own, whole GPU instances and parts of divided ones."""
+        """All partitions: whole GPU instances, and the parts of divided ones."""
         return tuple(part for place in self.places for part in place.partitions)
 
     @property
     def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
-        """Partitions that have one memory at the same time: those of each GPU instance."""
+        """Partitions grouped by memory: those of each GPU instance share one."""
         return tuple(place.partitions for place in self.places)
 
     @property
     def running_together(self) -> tuple[tuple[int, ...], ...]:
-        """Jobs that run at the same time, each set after the other: here all."""
+        """Sets of jobs that run at the same time, one set after another: here a single one."""
         return (tuple(sorted(self.jobs)),)
 
     def __str__(self) -> str:
@@ -134,7 +134,7 @@ class Hybrid:
 
 
 def one_job_each(instances: tuple[Instance, ...]) -> Hybrid:
-    """The first job alone on the first instance, and so on: `Mig` as a `Hybrid`."""
+    """`Mig` as a `Hybrid`: the first job alone on the first instance, and so on."""
     return Hybrid(
         tuple(Place(each, (Part((job,)),)) for job, each in enumerate(instances, start=1))
     )
@@ -146,10 +146,10 @@ Arrangement = PartitionSharing | Mig | Hybrid
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs that share the whole GPU, by their numbers from 1.
+    """Jobs, by their numbers from 1, that share the whole GPU.
 
     Raises:
-        InvalidInput: These jobs cannot share in this way.
+        InvalidInput: These jobs cannot share like this.
     """
 
     jobs: tuple[int, ...]
@@ -161,17 +161,17 @@ class Group:
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
-        """What has SMs of its own: the whole GPU."""
+        """Its only partition: the whole GPU."""
         return (SharedPartition(self.jobs, self.sharing),)
 
     @property
     def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
-        """Partitions that have one memory at the same time; jobs in turn have it to themselves."""
+        """Partitions grouped by memory; jobs one after another each have all of it."""
         return tuple((SharedPartition(jobs, self.sharing),) for jobs in self.running_together)
 
     @property
     def running_together(self) -> tuple[tuple[int, ...], ...]:
-        """Jobs that run at the same time, each set after the other."""
+        """Sets of jobs that run at the same time, one set after another."""
         one_by_one = self.sharing.mode == "serial"
         return tuple((job,) for job in self.jobs) if one_by_one else (self.jobs,)
 
@@ -183,10 +183,10 @@ class Group:
 class Phases:
     """Groups one after another: the next starts when the last job of the one before has ended.
 
-    A hybrid names its jobs itself, so it is a group.
+    A group on MIG instances is a `Hybrid`, which names its jobs itself.
 
     Raises:
-        InvalidInput: There are fewer than two groups, or a job is in two.
+        InvalidInput: There are fewer than two groups, or a job is in two of them.
     """
 
     groups: tuple[Group | Hybrid, ...]
@@ -207,7 +207,7 @@ class Phases:
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """The GPU instances of each group after the other."""
+        """The GPU instances of all groups, one group after another."""
         return tuple(each for group in self.groups for each in group.instances)
 
     def __str__(self) -> str:

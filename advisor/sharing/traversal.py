@@ -1,7 +1,7 @@
-"""The one place that looks at what a sharing consists of: groups, partitions, some of its jobs.
+"""The only code that asks for the type of a sharing: its groups, partitions, and subsets of jobs.
 
-Positions count from 0 and numbers from 1, in the order in which the jobs were asked for. Code
-elsewhere asks these functions, or a sharing's own `mode`, `limits` and `instances`.
+Positions count from 0 and numbers from 1, in the order in which the jobs were asked for. Other code
+calls these functions, or asks for `mode`, `limits` and `instances`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _Limited = TypeVar("_Limited", Mps, Concurrent, Arrangement)
 
 
 def named_jobs(sharing: Sharing) -> tuple[int, ...]:
-    """Numbers of the jobs of which `sharing` itself speaks, increasing; empty: of any jobs."""
+    """Numbers of the jobs that `sharing` mentions, increasing; empty: it suits any jobs."""
     if isinstance(sharing, Hybrid | Phases):
         return tuple(sorted(sharing.jobs))
     given = sharing.limits or sharing.priorities or sharing.instances
@@ -41,7 +41,7 @@ def named_jobs(sharing: Sharing) -> tuple[int, ...]:
 
 
 def check_count(sharing: Sharing, jobs: int) -> None:
-    """Refuse a sharing that speaks of others than the first `jobs` jobs.
+    """Check that `sharing` is one for `jobs` jobs.
 
     Raises:
         InvalidInput: It has more or fewer limits, priorities or instances, or names other jobs.
@@ -62,31 +62,31 @@ def check_count(sharing: Sharing, jobs: int) -> None:
 
 
 def together(sharing: Sharing) -> Concurrent | None:
-    """How all jobs have the whole GPU at the same time; None where they do not."""
+    """`sharing` if all jobs have the whole GPU at the same time, else None."""
     return sharing if isinstance(sharing, Concurrent) else None
 
 
 def without_idle_limits(sharing: _Limited) -> _Limited:
-    """`sharing` of a whole GPU without its limits where none of them takes an SM from its job."""
+    """`sharing`, without its limits if they are all 100 % and so take no SM from any job."""
     if isinstance(sharing, Mps) and set(sharing.limits) == {100.0}:
         return replace(sharing, limits=())
     return sharing
 
 
 def plain_mode(sharing: Sharing) -> Mode:
-    """The mode of `sharing` but for priorities, from which what these do not change is known."""
+    """The mode of `sharing` without its priorities."""
     if sharing.mode != "mps-priority":
         return sharing.mode
     return "mps-limits" if sharing.limits else "mps"
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
-    """`sharing` where the GPU is set up once; None of groups one after another."""
+    """`sharing` if it sets up the GPU once; None if it is one of phases."""
     return None if isinstance(sharing, Phases) else sharing
 
 
 def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
-    """What `sharing` of so many jobs consists of, one after another."""
+    """The groups that `sharing` of `jobs` jobs consists of, in the order in which they run."""
     match sharing:
         case Mig(instances):
             return (one_job_each(instances),)
@@ -99,42 +99,42 @@ def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
 
 
 def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
-    """Every set of MIG instances that is there at once, with the numbers of the jobs on them."""
+    """Each set of MIG instances that exist at the same time, with their jobs."""
     every = groups(sharing, len(named_jobs(sharing)) or 1)
     return tuple(group for group in every if isinstance(group, Hybrid))
 
 
 def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
-    """What has SMs of its own, of each group after the other."""
+    """The partitions of all groups, one group after another."""
     return tuple(part for group in groups(sharing, jobs) for part in group.partitions)
 
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """Which jobs are on the GPU at the same time, by their positions: each set after the other."""
+    """Positions of the jobs that run at the same time, one set after another."""
     each_after_other = groups(sharing, jobs)
     return [[number - 1 for number in run] for group in each_after_other
             for run in group.running_together]  # fmt: skip
 
 
 def places_named(sharing: Sharing) -> int:
-    """How many jobs run at once where `sharing` says so; else 1."""
+    """How many jobs run at once, where `sharing` fixes it; else 1."""
     jobs = len(named_jobs(sharing)) or 1
     return max(map(len, running_together(sharing, jobs)))
 
 
 def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], ...]:
-    """Partitions that have one memory at the same time: the whole GPU's, or an instance's."""
+    """Partitions grouped by memory: the whole GPU's, or an instance's."""
     return tuple(memory for group in groups(sharing, jobs) for memory in group.memories)
 
 
 def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """Jobs that share an MPS server, by their positions, a list for each server."""
+    """For each MPS server the positions of the jobs that share it."""
     parts = partitions(sharing, jobs)
     return [[number - 1 for number in part.jobs] for part in parts if part.sharing.under_mps]
 
 
 def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
-    """How the jobs at positions `running`, of phases of one group, share while no other runs."""
+    """How the jobs at `running` share while no others run; in phases, jobs of one group."""
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Mig(instances):
@@ -149,7 +149,7 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
 
 
 def _renamed_group(group: Group | Hybrid, names: Mapping[int, int]) -> Group | Hybrid:
-    """What is left of `group` for the jobs that `names` has, under these names."""
+    """`group` with only the jobs in `names`, and with their new numbers."""
     if isinstance(group, Hybrid):
         return _renamed(group, names)
     return Group(*_renamed_jobs(group.jobs, group.sharing, names))
@@ -174,13 +174,13 @@ def _renamed_jobs(
 
 
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
-    """What `sharing` of jobs numbered from 1 consists of, each called by its one of `numbers`."""
+    """The groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))
     return tuple(_renamed_group(group, names) for group in groups(sharing, len(numbers)))
 
 
 def of_one_group(group: Group | Hybrid) -> Arrangement:
-    """How the jobs of `group` share, where these are all there are, numbered from 1."""
+    """The sharing of `group`, if its jobs are all there are and are numbered from 1."""
     if isinstance(group, Hybrid):
         return group
     return group.sharing.among(sorted(range(len(group.jobs)), key=group.jobs.__getitem__))
@@ -191,7 +191,7 @@ def relocated(sharing: Arrangement, instances: Sequence[Instance]) -> Arrangemen
 @overload
 def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing: ...
 def relocated(sharing: Sharing, instances: Sequence[Instance]) -> Sharing:
-    """`sharing` with `instances` in place of its own, in their order."""
+    """`sharing` with its instances replaced by `instances`, in order."""
     match sharing:
         case Mig():
             return Mig(tuple(instances))
@@ -210,14 +210,14 @@ def _relocated_set(hybrid: Hybrid, instances: Iterator[Instance]) -> Hybrid:
 
 
 def without_starts(sharing: Sharing) -> Sharing:
-    """`sharing` with the instances of a job each told apart by their profiles alone."""
+    """`sharing`; instances with a job each lose their places."""
     if not isinstance(sharing, Mig):
         return sharing
     return Mig(tuple(Instance(each.profile) for each in sharing.instances))
 
 
 def simplest(hybrid: Hybrid) -> Hybrid | Mig:
-    """The plain word for it where every job has a whole instance of its own."""
+    """`hybrid`, as a `Mig` if every job has a whole instance of its own."""
     if any(part.slices is not None or len(part.jobs) > 1 for part in hybrid.partitions):
         return hybrid
     alone = sorted(hybrid.places, key=lambda place: place.jobs)

@@ -21,14 +21,14 @@ DONE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a job has to do: `work_steps`, above 0, from `arrival_s` on."""
+    """Work of a job: `work_steps` steps, above 0, from `arrival_s` on."""
 
     work_steps: float
     arrival_s: float = 0.0
 
 
 class PlacedJob(NamedTuple):
-    """A running job and its place on its GPU, both by number."""
+    """Numbers of a running job and of its place on its GPU."""
 
     job: int
     place: int
@@ -50,7 +50,7 @@ Pace = Callable[[PlacedJobs], Sequence[float]]
 
 
 class JobQueue(Protocol):
-    """Jobs that have arrived and not started; it decides who starts next, and where."""
+    """Jobs that wait; decides which starts next, and where."""
 
     def add(self, job: int) -> None: ...
 
@@ -83,8 +83,8 @@ class History:
     """The result of a simulation.
 
     Attributes:
-        stretches: Of all GPUs, in the order of their ends, without times in which a GPU has no
-            job.
+        stretches: Of all GPUs, in the order of their ends; times when a GPU has no job are left
+            out.
         starts_s: When each job started, shape (jobs,).
         ends_s: When each job ended, shape (jobs,).
     """
@@ -101,7 +101,7 @@ class History:
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU now: `pause_s` after `since_s` the next of its jobs ends, if none comes."""
+    """State of one GPU: if no job comes, the next one ends `pause_s` after `since_s`."""
 
     seats: PlacedJobs = ()
     speeds: tuple[float, ...] = ()
@@ -187,8 +187,8 @@ def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> Hi
 
     Args:
         tasks: In any order of arrival.
-        pace: Called when the jobs on a GPU change; above 0.
-        queue: Empty; jobs are added in the order of their arrival.
+        pace: Called when the jobs on a GPU change; all paces are above 0.
+        queue: Empty at first; jobs are added as they arrive.
         gpus: Number of GPUs.
 
     Raises:
@@ -231,10 +231,10 @@ def energy_j(
     """Joules of all GPUs until the last job ends; None if a power is not known.
 
     Args:
-        histories: One for each of `LEVELS`.
-        power_w: Of a GPU while these jobs run on it.
-        idle_w: While none does.
-        gpus: How many there are.
+        histories: The simulation at each of `LEVELS`.
+        power_w: Power of a GPU while these jobs run on it.
+        idle_w: Power of a GPU without jobs.
+        gpus: Number of GPUs.
     """
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):

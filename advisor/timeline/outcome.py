@@ -21,8 +21,8 @@ class SimulatedJob:
     """The simulated times of one job.
 
     Attributes:
-        gpu: By number, from 0.
-        place: Of that GPU, by number, from 0.
+        gpu: Number of its GPU, from 0.
+        place: Number of its place on that GPU, from 0.
         start_s: When it starts if all steps take their median time.
         end_s: When it ends; the errors of all jobs are assumed to be fully correlated.
     """
@@ -82,11 +82,11 @@ class Simulation:
         jobs: In the order in which they were given.
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
         makespan_s: Until the last job ends.
-        energy_j: Of all GPUs until then, those without jobs at idle power; None: not measured.
+        energy_j: Joules of all GPUs until then, idle power included; None: not measured.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
-        price_eur_per_gpu_hour: As given.
+        price_eur_per_gpu_hour: Price of an hour of one GPU; None: not given.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
-        estimated_from: As of `advisor.prediction.mix_prediction.MixPrediction`.
+        estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
     """
 
     gpu: str
@@ -129,17 +129,17 @@ class Simulation:
 
     @property
     def gpu_hours(self) -> Interval:
-        """All GPUs are held until the last job ends."""
+        """Hours of all GPUs, which are held until the last job ends."""
         return self.makespan_s.scaled(self.gpus / _HOUR_S)
 
     @property
     def occupied_gpu_hours(self) -> float:
-        """Of these, those in which a job runs."""
+        """The part of `gpu_hours` in which a job runs."""
         return fsum(each.seconds for each in self.usage) / _HOUR_S
 
     @property
     def cost_eur(self) -> Interval | None:
-        """Of all GPUs until the last job ends; None without a price."""
+        """Price of `gpu_hours`; None without a price."""
         price = self.price_eur_per_gpu_hour
         return None if price is None else self.gpu_hours.scaled(price)
 
@@ -150,7 +150,7 @@ class Simulation:
 
     @property
     def peak_memory_mib(self) -> float:
-        """Most that processes hold on one GPU."""
+        """Most memory that processes hold at once on one GPU."""
         return max(each.memory_mib for each in self.usage)
 
     def _mean(self, values: Sequence[float | None]) -> float | None:
@@ -168,10 +168,10 @@ _DUST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class JobStretch:
-    """A stretch of one job's time.
+    """A part of one job: training, validation or a checkpoint of an epoch.
 
     Attributes:
-        epoch: From 1.
+        epoch: Number of the epoch, from 1.
     """
 
     kind: Kind
@@ -181,7 +181,7 @@ class JobStretch:
 
 
 def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
-    """The parts of `job` in order; validation and checkpoints slow down with others as steps do."""
+    """The parts of `job` in order; validation and checkpoints slow down as training does."""
     clock = _Clock(number, usage)
     for kind, epoch, steps in _work(job):
         start_s, end_s = clock.after(steps)
@@ -189,7 +189,7 @@ def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]
 
 
 def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
-    """Steps of each part; all parts of a fractional last epoch are scaled."""
+    """Steps of each part; those of a fractional last epoch are scaled."""
     step_s = job.profile.step_s
     pieces: tuple[tuple[Kind, float], ...] = (
         ("training", job.profile.workload.steps_per_epoch or 0.0),

@@ -23,10 +23,10 @@ class Paces:
 
     Args:
         predict: Predicts a mix.
-        profiles: Of each job, shape (jobs,); jobs of one and the same profile are of one kind.
-        sharing: Of each GPU. A job's part in it applies to the job in the place of that number.
-        most: Most jobs on a GPU at once if `sharing` does not fix their number.
-        most_risk: Chance to run out of memory that a mix may have, 0..1.
+        profiles: Profile of each job, shape (jobs,); equal profiles are one kind.
+        sharing: How each GPU is shared; job n of it is whichever job is in place n.
+        most: Most jobs at once on a GPU, if `sharing` does not fix it.
+        most_risk: Highest chance of running out of memory that is allowed, 0..1.
 
     Raises:
         InvalidInput: `most` is below 1.
@@ -74,7 +74,7 @@ class Paces:
         return next((each for each in known if each), None)
 
     def of(self, seats: PlacedJobs) -> MixPrediction:
-        """The prediction of `seats`, at least one, together; copies may swap their places in it."""
+        """Prediction of the jobs in `seats`, at least one; copies may swap their places in it."""
         mix = self._mix(seats)
         found = self._known.get(mix)
         if found is None:
@@ -88,14 +88,14 @@ class Paces:
         return self.of(seats).oom_probability <= self._most_risk
 
     def _worth(self, seats: PlacedJobs) -> float:
-        """Sum of their speeds, each 1 when alone."""
+        """Sum of the speeds of the jobs, each 1 when alone."""
         return sum(1 / job.slowdown for job in self.of(seats).jobs)
 
     def _mix(self, seats: PlacedJobs) -> _Mix:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
     def step_s(self, seats: PlacedJobs) -> list[Interval]:
-        """Of each of `seats`; copies of a job in equal places may swap paces."""
+        """Step of each of `seats`; copies of a job in equal places may swap steps."""
         steps_s = [job.step_s for job in self.of(seats).jobs]
         if len(seats) == 1:
             return steps_s

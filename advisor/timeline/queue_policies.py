@@ -100,7 +100,7 @@ GPU, of the kind and of the kind of place, so that the largest is best."""
 
 @dataclass(slots=True)
 class _BestStart:
-    """The best start on a GPU while `seats` run on it; None: no waiting job would add work."""
+    """The best start on a GPU where `seats` run; None: no waiting job adds work."""
 
     at: int
     seats: PlacedJobs

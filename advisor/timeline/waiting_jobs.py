@@ -1,7 +1,7 @@
-"""Simulates jobs that all wait from the start: at once, one by one, or in groups with pauses.
+"""Simulates jobs that are all there from the start: at once, in turn, or in phases with pauses.
 
-`array_stretches` does the same for thousands of sets of jobs at once, in arrays: each on a GPU of
-its own, where all of them start at once.
+`array_stretches` does so for thousands of sets of jobs in arrays; the jobs of each set start at
+once on a GPU of their own.
 """
 
 from collections import Counter, deque
@@ -30,15 +30,15 @@ from advisor.timeline.event_loop import (
 
 
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
-    """The simulation of one GPU whose memory holds all jobs that run at once.
+    """Simulates one GPU, whose memory holds all jobs that run at once.
 
-    Each group starts when the one before it has ended and the GPU is set up; in a pause nobody
-    runs.
+    Each group starts when the one before has ended and the GPU is set up for it; during that pause
+    no job runs.
 
     Args:
-        sharing: Of all jobs, each in the place of its own number.
+        sharing: How all jobs share; job n is in place n.
         work_steps: Steps of each job, above 0, shape (jobs,).
-        pace: Of jobs that run at once.
+        pace: Paces of jobs that run at once.
     """
     first, *_ = in_order = groups(sharing, len(work_steps))
     stretches = _of_group(first, work_steps, pace, 0.0)
@@ -72,7 +72,7 @@ def _of_group(
 
 @dataclass(slots=True)
 class _InLine:
-    """Jobs in their order, as many at once as `places` says; memory holds all of these."""
+    """Jobs in order, at most `places` at once; memory holds all that run at once."""
 
     places: int
     _waiting: deque[int] = field(default_factory=deque)
@@ -97,10 +97,10 @@ _MPS_DAEMON_S = 0.16
 
 
 def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
-    """Seconds between the last job of `before` and the first of `after`, when nothing runs.
+    """Seconds without jobs between the groups `before` and `after`, to set up the GPU.
 
-    Instances and MPS daemons that both need stay. The start-up of jobs is not counted, since it is
-    the same under every plan.
+    Instances and MPS daemons that both groups need stay. Starting jobs is not counted: it takes
+    equally long in every plan.
     """
     old, new = Counter(before.instances), Counter(after.instances)
     seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
@@ -128,12 +128,12 @@ that runs, of the same shape."""
 
 
 class ArrayStretch(NamedTuple):
-    """Time in which the same jobs of each set run.
+    """A stretch of time in which no job of a set ends or starts, for many sets at once.
 
     Attributes:
-        sets: Those of which a job still runs, shape (sets,).
-        running: Which of their jobs run, shape (sets, jobs).
-        seconds: Until the next of them ends, shape (sets,).
+        sets: Indices of the sets in which a job still runs, shape (sets,).
+        running: Whether each job of these sets runs, shape (sets, jobs).
+        seconds: Seconds until the next job of each set ends, shape (sets,).
     """
 
     sets: Indices
@@ -142,11 +142,11 @@ class ArrayStretch(NamedTuple):
 
 
 def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
-    """All stretches, in each of which one job or more of every set named ends.
+    """All stretches; at the end of each, at least one job of every set in it ends.
 
     Args:
         work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
-        steps_s: Asked once for each stretch.
+        steps_s: Predicts the steps of the jobs that run; called once for each stretch.
     """
     left = work_steps.copy()
     while (at := np.flatnonzero((left > 0).any(axis=1))).size:

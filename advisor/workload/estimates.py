@@ -11,7 +11,7 @@ from advisor.workload.writing import profile_text, writable_folder, write_whole
 
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-    """Those of `profiles` that are estimates; copies count once."""
+    """The estimates among `profiles`, each once."""
     each = {profile.name: profile for profile in profiles if profile.is_estimate}
     return tuple(each.values())
 
@@ -19,7 +19,7 @@ def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
 def measured_profiles(
     gpu: str, given: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """As `advisor.workload.store.sound_profiles`, without estimates: nothing is learnt from these.
+    """As `advisor.workload.store.sound_profiles`, without estimates, from which nothing is learnt.
 
     Raises:
         InvalidInput: One that is needed is an estimate, or its file is not a profile of `gpu`.

@@ -28,7 +28,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def beside_package(name: str) -> Path:
-    """The path of `name` next to the package in a checkout, and inside it in a wheel."""
+    """Path of shipped data: next to the package in a checkout, inside it in a wheel."""
     # In a checkout the packaged copy is stale: an editable install leaves one behind.
     in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
     return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
@@ -103,7 +103,7 @@ _Read = TypeVar("_Read")
 
 
 def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path], _Read]]:
-    """Makes a reader of files read each again only once it changed; `most` are remembered."""
+    """Wraps a reader of files: a file is read again only after a change; `most` are cached."""
 
     def of(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
         @lru_cache(most)
@@ -125,10 +125,10 @@ def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path],
 
 @contextmanager
 def located(where: object, remedy: str = "") -> Iterator[None]:
-    """Errors in what the block reads say `where` it lies first, and end with `remedy`.
+    """Errors raised in the block are prefixed with `where`, and end with `remedy`.
 
     Raises:
-        InvalidInput: The block does.
+        InvalidInput: The block raised it.
     """
     try:
         yield
@@ -150,8 +150,8 @@ def parse_json(
         text: One document.
         where: Names it in messages.
         remedy: What to do about one that is refused.
-        of_a_type: It was found to be of a type, which says how deep it is nested: a long one takes
-            as long to look through as to read.
+        of_a_type: Whether the text was already parsed as a typed record, whose nesting is limited;
+            then nesting is not checked, which takes as long as parsing.
 
     Raises:
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is

@@ -1,4 +1,4 @@
-"""What a training step asks of its host, in parts: the process itself, and its loader's workers."""
+"""Host work of a training step, in parts: the process itself, and its loader's workers."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from advisor.workload.plausible import check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSide:
-    """Measured of a workload alone, on cores of its own.
+    """Host work of a workload, measured alone on cores of its own.
 
     Attributes:
         main_s: Seconds of a step's host path in the process itself: Python and launches, its

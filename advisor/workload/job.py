@@ -56,15 +56,15 @@ class Job:
     """A profiled workload, how much of it is to run, and its constraints.
 
     Attributes:
-        epochs: Passes over the data.
+        epochs: Number of passes over the data.
         validation_s: Seconds of validation after each epoch, alone; not part of an epoch's time.
         checkpoint_s: Seconds of writing checkpoints in each epoch, alone; not part of its time.
-        user: Its owner; None: the one user of all jobs that name none.
+        user: Name of its owner; None: all jobs without a name have one owner.
         data_parallel: Whether it exchanges gradients with other GPUs.
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
-        protect: Share by which its steps may take longer than alone at most, 0 to 5; None: any.
-        choices: Profiles of it at other batch sizes that are acceptable too.
+        protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
+        choices: Its profiles at other acceptable batch sizes.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -103,7 +103,7 @@ class Job:
         self._check_choices()
 
     def _check_limits(self) -> None:
-        """Check how late it may end, and how much slower it may be than alone."""
+        """Check deadline and protection."""
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
@@ -174,7 +174,7 @@ class Arrival:
 
 
 def most_jobs(gpus: int) -> int:
-    """Most jobs of a question about `gpus` equal GPUs."""
+    """Most jobs that a question about `gpus` equal GPUs may name."""
     return min(MAX_JOBS * gpus, _MAX_SPREAD)
 
 
@@ -235,7 +235,7 @@ def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
 
 
 def _too_many(gpus: int) -> str:
-    """Why so many are too many, and what to do."""
+    """Why there are too many jobs, and what to do."""
     most = most_jobs(gpus)
     where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
     why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"

@@ -24,7 +24,7 @@ class KernelTrace:
 
     Attributes:
         classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``.
-        class_of: Index into `classes`.
+        class_of: Index of its class in `classes`.
         launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
             host; never decreasing.
         duration_us: How long it ran alone.

@@ -39,16 +39,15 @@ class LimitedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contexts:
-    """Device memory that does not hold tensors, MiB.
+    """Device memory beyond tensors, MiB.
 
     Attributes:
-        driver_mib: Of the GPU while nothing runs on it.
-        plain_mib: CUDA context of a small network in training; None if the driver would not
-            say.
+        driver_mib: Memory in use while nothing runs on the GPU.
+        plain_mib: CUDA context of a small network in training; None if the driver does not say.
         mps_mib: The same for an MPS client; None if MPS does not run here.
         sms: SMs that a client without a limit may use; None if MPS does not run here.
         limited: Contexts of clients with limits; empty if MPS does not run here.
-        mps_server_mib: Of the MPS server; None if MPS does not run here.
+        mps_server_mib: Memory of the MPS server; None if MPS does not run here.
     """
 
     driver_mib: float

@@ -12,7 +12,7 @@ from advisor.workload.plausible import DAY_S, LEAST_STEP_S, MOST_CORES, check, c
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps done in a stretch of time; an unfinished step counts by the part that was done."""
+    """Steps in a stretch of time; an unfinished step counts as the fraction that was done."""
 
     seconds: float
     steps: float

@@ -24,7 +24,7 @@ _NAMED_WORKLOAD = re.compile(rb'"workload"\s*:\s*"')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinimalProfile:
-    """What is known of a job that was watched and not measured, alone on a whole GPU.
+    """Numbers of a job that was watched alone on a whole GPU, not measured.
 
     Attributes:
         workload: The job's name, as `advisor.workload.spec.Workload` takes it.
@@ -81,7 +81,7 @@ class MinimalProfile:
             )
 
     def whole(self) -> Profile:
-        """As a profile, in which all else is not measured."""
+        """The same as a profile, whose other numbers are not measured."""
         share, said = self.gpu_utilization, batch_name(self.workload)
         work = said.work if said else self.workload
         return Profile(
@@ -116,7 +116,7 @@ def _check_share(name: str, share: float | None) -> None:
 
 
 def holds_minimal(text: bytes) -> bool:
-    """Whether the JSON `text` has the form of a minimal profile, right or wrong."""
+    """Whether the JSON `text` has the form of a minimal profile, valid or not."""
     return _NAMED_WORKLOAD.search(text) is not None
 
 

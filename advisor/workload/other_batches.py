@@ -13,12 +13,12 @@ _NAMED = re.compile(r"(?P<head>.+)-bs(?P<batch>[1-9]\d{0,5})(?P<tail>(?:-.*)?)")
 
 @dataclass(frozen=True, slots=True)
 class OtherBatches:
-    """The batch sizes from whose profiles one is estimated, and how sure that is.
+    """The batch sizes from which a profile is estimated, and how uncertain it is.
 
     Attributes:
         batches: Increasing, at least two.
         step_spread: Standard deviation of the log of the step.
-        memory_spread: The same of its memory.
+        memory_spread: Standard deviation of the log of its memory.
     """
 
     batches: tuple[int, ...]

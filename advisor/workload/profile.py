@@ -31,7 +31,7 @@ from advisor.workload.spec import Workload
 
 @dataclass(frozen=True, slots=True)
 class LimitedRun:
-    """The workload alone under an MPS limit; `sms` as the CUDA context reported them."""
+    """The workload alone under an MPS limit; `sms` is the number that its CUDA context reported."""
 
     limit_pct: float
     sms: int | None
@@ -50,7 +50,7 @@ class LimitedRun:
 
 @dataclass(frozen=True, slots=True)
 class MpsProbe:
-    """The workload alone as an MPS client: without a limit, then under each limit tried."""
+    """The workload alone as an MPS client: without a limit, and under each limit tried."""
 
     unlimited: LimitedRun
     limited: tuple[LimitedRun, ...]

@@ -1,6 +1,6 @@
-"""A record of a file, checked field by field as it is read.
+"""Reads records, checking each field.
 
-The only importer of pydantic, and only where something is read.
+The only importer of pydantic, and only when something is read.
 """
 
 import re
@@ -36,7 +36,7 @@ def parse_record(
     where: str,
     remedy: str = "Measure it again, or correct the file.",
 ) -> _Record:
-    """The record of `kind` that the JSON `text` holds.
+    """The record of type `kind` in the JSON `text`.
 
     Args:
         kind: A frozen dataclass of this package.

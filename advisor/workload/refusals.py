@@ -1,6 +1,6 @@
-"""What is wrong with a file that holds no record of its kind, in words.
+"""Explains why a file is not a valid record, from what pydantic found.
 
-It says where, what and which field may have been meant, from what pydantic found.
+The message says where, what, and which field may have been meant.
 """
 
 import re
@@ -21,7 +21,7 @@ _WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def refusal(kind: type, wrong: Sequence[Found]) -> str:
-    """What is wrong with what should be a record of `kind`, without a full stop."""
+    """Why a document is no record of type `kind`, without a full stop."""
     if wrong[0]["type"] == "json_invalid":
         return str(wrong[0]["msg"]).replace("Invalid JSON", "not valid JSON")
     missing = [str(each["loc"][0]) for each in wrong if _lacks_of_its_own(each)]
@@ -35,7 +35,7 @@ def refusal(kind: type, wrong: Sequence[Found]) -> str:
 
 
 def no_record(kind: type) -> str:
-    """What is wrong with a document that is no object at all."""
+    """Why a document that is no JSON object is no record of type `kind`."""
     return f"it is no {_word(kind)}, which is a JSON object, {{...}}"
 
 
@@ -62,7 +62,7 @@ def _place(parts: Sequence[str | int]) -> str:
 
 
 def _word(kind: type) -> str:
-    """What a record of `kind` is called: ``"minimal profile"``."""
+    """What a record of type `kind` is called: ``"minimal profile"``."""
     return _WORD_STARTS.sub(" ", kind.__name__.lstrip("_")).lower()
 
 

@@ -72,7 +72,7 @@ class Tenant:
             whole jobs, windows are cut where one of those that run at the same time ends.
         memory: None if it ended before it had run.
         cores: Host cores it was pinned to.
-        sms: SMs its CUDA context could use, as the context reported; None without a GPU.
+        sms: SMs that its CUDA context could use, as reported; None without a GPU.
         host_check_s: Seconds of the host check on its core, with all tenants' checks at once, mean
             of before and after the windows; None in runs older than that check.
     """

@@ -35,7 +35,7 @@ class Script:
         environment: Variables that the user gave, by name; set beside those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
-        to_end: Whether its only step is its whole run, from start to end.
+        to_end: Whether its whole run, from start to end, counts as its only step.
 
     Raises:
         InvalidInput: It cannot be started like this.
@@ -75,7 +75,7 @@ class Script:
 
     @property
     def by_steps(self) -> bool:
-        """Whether its optimizer steps are counted, from inside."""
+        """Whether its optimizer steps are counted from inside the process."""
         return self.throughput is None and not self.to_end
 
     @property
@@ -210,10 +210,10 @@ class Workload:
         )
 
     def check_startable(self) -> None:
-        """See that something here knows how to start it.
+        """Check that something here can start it.
 
         Raises:
-            InvalidInput: Only numbers are known of it.
+            InvalidInput: It is known by numbers only.
         """
         if self.source == "numbers" and self.script is None:
             raise InvalidInput(

@@ -1,4 +1,4 @@
-"""Finds profiles made with another driver, torch or host than now, or in a noisy minute."""
+"""Finds profiles that are stale (other driver, torch or host) or unsteady (a noisy minute)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ What = Literal["driver", "torch", "host"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """This machine's versions and host; None if unknown, and then no difference is reported."""
+    """This machine's software and host; a field of None is not compared."""
 
     driver: str | None = None
     torch: str | None = None
@@ -25,14 +25,15 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """Jobs whose profiles were made with another driver, torch or host than is there now.
+    """Jobs whose profiles were made with another driver, torch or host than the present one.
 
     Attributes:
-        what: The driver's major version, torch's minor one, or the host's CPU and cores.
+        what: What differs: major version of the driver, minor one of torch, or CPU and cores of the
+            host.
         jobs: Names of their profiles.
-        jobs_in_all: Number of different jobs in the question.
-        profiled: Values in the profiles; several if the profiles differ.
-        present: The value of this machine.
+        jobs_in_all: Number of different jobs asked about.
+        profiled: Its values in the profiles; several if these differ.
+        present: Its value on this machine.
     """
 
     what: What
@@ -51,7 +52,7 @@ class Stale:
 
 
 def present_of(measured: Provenance | None) -> Present:
-    """The machine on which `measured` was made; of bare numbers nothing is known of it."""
+    """The machine on which `measured` was made; unknown for bare numbers."""
     if measured is None:
         return Present()
     return Present(
@@ -117,7 +118,7 @@ def stale_profiles(
 
 
 def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """A line on each of `profiles` whose windows disagreed; copies count once."""
+    """A line for each of `profiles` whose windows disagree; copies count once."""
     behind = {each.name: each.unsteady for each in profiles}
     return tuple(
         f"{name}'s own steps varied by {share:.0%} when it was profiled, which widens its interval"

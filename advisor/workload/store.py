@@ -152,7 +152,7 @@ def _path_of(name: str, gpu: str, given: Path | None) -> Path:
 
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
-    """What to say of a `name` that no profile has: which of those `known` are near, and measure."""
+    """Error for a `name` without profile: suggests near names of `known`, or to measure it."""
     asked = f"the GPU in question ({gpu}; --gpu names another)"
     remedy = f"If it is a new one, measure it on {asked}: {how_to_measure([name])}."
     return UnknownName("profile", name, known, remedy)
@@ -170,15 +170,15 @@ def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
 def sound_profiles(
     gpu: str, given: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """Every profile of `gpu` by name, and of each file that is none the reason.
+    """All profiles of `gpu` by name, and the reason for each file that is none.
 
     Args:
         gpu: Catalogue key.
         given: Folder of profiles; None: the shipped ones and the user's own.
-        needed: Names that are not left out.
+        needed: Names of profiles that must be valid.
 
     Raises:
-        InvalidInput: A file is not a profile of `gpu`, and it is needed.
+        InvalidInput: A needed file is not a profile of `gpu`.
     """
     found, refused = {}, []
     for name, path in profile_paths(gpu, given).items():

@@ -1,4 +1,4 @@
-"""What a run that MLflow or radT tracked says of a job: its pace, memory, power and utilisation.
+"""Pace, memory, power and utilisation of a job, from a run that MLflow or radT tracked.
 
 Names of metrics: MLflow's system metrics (``system/gpu_0_...``, of which a megabyte is 1e6 bytes),
 and radT 0.2's of its listener ``smi`` (``system/SMI - ...``, MiB and shares; -1 where there was no
@@ -33,10 +33,10 @@ _WARM = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedNumbers:
-    """Of one run; as `advisor.workload.minimal_profile.MinimalProfile` has them.
+    """Numbers of one run; fields as in `advisor.workload.minimal_profile.MinimalProfile`.
 
     Attributes:
-        paced_by: The metric that says the pace.
+        paced_by: Name of the metric that tells the pace.
     """
 
     batch_size: int
@@ -50,13 +50,13 @@ class TrackedNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How runs are to be read, where they do not say it.
+    """How to read runs that do not say it themselves.
 
     Attributes:
-        batch_size: Examples a step; None: as the run's parameters say.
-        examples_per_epoch: Of one pass; None: not known.
-        step_metric: One that is logged with the number of training steps; None: by its name.
-        epoch_metric: One that is logged once a pass; None: by its name.
+        batch_size: Examples a step; None: taken from the run's parameters.
+        examples_per_epoch: Examples of one pass; None: not known.
+        step_metric: Metric that is logged with the number of training steps; None: found by name.
+        epoch_metric: Metric that is logged once a pass; None: found by name.
     """
 
     batch_size: int | None = None
@@ -66,10 +66,10 @@ class Reading:
 
 
 def numbers_of(run: TrackedRun, how: Reading) -> TrackedNumbers:
-    """What `run` says of its job.
+    """The numbers of the job in `run`.
 
     Raises:
-        InvalidInput: It says no pace or no batch size, or was on several GPUs.
+        InvalidInput: It has no pace or no batch size, or ran on several GPUs.
     """
     batch = how.batch_size or _batch(run)
     step_s, metric = _pace(run, how, batch)
@@ -104,7 +104,7 @@ def _batch(run: TrackedRun) -> int:
 
 
 def _pace(run: TrackedRun, how: Reading, batch: int) -> tuple[float, str]:
-    """Seconds of a step, and the metric that says so."""
+    """Seconds of a step, and the metric that tells it."""
     per_epoch = None if how.examples_per_epoch is None else how.examples_per_epoch / batch
     if how.step_metric is not None:
         return _by_clock(run, how.step_metric), how.step_metric
@@ -139,7 +139,7 @@ def _typical(points: Sequence[Point]) -> float:
 
 
 def _by_clock(run: TrackedRun, metric: str) -> float:
-    """Seconds between the steps at which `metric` was logged, by when it was."""
+    """Seconds between the steps at which `metric` was logged, by the times of its points."""
     points = run.metrics.get(metric, ())
     late = points[int(_WARM * len(points)) :]
     spans = [
@@ -163,7 +163,7 @@ def _metered(
     run: TrackedRun, radt: str, mlflow: str | None, scale: float,
     of: Callable[[Sequence[float]], float],
 ) -> float | None:  # fmt: skip
-    """By radT, which says -1 where it read nothing; else by MLflow, times `scale`."""
+    """A reading by radT, where -1 means none; else by MLflow, times `scale`."""
     theirs = [each.value for each in run.metrics.get(f"system/SMI - {radt}", ()) if each.value >= 0]
     if theirs:
         return of(theirs)

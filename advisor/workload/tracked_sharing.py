@@ -31,7 +31,7 @@ class TogetherOnGpu:
 
 
 def together_on_gpus(runs: Sequence[TrackedRun]) -> tuple[TogetherOnGpu, ...]:
-    """`runs` of a store by who ran beside whom, in their order.
+    """`runs` of a store, grouped into those that ran beside each other on a GPU.
 
     Runs that radT did not start are taken to be on one GPU, since nothing says otherwise.
     """
