@@ -1,8 +1,9 @@
 """``advisor explain``: compares two plans for the same jobs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,9 @@ from advisor.cli.options import (
 from advisor.cli.output import show_found, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.launch.plan_file import SavedPlan
 
 _Plan = Annotated[
     str,
@@ -58,18 +62,15 @@ def explain(
 
     What a power cap does: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, of_the_same_jobs, plan_named
+    from advisor.launch.plan_file import SavedPlan, plan_named
     from advisor.report.comparison_text import comparison_document, comparison_report
 
     for word in (pair.first, pair.second):
         if _is_job(word, files.profiles):
             raise InvalidInput(f"two PLANs come before the JOBs: advisor explain naive mps {word}")
     plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
-    given = given_in(context)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
-        _check_files(given, all_capped=len(read) == 2 and all(each.power_cap_w for each in read))
-        planned = of_the_same_jobs(read)
-        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
+        planned = _planned(read, gpu, given_in(context))
         advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
     else:
         advisor = files.advisor(gpu, power_cap)
@@ -79,11 +80,17 @@ def explain(
     show_found(found, as_json, comparison_report, comparison_document)
 
 
-def _check_files(given: Given, *, all_capped: bool) -> None:
+def _planned(read: "Sequence[SavedPlan]", gpu: str, given: Given) -> "SavedPlan":
+    """The plan whose jobs and GPU those of all plan files are; checks the options against it."""
+    from advisor.launch.plan_file import check_gpu_of_plan, of_the_same_jobs
+
     given = given | {"plan": "a plan file"}
     apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
-    if all_capped:
+    if len(read) == 2 and all(each.power_cap_w for each in read):
         apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
+    planned = of_the_same_jobs(read)
+    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
+    return planned
 
 
 def _is_job(word: str, folder: Path | None) -> bool:

@@ -51,6 +51,17 @@ class ExportOptions:
         Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
     ] = None
 
+    def write(self, text: str) -> None:
+        """Write the plan `text` to the file, or to stdout."""
+        from advisor.workload.writing import write_whole
+
+        if self.out is None:
+            show_text(text, end="")
+            return
+        write_whole(self.out, text)
+        run = f"; advisor run {self.out} shows what it would do" * (self.form == "json")
+        aside(f"{self.out}: written{run}")
+
 
 @grouped
 def export(
@@ -69,7 +80,6 @@ def export(
     what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported as exported_plan
-    from advisor.workload.writing import write_whole
 
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
@@ -81,12 +91,7 @@ def export(
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
     warn([file.note] if file.note else [])
-    if exported.out is None:
-        show_text(file.text, end="")
-    else:
-        write_whole(exported.out, file.text)
-        run = f"; advisor run {exported.out} shows what it would do" * (exported.form == "json")
-        aside(f"{exported.out}: written{run}")
+    exported.write(file.text)
 
 
 def _planned(

@@ -98,13 +98,12 @@ def copies_that_pay(
     rows, pay = [CopiesRow(1, first, table.throughput(first), None)], 1
     fit, limited_by = table.most()
     while len(rows) < min(fit, pay + PATIENCE, MAX_JOBS):
-        found = table.best(len(rows) + 1)
+        found = table.after(rows)
         if isinstance(found, str):  # memory is not all that a rule looks at
             fit, limited_by = len(rows), found
             break
-        done = table.throughput(found)
-        rows.append(CopiesRow(len(rows) + 1, found, done, done / rows[-1].throughput - 1))
-        if rows[-1].throughput > (1 + PAYS) * rows[pay - 1].throughput:
+        rows.append(found)
+        if found.throughput > (1 + PAYS) * rows[pay - 1].throughput:
             pay = len(rows)
     return Copies(
         gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
@@ -122,6 +121,14 @@ class _CopiesTable:
 
     def throughput(self, mix: MixPrediction) -> float:
         return throughput(mix, self.level)
+
+    def after(self, rows: Sequence[CopiesRow]) -> CopiesRow | str:
+        """The row of one copy more than the last of `rows`; else why none is allowed."""
+        found = self.best(len(rows) + 1)
+        if isinstance(found, str):
+            return found
+        done = self.throughput(found)
+        return CopiesRow(len(rows) + 1, found, done, done / rows[-1].throughput - 1)
 
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""

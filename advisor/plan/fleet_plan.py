@@ -1,6 +1,6 @@
 """Plans for more jobs than one exact search can hold, or for several equal GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
 from statistics import fmean
@@ -144,14 +144,21 @@ def plan_fleet(
     found = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
     plan = FleetPlan(
         gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=found,
-        on=tuple(
-            GpuPlan(number, each, forecast(Mixes(each.chosen(jobs), asked), each.sharing))
-            for number, each in _candidates(found.plan, distinct).items()
-        ),
+        on=_gpu_plans(jobs, _candidates(found.plan, distinct), asked),
         serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
     )  # fmt: skip
     may_cap = terms.conditions.power_caps and plan.energy_j is not None
     return with_caps(plan, question) if may_cap else plan
+
+
+def _gpu_plans(
+    jobs: Sequence[Job], candidates: Mapping[int, Candidate], predictor: Predicts
+) -> tuple[GpuPlan, ...]:
+    """The forecast of each of `candidates`, by GPU number."""
+    return tuple(
+        GpuPlan(number, each, forecast(Mixes(each.chosen(jobs), predictor), each.sharing))
+        for number, each in candidates.items()
+    )
 
 
 def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> Problem:

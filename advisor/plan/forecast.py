@@ -114,14 +114,18 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
         prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
         speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )  # fmt: skip
-    if work is None:
-        return found
+    return found if work is None else _until_the_end(found, mixes, sharing, work)
+
+
+def _until_the_end(
+    found: Forecast, mixes: Mixes, sharing: Sharing, work: Sequence[float]
+) -> Forecast:
+    """`found` with what follows from simulating the jobs, of `work` steps each, to their end."""
 
     def mix(placed: PlacedJobs) -> MixPrediction:
         return mixes.part(sharing, tuple(each.job for each in placed))
 
     def history(level: Level) -> History:
-        """What happens if every step takes as long as `level` says."""
         return from_the_start(
             sharing, work, lambda placed: [1 / job.step_s.at(level) for job in mix(placed).jobs]
         )

@@ -96,6 +96,12 @@ def starved(forecast: Forecast, level: Level) -> dict[int, float]:
 
 def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
     """Each rule in order, with the plans that remain after it; at least one always remains."""
+    acceptable = _acceptable(left, question)
+    return acceptable + _cheapest(acceptable[-1][1], question)
+
+
+def _acceptable(left: Sequence[Priced], question: Question) -> list[_Step]:
+    """The rules that look at more than cost: deadlines, starved jobs, and runs that confirm."""
     price: _Price = partial(_asked_cost, question=question)
     fewest = min(_late(each, question) for each in left)
     pool = [each for each in left if _late(each, question) == fewest]
@@ -110,7 +116,14 @@ def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
         if _within(COMPARED, kept, best, price):
             pool = kept
         found.append((rule, pool))
+    return found
+
+
+def _cheapest(pool: Sequence[Priced], question: Question) -> list[_Step]:
+    """The rules by which, of acceptable plans, those as good as the cheapest remain."""
+    price: _Price = partial(_asked_cost, question=question)
     last: Precedence = "cost"
+    found: list[_Step] = []
     if OBJECTIVES[question.objective].then is not None:
         near = _within(COMPARED, pool, min(pool, key=price), price)
         pool = _punctual(near, question)
