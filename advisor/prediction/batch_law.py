@@ -1,9 +1,9 @@
-"""What a step takes at a batch size at which nobody measured it, from what it takes at others.
+"""What a step costs at a batch size that was not measured, from what it costs at others.
 
-Part of a step is the same at every batch size (launches, the optimizer, weights that are read), and
-a small batch leaves SMs idle, so its examples cost more. Hence three laws for time and energy: a
-larger batch takes no less; an example of it takes no more; and each further example takes at least
-as much as the one before. They leave a band, narrow between sizes that lie close.
+Part of a step costs the same at every batch size: launches, the optimizer, reading weights. A small
+batch also leaves SMs idle, so its examples cost more. Hence three laws for time and energy: a
+larger batch costs no less; an example in it costs no more; and each further example costs at least
+as much as the one before. They leave a band, which is narrow between sizes that are close.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _MEMORY_ALIKE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class AtBatch:
-    """What is expected at a batch size.
+    """What is expected at a batch size, and how uncertain that is.
 
     Attributes:
         middle: The expected value.
@@ -39,12 +39,12 @@ class AtBatch:
 
 
 def band(known: Mapping[int, float], batch: int) -> tuple[float, float]:
-    """The least and the most that the three laws allow at `batch`; equal where it is known.
+    """Lower and upper bound that the three laws allow at `batch`; equal where it was measured.
 
-    Measurements that break the laws among themselves leave the line between the nearest two.
+    Measurements that contradict the laws are replaced by the line between the nearest two.
 
     Args:
-        known: What a step takes, by batch size; at least one.
+        known: Cost of a step by batch size; at least one.
         batch: Examples a step.
     """
     if batch in known:
@@ -66,9 +66,10 @@ def _line(known: Mapping[int, float], one: int, other: int, batch: int) -> float
 
 
 def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
-    """Time or energy of a step: midway in the band between sizes, and at its foot beyond them.
+    """Time or energy of a step: the middle of the band between sizes, its lower end beyond them.
 
-    Beyond, the line through the nearest two goes on, as far as the other laws let it.
+    Beyond the sizes measured, the line through the nearest two continues as far as the other laws
+    allow.
     """
     low, high = band(known, batch)
     between = min(known) < batch < max(known)
@@ -81,8 +82,9 @@ def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
 def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
     """Memory: on the line through the nearest two sizes, since activations grow in proportion.
 
-    Beyond the largest the line is the least: where activations are few the peak is at the
-    optimizer's step, and a larger batch moves it to the backward pass, where they all count.
+    Beyond the largest size the line is a lower bound: where activations are few, memory peaks at
+    the optimizer's step, and a larger batch moves the peak to the backward pass, where all
+    activations count.
     """
     low, high = band(known, batch)
     spread = _away(known, batch, _MEMORY_ALIKE)
@@ -93,16 +95,16 @@ def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
 
 
 def _away(known: Mapping[int, float], batch: int, spread: float) -> float:
-    """`spread` and once more for each doubling from the nearest size that is known; 0 at one."""
+    """`spread`, once more for each doubling from the nearest measured size; 0 at one."""
     doublings = min(abs(log2(each / batch)) for each in known)
     return spread * (1 + doublings) if doublings else 0.0
 
 
 def check_near(name: str, measured: Mapping[int, object], batch: int) -> None:
-    """See that `batch` is not too far from those at which the workload `name` was `measured`.
+    """Check that `batch` is near enough to the sizes at which `name` was `measured`.
 
     Raises:
-        InvalidInput: It is.
+        InvalidInput: It is not.
     """
     least, most = min(measured), max(measured)
     if least / FARTHEST <= batch <= most * FARTHEST:

@@ -1,7 +1,7 @@
-"""A profile at a batch size at which nobody measured it, from profiles at others.
+"""Estimates a profile at a batch size that was not measured, from profiles at others.
 
-The two paths of a step, memory, energy and activity are each expected by `batch_law`; the kernel
-trace is that of the nearest size, with more or fewer blocks and as much longer as the GPU's path.
+Both paths of a step, memory, energy and activity each follow `batch_law`. The kernel trace is that
+of the nearest size, with more or fewer blocks, and scaled as the GPU's path is.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +27,10 @@ _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("so
 
 @once_a_mix
 def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
-    """What would be measured of the workload of `profiles` at `batch`; a measured one as it is.
+    """The profile of the workload of `profiles` at `batch`: estimated, unless measured.
 
     Args:
-        profiles: Of one workload on one GPU, each at another batch size, at least two.
+        profiles: Profiles of one workload on one GPU at different batch sizes, at least two.
         batch: Examples a step.
 
     Raises:
@@ -49,10 +49,10 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
 
 
 def check_alike(profiles: Sequence[Profile]) -> None:
-    """See that `profiles` tell together what a batch size costs.
+    """Check that `profiles` differ in batch size, and in nothing else of their workloads.
 
     Raises:
-        InvalidInput: They are of one batch size, or differ in more than that.
+        InvalidInput: They do not.
     """
     first, *others = profiles
     for each in others:
@@ -67,24 +67,24 @@ def check_alike(profiles: Sequence[Profile]) -> None:
 
 
 class _Sizes:
-    """Profiles by batch size, and what is expected of each of their numbers at another one."""
+    """Profiles by batch size; estimates each of their numbers at another size."""
 
     def __init__(self, measured: dict[int, Profile], batch: int) -> None:
         self.measured, self.batch = measured, batch
 
     def known(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
-        """A number of each profile by batch size; None if one has it not."""
+        """A number of each profile by batch size; None if a profile lacks it."""
         found = {size: number(each) for size, each in self.measured.items()}
         known = {size: value for size, value in found.items() if value is not None}
         return known if len(known) == len(found) else None
 
     def step(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
-        """Something that a step takes."""
+        """A number that adds up over a step, such as time."""
         known = self.known(number)
         return None if known is None else step_at(known, self.batch)
 
     def per_step(self, number: Callable[[Profile], float | None], step_s: float) -> float | None:
-        """A rate, from how much of it comes in a step; `step_s` is how long one takes."""
+        """A rate, from its amount in a step, which takes `step_s`."""
 
         def in_a_step(each: Profile) -> float | None:
             rate = number(each)

@@ -17,7 +17,7 @@ _OF_WEIGHTS = ("optimizer",)
 def trace_at_batch(
     near: Profile, batch: int, host: AtBatch | None, on_gpu: AtBatch | None
 ) -> KernelTrace | None:
-    """That of `near`; what every step does alike stays, as do the starts of kernels."""
+    """The trace of `near` at another batch size; what is equal in every step stays."""
     trace = near.trace
     if trace is None or host is None or on_gpu is None or not near.gpu_s or not near.host_s:
         return None

@@ -18,9 +18,9 @@ _Found = TypeVar("_Found")
 def once_a_profile(
     function: Callable[Concatenate[Profile, _Rest], _Found],
 ) -> Callable[Concatenate[Profile, _Rest], _Found]:
-    """`function`, called once for the same profile object and equal other arguments.
+    """`function`, called once for each profile object and equal other arguments.
 
-    The object and not its value is the key: hashing a trace takes as long as replaying it.
+    The key is the object, not its value: hashing a trace takes as long as replaying it.
     """
 
     def of_one(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
@@ -38,7 +38,7 @@ def once_a_profile(
 def once_a_mix(
     function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
 ) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
-    """As `once_a_profile`, for several profiles in their order; threads wait for each other."""
+    """As `once_a_profile`, for several profiles in order; threads wait for each other."""
     # It keeps the profiles too, so that no other object gets their ids.
     known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
     sought: dict[tuple[object, ...], Future[_Found]] = {}

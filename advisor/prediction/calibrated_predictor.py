@@ -1,4 +1,4 @@
-"""Predicts for the host that a calibration was measured on."""
+"""Predicts for the host on which a calibration was made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from advisor.workload.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPredictor:
-    """Predicts as `predictor` does, for the host that `calibration` was measured on.
+    """Predicts as `predictor` does, for the host on which `calibration` was made.
 
-    A profile with the speed of its host is converted to this one, with as many cores busy as jobs
-    run at once; a job's slowdown is relative to the job alone on such a host.
+    A profile that recorded the speed of its host is converted to this host, with as many cores busy
+    as jobs run at once. The slowdown of a job is relative to the job alone on this host.
     """
 
     predictor: Predictor
@@ -41,7 +41,7 @@ def profiles_on_calibrated(
 ) -> tuple[Profile, ...]:
     """`profiles` on the host of `calibration` with `busy` cores at work.
 
-    One that does not say how fast its own host was stays as it is.
+    A profile that did not record the speed of its host is unchanged.
     """
     return tuple(_here(profile, calibration, busy) for profile in profiles)
 
@@ -52,9 +52,9 @@ def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
 
 
 def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
-    """How much longer host work takes here, with `busy` cores at work, than where `profile` ran.
+    """Host time here, with `busy` cores at work, over host time where `profile` was made.
 
-    None if the profile has no speed of its host.
+    None if the profile did not record the speed of its host.
     """
     if not profile.host_check_s:
         return None

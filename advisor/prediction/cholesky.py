@@ -28,11 +28,11 @@ _BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class CholeskyFactor:
-    """A lower triangle L, its product with its transpose being the covariance, in rows of blocks.
+    """A lower triangle L whose product with its transpose is the covariance, in rows of blocks.
 
     Attributes:
-        before: What is left of the diagonal's blocks, shapes (rows, rows above).
-        inverses: Of the blocks on its diagonal, shapes (rows, rows).
+        before: Blocks left of the diagonal, shapes (rows, rows above).
+        inverses: Inverses of the blocks on the diagonal, shapes (rows, rows).
     """
 
     before: tuple[NDArray[np.float32], ...]
@@ -40,7 +40,7 @@ class CholeskyFactor:
 
     @classmethod
     def of_bytes(cls, content: bytes | memoryview, points: int) -> "CholeskyFactor | None":
-        """What `to_bytes` made of a factor of so many points; None where it is of others."""
+        """The inverse of `to_bytes`, for `points` points; None if `content` has another size."""
         sizes = [(min(_BLOCK, points - start), start) for start in range(0, points, _BLOCK)]
         ends = np.cumsum([rows * columns for rows, start in sizes for columns in (start, rows)])
         if len(content) != ends[-1] * np.dtype(np.float32).itemsize:
@@ -86,7 +86,7 @@ Points = tuple[tuple[float, ...], ...]
 
 
 class _Kept(NamedTuple):
-    """Where the factor of `points` is kept; these are held, so that no others get their id."""
+    """The file of the factor of `points`; holding these keeps their id from being reused."""
 
     points: Points
     path: Path
@@ -96,7 +96,7 @@ _kept: dict[int, _Kept] = {}
 
 
 def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
-    """From now on, keep the factors of the model in the file `model`; `points` by mode."""
+    """Keep the factors of the model in the file `model` from now on; `points` is by mode."""
     with suppress(RuntimeError):  # this user has no home
         whose = sha256(bytes(model)).hexdigest()[:16]
         for mode, each in points.items():
@@ -105,12 +105,12 @@ def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
 
 
 def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
-    """The factor that `make` works out, or worked out in another process.
+    """The factor that `make` computes, or that another process computed and kept.
 
     Args:
-        points: As of `keep_factors`: the very object.
-        inputs: What it is computed from.
-        make: Called where no file has it.
+        points: The very object that `keep_factors` got.
+        inputs: Everything the factor is computed from.
+        make: Called if no file has the factor.
     """
     if (kept := _kept.get(id(points))) is None:
         return make()
@@ -120,7 +120,7 @@ def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) ->
 
 
 def _read(path: Path, key: bytes, points: int) -> CholeskyFactor | None:
-    """None where it is missing, damaged or of something else."""
+    """The factor in a file; None where it is missing, damaged or of other inputs."""
     try:
         content = path.read_bytes()
     except OSError:

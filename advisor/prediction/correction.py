@@ -55,7 +55,8 @@ class Kernel:
     ) -> NDArray[Any]:
         """Covariance of each row with each point, shape (rows, points), as precise as these.
 
-        `lengths` are `squared_lengths` of the points, for who asks about the same ones often.
+        `lengths` are the `squared_lengths` of the points, for callers that ask about the same
+        points often.
         """
         lengths = squared_lengths(points) if lengths is None else lengths
         squares = squared_lengths(rows)[:, None] + lengths[None, :]
@@ -67,7 +68,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """How far predictions are off for families never seen, given what is known of the host.
+    """How uncertain predictions for unseen families are, given what is known of the host.
 
     Attributes:
         host_sigma: Standard deviation of the log of a host-bound job's step alone, between its

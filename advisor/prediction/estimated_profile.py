@@ -1,7 +1,7 @@
-"""Finds profiles of a GPU; where nobody measured a workload so, estimates it.
+"""Finds profiles of a GPU; estimates those that were not measured on it.
 
-From another GPU, else from other batch sizes of the same workload. What was measured on the GPU, or
-written for it by its user, goes before an estimate.
+An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
+Profiles measured on the GPU, or written for it by its user, take precedence.
 """
 
 from collections.abc import Iterable
@@ -40,10 +40,10 @@ def profile_finder(
     """A function that finds profiles of `gpu` by name, or in files, each once.
 
     Args:
-        gpu: Where the jobs are to run.
-        folder: Of profiles; None: the shipped ones and the user's own.
-        calibration: Of `gpu`, as `load_calibration` takes it: rates that it measured count in
-            estimates.
+        gpu: The GPU on which the jobs are to run.
+        folder: Folder of profiles; None: the shipped ones and the user's own.
+        calibration: Calibration of `gpu`, as `load_calibration` takes it; its measured rates are
+            used in estimates.
     """
     return cache(lambda name: found_profile(name, gpu, folder, calibration))
 
@@ -53,13 +53,13 @@ def found_profile(
 ) -> Profile:
     """The profile called `name` as measured on `gpu`, else estimated.
 
-    From the GPU most like it on which it was measured; where it was measured on none, from two or
-    more other batch sizes.
+    It is estimated from the most similar GPU on which it was measured; if there is none, from two
+    or more other batch sizes.
 
     Args:
-        name: Of a profile; or the path of its file, which is of `gpu`; or of a script,
-            ``train.py``, whose profile has that file's name.
-        gpu: Where the jobs are to run.
+        name: Name of a profile; or path of its file, which must be of `gpu`; or of a script,
+            ``train.py``, whose profile has the script's name.
+        gpu: The GPU on which the job is to run.
         folder: As of `profile_finder`.
         calibration: As of `profile_finder`.
 
@@ -86,7 +86,7 @@ def found_profile(
 
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
-    """Of `gpu` itself; an unknown name is compared with what could be estimated for it too."""
+    """The profile measured on `gpu`; else the error that says what is missing."""
     known = names_of_jobs(gpu, folder)
     if not name or is_folder(Path(name)):
         what = f"{name}: a folder" if name else "an empty word"
@@ -120,10 +120,10 @@ def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]
 
 
 def handed_in(content: bytes, file: str, gpu: Gpu) -> Profile:
-    """The profile in the `content` of a `file`; of another GPU, what it lets expect on `gpu`.
+    """The profile in the `content` of a `file`, estimated for `gpu` if it is of another GPU.
 
     Raises:
-        InvalidInput: It holds none, or none that can be estimated for `gpu`.
+        InvalidInput: The file holds no profile, or none that can be estimated for `gpu`.
     """
     found = parse_profile(content, file)
     if found.gpu == gpu.key:
@@ -134,20 +134,20 @@ def handed_in(content: bytes, file: str, gpu: Gpu) -> Profile:
 
 
 def names_of_jobs(gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
-    """Names of all profiles that `found_profile` finds for `gpu`: measured there, or elsewhere."""
+    """Names of all profiles that `found_profile` finds for `gpu`."""
     there = (key for key in profiled_gpus(folder) if key in known_gpus())
     names = {name for key in (gpu.key, *there) for name in profile_paths(key, folder)}
     return tuple(sorted(names))
 
 
 def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[str, ...]:
-    """Names of profiles of the workload `name` at every batch size, smallest first.
+    """Names of the profiles of one workload at all batch sizes, smallest first.
 
-    Those measured on `gpu` if they are at least two, else those measured anywhere.
+    Those measured on `gpu` if there are two or more, else those measured anywhere.
 
     Args:
-        name: Of a profile at any batch size, measured or not; or without a size.
-        gpu: Where the job is to run.
+        name: Name of a profile at any batch size, measured or not; or without a size.
+        gpu: The GPU on which the job is to run.
         folder: As of `profile_finder`.
     """
     asked = batch_name(name)
@@ -166,11 +166,11 @@ def translated(
     calibration: Path | None = None,
     gract: float | None = None,
 ) -> tuple[tuple[Profile, Profile], ...]:
-    """Each profile that `names` name, as measured and as estimated for `gpu`.
+    """Each profile called `names`, as measured and as estimated for `gpu`.
 
     Args:
-        names: Of profiles, or their files; a name means the one measured on the GPU most like it.
-        gpu: Another than those on which they were measured.
+        names: Names of profiles, or their files; a name means the profile on the most similar GPU.
+        gpu: Another GPU than those on which they were measured.
         folder: As of `profile_finder`.
         calibration: As of `profile_finder`.
         gract: Share of time, (0, 1], in which each keeps `gpu` active alone, as its user saw it,
@@ -205,10 +205,10 @@ def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 
 
 def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
-    """The profile called `name` measured on another GPU than `gpu`, one of those most like it.
+    """The profile called `name` from the GPU most similar to `gpu`, which is another one.
 
-    Of GPUs that are about as like it, the one whose host took least for a step of it: what is
-    slower than that is the host's and not the workload's.
+    Of about equally similar GPUs, the one whose host was fastest: any slower time is the host's and
+    not the workload's.
 
     Raises:
         InvalidInput: A file of that name is malformed.
@@ -221,7 +221,7 @@ def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | No
 
 
 def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
-    """Of the GPUs called `keys` those most like `gpu`, the nearest first."""
+    """The GPUs called `keys` that are most similar to `gpu`, nearest first."""
     known = known_gpus()
     apart = {key: unlikeness(known[key], gpu) for key in sorted(keys)}
     return tuple(key for key in sorted(apart, key=apart.__getitem__)
@@ -234,6 +234,6 @@ def _host_s(profile: Profile) -> float:
 
 
 def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calibration, ...]:
-    """Those of `gpu` and of the GPU on which `profile` was measured, which may know their rates."""
+    """Calibrations of `gpu` and of the GPU of `profile`, which may have measured their rates."""
     there = None if given == NO_CALIBRATION else load_calibration(profile.gpu)
     return tuple(each[1] for each in (load_calibration(gpu.key, given), there) if each is not None)

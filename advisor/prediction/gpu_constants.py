@@ -20,12 +20,12 @@ class GpuConstants:
     """The constants of one GPU and its driver.
 
     Attributes:
-        physics: Of replay.
+        physics: Constants of replay.
         context: Sizes of CUDA contexts.
         power: How power and activity of jobs that share add up.
         memory_edges: By mode: when mixes run out of memory, and as serial when a process alone
             does; empty if no outcome was measured.
-        mps_server_mib: What an MPS server holds of the GPU's memory.
+        mps_server_mib: Memory of the GPU that an MPS server holds.
     """
 
     physics: Physics

@@ -1,8 +1,9 @@
-"""Host cores as what jobs share: what a step needs of them, and what too few of them cost.
+"""Host cores as a shared resource: what a step needs, and what too few of them cost.
 
-Jobs that have cores enough do not disturb each other. With fewer cores than processes at work the
-system gives each its turn, so all host work takes longer by one factor: the least at which the jobs
-together need no more than there is. A job that then still waits for the GPU does not feel it.
+Jobs with enough cores do not disturb each other. With fewer cores than busy processes, the system
+gives each process its turn, so all host work gets longer by one factor: the least at which the jobs
+together need no more than the cores there are. A job that still waits for the GPU then is not
+slowed.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ _ROUNDS = 60
 def core_seconds(profile: Profile) -> float | None:
     """Core seconds of a step: of the process that launches it and of its loader's workers.
 
-    Waits that spin are not counted, since they give way. Of a loader whose work was not measured
-    apart, each worker counts as busy while it makes a batch as fast as it can.
+    Spinning waits do not count, since they yield. If the work of a loader was not measured on its
+    own, each worker counts as busy while it makes a batch as fast as it can.
     """
     if profile.host_s is None:
         return None
@@ -33,7 +34,7 @@ def core_seconds(profile: Profile) -> float | None:
 
 
 def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int) -> float:
-    """How much longer host work takes where jobs share `cores` cores, at least 1.
+    """Factor by which host work gets longer if jobs share `cores` cores, at least 1.
 
     Args:
         profiles: Of jobs that run at the same time; one whose host path is not known needs a core.

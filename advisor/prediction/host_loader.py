@@ -7,14 +7,14 @@ from advisor.workload.profile import Profile
 
 
 def with_loader(job: Profile, times: float, cpu: float = 1.0) -> Profile:
-    """`job` with a loader whose batches come after so many times as long.
+    """`job` with a loader whose batches take `times` as long.
 
-    A job of whose loader nothing was measured stays as it is.
+    A job whose loader was not measured is unchanged.
 
     Args:
-        job: With cores enough.
+        job: A job with enough cores.
         times: Above 0.
-        cpu: Of the core seconds of a batch, what it bears itself.
+        cpu: Share of the core seconds of a batch that the job itself bears.
     """
     host = job.host
     if host is None or host.loader_s is None or job.host_s is None:
@@ -26,6 +26,6 @@ def with_loader(job: Profile, times: float, cpu: float = 1.0) -> Profile:
 
 
 def with_workers(job: Profile, workers: int) -> Profile:
-    """`job` with so many loader workers, each as fast as one of its own."""
+    """`job` with `workers` loader workers, each as fast as one of its own."""
     faster = with_loader(job, job.workload.loader_workers / workers)
     return replace(faster, workload=replace(faster.workload, loader_workers=workers))

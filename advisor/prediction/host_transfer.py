@@ -1,4 +1,4 @@
-"""A profile on a host of another speed.
+"""Converts a profile to a host of another speed.
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
@@ -24,15 +24,15 @@ _TRUST = 0.73
 
 
 def host_slowdown(there_s: float, here_s: float) -> float:
-    """How much longer host work takes where the host check takes `here_s` instead of `there_s`."""
+    """Factor on host work where the host check takes `here_s` instead of `there_s`."""
     return float((here_s / there_s) ** _TRUST)
 
 
 def host_slowdown_at(profile: Profile, gract: float) -> float:
-    """How many times as slow a host is on which the job alone keeps the engine active so much.
+    """Slowness of a host on which the job alone keeps the engine active for the share `gract`.
 
-    What the GPU does in a step stays, so it is the host that makes a longer one. 1.0 where the GPU
-    sets the pace and is not active for less of the time.
+    GPU work of a step is fixed, so a longer step is due to the host. 1.0 where the GPU sets the
+    pace and is no less active.
 
     Args:
         profile: With a host path.
@@ -54,7 +54,7 @@ def host_slowdown_at(profile: Profile, gract: float) -> float:
 
 
 def on_host_checked(profile: Profile, check_s: float | None) -> Profile:
-    """`profile` on a host whose check took so long; as it is where one of both had no check."""
+    """`profile` on a host whose check took `check_s`; unchanged where either check is missing."""
     if profile.host_check_s is None or check_s is None:
         return profile
     return on_host(profile, host_slowdown(profile.host_check_s, check_s))
@@ -89,7 +89,7 @@ def _kept_exponent(profile: Profile) -> float | None:
 
 
 def _slower(host: HostSide, slowdown: float) -> HostSide:
-    """`host` on a slower one; files stay as large."""
+    """`host` on a slower machine; the amount read from files does not change."""
     times = {
         name: value and value * slowdown
         for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")

@@ -45,7 +45,7 @@ class Context:
     """How a CUDA context's size depends on where it lives, fitted to measured processes.
 
     Attributes:
-        usual_mib: Stands in where the driver would not say.
+        usual_mib: Size to assume where the driver does not say.
         per_sm_mib: What each SM that an MPS limit or an instance takes away saves: the context
             keeps local memory for every thread that its SMs can hold. 4.4 under limits of an H200;
             4.2 on slices of an A100, by what two networks held on them (MIGPerf).
@@ -63,9 +63,9 @@ class Need:
     """Device memory of one process, MiB.
 
     Attributes:
-        held_mib: When nothing stops it.
-        least_mib: Its live tensors at their peak, and its context.
-        spread_mib: Standard deviation, where it is an estimate.
+        held_mib: Memory held when nothing stops it.
+        least_mib: Live tensors at their peak, and the context.
+        spread_mib: Standard deviation, if it is an estimate.
         pliable: How readily it gives up what it holds beyond `least_mib`, relative to a job of
             convolutions.
     """
@@ -77,7 +77,7 @@ class Need:
 
     @property
     def cache_mib(self) -> float:
-        """What it holds beyond what it needs, as far as it gives that up."""
+        """Memory beyond its least need that it gives up when memory is short."""
         return self.pliable * (self.held_mib - self.least_mib)
 
     def interval_mib(self, sigma: float) -> Interval:
@@ -88,7 +88,7 @@ class Need:
 
 
 def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
-    """What one process of `profile` takes.
+    """Memory of one process of `profile`.
 
     Args:
         profile: Measured alone.
@@ -127,10 +127,10 @@ def _pliable(profile: Profile) -> float:
 def needs(
     profiles: Sequence[Profile], sharing: Arrangement, context: Context, gpu: Gpu
 ) -> list[Need]:
-    """What each of `profiles` takes under `sharing`, in their order.
+    """Memory of each of `profiles` under `sharing`, in order.
 
-    On a compute instance a context is taken to be as large as on the whole GPU instance: nobody
-    measured that it is smaller, and that memory belongs to the GPU instance.
+    The context on a compute instance is taken to be as large as on the whole GPU instance, which
+    owns the memory: no smaller one was measured.
     """
     found: dict[int, Need] = {}
     for part in partitions(sharing, len(profiles)):
@@ -145,18 +145,18 @@ def needs(
 
 
 def upper_end_mib(held_mib: FloatOrArray, sigma: float) -> FloatOrArray:
-    """What processes that are predicted to hold so much hold at most, in 95 of 100 cases."""
+    """Upper end of the memory of processes that are predicted to hold `held_mib`."""
     return held_mib * (1 + Z95 * sigma)
 
 
 def leaves_free(upper_mib: FloatOrArray, capacity_mib: float, margin: float) -> Bools:
-    """Whether a share of the memory stays free, 0..1, even if processes take `upper_mib`."""
+    """Whether a share `margin` of the memory stays free if processes take `upper_mib`."""
     return np.asarray(upper_mib <= (1 - margin) * capacity_mib)
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Memory of a GPU or of one MIG instance, the jobs on it by their positions, how they share."""
+    """Memory of a GPU or MIG instance, the positions of the jobs on it, and how they share."""
 
     jobs: tuple[int, ...]
     capacity_mib: float
@@ -164,7 +164,7 @@ class Pool:
 
 
 def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
-    """The pools of `jobs` jobs, one group of them after the other; each its own in turn.
+    """The pools of `jobs` jobs, one group after another; jobs in turn have one each.
 
     Args:
         gpu: The GPU.

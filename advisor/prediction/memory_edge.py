@@ -22,9 +22,9 @@ _MOST_SPREAD = 1000.0  # of a share of memory
 
 
 def caches_mib(needs: Sequence[Need]) -> float:
-    """What processes hold together beyond what they need, as far as it is there to be given up.
+    """Memory that processes together can give up beyond their least need.
 
-    Their caches are full at different times, so their squares add up.
+    Their caches are full at different times, so the squares add up.
     """
     return hypot(*(each.cache_mib for each in needs))
 
@@ -36,17 +36,17 @@ def deviations_over(
     edge: tuple[Numbers, Numbers, Numbers],
     own_spread_mib: Numbers = 0.0,
 ) -> Floats:
-    """How many standard deviations beyond even odds of running out processes are.
+    """By how many standard deviations processes exceed even odds of running out of memory.
 
-    Errors of the processes are taken to go the same way, for they come from one driver and one
-    allocator. Arrays are broadcast against each other.
+    Errors of the processes are taken to be correlated, since one driver and one allocator cause
+    them. Arrays are broadcast.
 
     Args:
-        held_mib: What processes hold together when nothing stops them.
+        held_mib: Memory that the processes together hold when nothing stops them.
         cache_mib: As of `caches_mib`.
-        capacity_mib: What there is.
+        capacity_mib: Memory that there is.
         edge: Share, width and sigma as of `Edge`.
-        own_spread_mib: Of estimated processes together.
+        own_spread_mib: Standard deviation of estimated processes together.
     """
     share, width, sigma = edge
     even_mib = held_mib - (1 - share) * cache_mib
@@ -56,10 +56,10 @@ def deviations_over(
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """When processes that share a card run out of its memory, as outcomes of real runs tell.
+    """When processes that share memory run out of it, learnt from the outcomes of real runs.
 
-    A process that is refused memory first gives up its own cache, so a mix may fit that would
-    hold more if nothing stopped it; but no process gives up its cache for another.
+    A process that is refused memory first gives up its own cache, so a mix may fit that would hold
+    more if nothing stopped it. But no process gives up its cache for another.
 
     Attributes:
         share: How far from where all caches are given up (0) to what the processes would hold (1)
@@ -121,20 +121,20 @@ class Edge:
 
 
 def cautious_edge(sigma: float) -> Edge:
-    """Where no outcome was measured: nobody gives up a cache, and all are refused."""
+    """The edge without measured outcomes: no cache is given up, and all processes are refused."""
     return Edge(share=1.0, width=0.0, sigma=sigma, victims=float("inf"))
 
 
 def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: float) -> Edge:
-    """When processes that share one memory run out of it, an instance's as a whole GPU's.
+    """The edge of processes that share one memory, of a whole GPU or an instance.
 
-    By what mixes tell where no trials of this kind do: the driver refuses all alike, and a process
-    alone is never refused for another's cache.
+    Without trials of this kind, the edge of other mixes is taken: the driver refuses all processes
+    alike, and a process alone is never refused for the cache of another.
 
     Args:
         edges: Those that trials taught; serial: of a process alone.
         mode: How they share.
-        processes: How many.
+        processes: Number of processes.
         sigma: Relative standard error of a process's memory, where no outcome was measured.
     """
     # Compute instances have a job each, and their memory in common.

@@ -62,7 +62,7 @@ def features(
 
 
 class _Jobs(NamedTuple):
-    """What each job does alone, each shape (jobs,)."""
+    """Numbers of each job alone, each of shape (jobs,)."""
 
     step_s: Floats
     busy: Floats

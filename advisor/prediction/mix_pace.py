@@ -95,7 +95,7 @@ def _left_alone(
 
 
 def around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
-    """Around `step_s` alone; the model adds no doubt of its own."""
+    """Interval around `step_s` of a job alone; the model adds no doubt of its own."""
     doubt = model.alone
     scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
     low, high = doubt.log_bounds([profile], scale)
@@ -111,7 +111,7 @@ def alone_s(
 ) -> float:
     """Seconds of a step of a job that is left alone: as measured, or under a limit as replayed.
 
-    Without a trace as measured under a limit too, which is not known to slow it.
+    Without a trace a limit is taken not to slow it.
     """
     if not sharing.limits:
         return profile.step_s
@@ -138,7 +138,7 @@ def _shared(
 def _by_capacity(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    """From nvidia-smi's numbers for all jobs, since one of them has no trace."""
+    """Steps by the utilisation model, for jobs of which one has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
     if any(each.gpu_s is None for each in bare):
         found = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]

@@ -67,7 +67,7 @@ class Interval:
 
 
 def interval_around(middle: float, low: float, high: float) -> Interval:
-    """The interval whose ends lie so far from its middle, in logs; `low` is at most 0."""
+    """Interval whose ends are `low` (at most 0) and `high` from its middle, in logs."""
     return Interval(middle * exp(low), middle, middle * exp(high))
 
 
@@ -78,7 +78,7 @@ def between(first: Interval, second: Interval, weight: float) -> Interval:
 
 
 def spanning(answers: Sequence[Interval]) -> Interval:
-    """What holds all of `answers`, any of which may be right; its median is their medians'."""
+    """The interval that contains all of `answers`, any of which may be right."""
     return Interval(
         min(each.p05 for each in answers),
         median([each.p50 for each in answers]),
@@ -98,7 +98,7 @@ _Value = TypeVar("_Value")
 
 
 def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
-    """`values` where each was measured; None where one was not."""
+    """`values` if all are known; None if one is None."""
     found = list(values)
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
@@ -119,15 +119,16 @@ class JobPrediction:
         job: The profile's name.
         epoch_s: Training steps of one pass; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
-        memory_mib: What the process holds on the device when nothing stops it.
+        memory_mib: Device memory that the process holds when nothing stops it.
         memory_min_mib: What it needs at least; suffices only if the process is capped to it.
-        memory_interval_mib: Around `memory_mib`.
+        memory_interval_mib: Interval of `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
-        energy_step_j: Its share of the GPU's energy in one of its steps, by the rule of
-            `advisor.prediction.power`: no meter separates the jobs' energies. None if a profile of
-            the mix has no power.
-        energy_epoch_j: Of one pass, training steps only; None without power or length of a pass.
-        energy_example_j: Of one example; None without power.
+        energy_step_j: Joules of one of its steps: its part of the GPU's energy, split as in
+            `advisor.prediction.power`, since no meter tells jobs apart. None if a profile of the
+            mix has no power.
+        energy_epoch_j: Joules of one pass, training steps only; None without power or length of a
+            pass.
+        energy_example_j: Joules of one example; None without power.
     """
 
     job: str
@@ -143,7 +144,7 @@ class JobPrediction:
     energy_example_j: Interval | None = None
 
     def slowdown_at(self, level: Level) -> float:
-        """How many times as long as alone a step takes, at `level`."""
+        """Step over step alone, at `level`."""
         return self.slowdown * self.step_s.at(level) / self.step_s.p50
 
     def no_faster_than(self, step_s: float) -> "JobPrediction":
@@ -161,22 +162,24 @@ class MixPrediction:
         gpu: Catalogue key.
         jobs: In the order in which they were asked for, shape (jobs,).
         memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
-        memory_capacity_mib: What the GPU has for processes.
+        memory_capacity_mib: The GPU's memory for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.
         weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
         power_w: Mean power of the whole GPU; None if a profile has none.
         gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
         smact: Mean share of SMs with work, 0..1; None if not known.
-        confirmed_on_hardware: Whether real runs of this kind of sharing stand behind it.
-        ran_elsewhere: Whether real runs of this kind of sharing on those GPUs stand behind it.
+        confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
+        ran_elsewhere: Whether real runs of this kind on the GPUs of `estimated_from` confirm it.
         mps_server_mib: What an MPS server holds of the memory that its clients share; None: as on
             the GPU on which it was read first.
-        power_cap_w: Cap under which this holds, never measured on this GPU; None: no cap.
-        estimated_from: The other GPUs, by key, from whose data this is estimated; None: what this
-            needs was measured on this one.
-        wide_because: Why steps have wider intervals than usual, or narrower ones than under other
-            ways to share, in words; None if they have not.
-        host_stretch: How much longer host work takes since jobs wait for cores; 1: not at all.
+        power_cap_w: The power cap that it is for; effects of caps were never measured on this GPU.
+            None: no cap.
+        estimated_from: Keys of the other GPUs whose data it is estimated from; None: all data is
+            from this GPU.
+        wide_because: Why intervals of steps are wider than usual, or narrower than under other ways
+            to share, in words; None if they are not.
+        host_stretch: Factor by which host work gets longer because jobs wait for cores; 1: they do
+            not.
     """
 
     gpu: str
@@ -201,15 +204,15 @@ class MixPrediction:
 def in_phases(
     sharing: Sharing, groups: Sequence[Sequence[int]], answers: Sequence[MixPrediction]
 ) -> MixPrediction:
-    """One answer for all jobs, each while its own group runs.
+    """One prediction for all jobs, each while its own group runs.
 
     Power, activity and the weighted speedup are means over the time that the groups take if all
     jobs are equally long alone; when every job is a group of its own, they are those of serial.
 
     Args:
         sharing: Of all jobs.
-        groups: Positions of the jobs of each, increasing, shape (groups, jobs of it).
-        answers: What was predicted of each, its jobs in that order.
+        groups: Positions of the jobs of each group, increasing.
+        answers: The prediction of each group, its jobs in the order of `groups`.
     """
     answered = chain.from_iterable(answer.jobs for answer in answers)
     jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))

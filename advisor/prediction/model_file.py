@@ -23,11 +23,11 @@ FEWEST_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What was measured on one GPU, of what the model was fitted to.
+    """Data of one GPU that the model was fitted to.
 
     Attributes:
-        profiles: How many the runs' tenants have.
-        runs: How many of each mode, of `advisor.sharing.SHARED_MODES`.
+        profiles: Number of profiles of the tenants of these runs.
+        runs: Number of runs of each mode, of `advisor.sharing.SHARED_MODES`.
         sha256: Digest of all of these runs.
     """
 
@@ -38,12 +38,12 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenGpu:
-    """What is known of predictions for GPUs of which the model has seen no runs.
+    """How much wider intervals are for GPUs of which the model has seen no runs.
 
     Attributes:
         widening: Factor on the log of each end of an interval over its middle, at least 1.
-        alike: The same for a GPU of the architecture of one of those that were seen.
-        source: Where they are from, in words.
+        alike: The same for a GPU that has the architecture of one that was seen.
+        source: Where the factors come from, in words.
     """
 
     widening: float
@@ -60,17 +60,17 @@ class UnseenGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """How jobs share a GPU, learnt on some GPUs, with what is each GPU's own.
+    """How jobs share a GPU, learnt from runs on some GPUs, with the constants of each of these.
 
     Attributes:
-        data: By GPU: the runs that sharing was learnt from.
-        constants: By GPU: its own constants, where it has runs enough.
+        data: By GPU: the runs that it was fitted to.
+        constants: By GPU: its own constants, if it has enough runs.
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
         alone: How far steps alone are from their profiles on a host of unknown speed.
         alone_on_known_cores: The same with profiles converted to the speed of the cores at hand.
         memory_sigma: Relative standard error of a process's predicted memory.
-        unseen: What answers for other GPUs than those in `data` allow for.
+        unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
     """
 
@@ -99,7 +99,7 @@ class Model:
         return nearest_constants(gpu, self.constants) if own is None else own
 
     def widening(self, gpu: Gpu) -> float:
-        """How much wider intervals are for `gpu`, of which no runs were seen."""
+        """Factor on intervals for `gpu` if no runs on it were seen."""
         near = of_its_architecture(gpu, self.data)
         return self.unseen.alike if near else self.unseen.widening
 
@@ -108,13 +108,13 @@ class Model:
         return replace(self, constants={**self.constants, gpu.key: constants})
 
     def learnt_on(self, mode: Mode) -> tuple[str, ...]:
-        """The GPUs with runs enough of `mode` to learn it from."""
+        """The GPUs with enough runs of `mode` to learn it from."""
         return tuple(
             key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
         )
 
     def on_known_cores(self) -> "Model":
-        """The model for profiles that are as on the cores at hand: its intervals are narrower."""
+        """The model for profiles converted to the cores at hand: its intervals are narrower."""
         corrections = {
             mode: replace(each, doubt=each.doubt_on_known_cores)
             for mode, each in self.corrections.items()

@@ -1,9 +1,9 @@
-"""Steps under MPS limits that differ, such that a job whose own limit is raised never slows.
+"""Steps under MPS limits that differ, such that a job never slows when its limit is raised.
 
-Replay and correction at each limit would satisfy that only nearly. So a job is replayed at a few
-limits of its own that do not depend on the one asked for, its *anchors*, with its mates at theirs:
-the mean of its mates' limits, and a few rungs above or below. Between two anchors the answer
-follows a curve that only falls, that of the surrogate model.
+Replay and correction at each limit would only nearly satisfy that. So a job is replayed at a few
+limits of its own that do not depend on the limit asked for, its *anchors*, with its mates at
+theirs: the mean of its mates' limits, and a few rungs above or below. Between two anchors the
+answer follows the surrogate model's curve, which only falls.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,11 @@ _FLAT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One of the jobs that differ in what they are or in their limits.
+    """A job that differs from the others in profile, limit or priority.
 
     Attributes:
-        place: The first with that profile, limit and priority.
-        mates: Places of the others, ordered by these.
+        place: First place with that profile, limit and priority.
+        mates: Places of the other jobs, in order.
         sharing: Of all jobs.
     """
 
@@ -58,7 +58,7 @@ class _Job:
 
     @property
     def centre(self) -> float:
-        """Mean limit of its mates; if all have the same, exactly that one."""
+        """Mean limit of its mates; exactly their limit if they all have one."""
         limits = [self.sharing.limits[mate] for mate in self.mates]
         return min(max(sum(limits) / len(limits), min(limits)), max(limits))
 
@@ -75,7 +75,7 @@ class _Job:
         return (self.centre, *further)
 
     def at(self, limit: float) -> tuple[float, ...]:
-        """Limits of all jobs if its own were `limit`."""
+        """Limits of all jobs if its own limit were `limit`."""
         limits = enumerate(self.sharing.limits)
         return tuple(limit if at == self.place else each for at, each in limits)
 

@@ -23,7 +23,7 @@ def _workers(cores: int, what: str) -> ThreadPoolExecutor:
 def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> list[_Answer]:
     """`answer` of each of `asked`, in order, in threads; `answer` must not call `at_once`.
 
-    Who asks works out the first: with nothing to do it would only hand the interpreter about.
+    The calling thread computes the first: idle, it would only compete for the interpreter.
     """
     cores = len(allowed_cores())
     if min(cores, len(asked)) < 2:

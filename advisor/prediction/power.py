@@ -41,9 +41,9 @@ class PowerLaw:
         working: Share of its own power that is proportional to its pace, at least 0.
         working_half: As `working` for jobs in 16 bit precision, which react differently to limits:
             the libraries choose their kernels by the SMs that they see.
-        gract: Factor on the jobs' summed engine activity.
+        gract: Factor on the sum of the jobs' engine activity.
         gract_least: Least engine activity of any two jobs: time slices count as activity.
-        smact: Factor on the jobs' summed SM activity.
+        smact: Factor on the sum of the jobs' SM activity.
         smact_apart: As `smact` if limits keep jobs apart; see `advisor.sharing.Mps`.
         low: 5 % quantile of log(measured / predicted power), for families not fitted on.
         high: 95 % quantile of the same.
@@ -79,9 +79,9 @@ class Power:
     """The laws of one GPU.
 
     Attributes:
-        awake_w: Power of the GPU while processes hold it without giving it work.
+        awake_w: Power of a GPU that processes hold without giving it work.
         laws: By mode, of `advisor.sharing.SHARED_MODES`.
-        alone: Of a job alone.
+        alone: Law of a job alone.
     """
 
     awake_w: float
@@ -92,12 +92,12 @@ class Power:
         check(self, ("awake_w",))
 
     def law(self, mode: Mode, jobs: int, apart: bool = False) -> PowerLaw:
-        """What holds for so many jobs at once; the plain sum for a mode without one.
+        """The law for `jobs` jobs at once; the plain sum for a mode without one.
 
         Args:
             mode: See `laws`.
             jobs: At least 1.
-            apart: Whether limits keep jobs apart.
+            apart: Whether limits give the jobs SMs of their own.
         """
         if jobs == 1:
             return self.alone
@@ -123,7 +123,7 @@ class Power:
     def shares_w(
         self, profiles: Sequence[Profile], speeds: Sequence[float], gpu: Gpu, law: PowerLaw
     ) -> Floats | None:
-        """Watts of each job by the rule above, shape (jobs,); their sum is the whole GPU's power.
+        """Watts of each job by the rule above, shape (jobs,); the sum is the whole GPU's power.
 
         Never below the awake GPU's power nor above the GPU's limit; None without the jobs' power.
         If the limit binds, what the jobs add is cut in proportion.
@@ -168,7 +168,7 @@ def smact(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -
 def summed_share(
     profiles: Sequence[Profile], speeds: Sequence[float], counter: str
 ) -> float | None:
-    """Sum over jobs of a counter alone times the job's speed; None if one has it not."""
+    """Sum over jobs of a counter alone times the job's speed; None if a job lacks the counter."""
     total = 0.0
     for profile, speed in zip(profiles, speeds, strict=True):
         share = getattr(profile.counters, counter, None)

@@ -109,14 +109,14 @@ def check_cap(cap_w: float, gpu: Gpu) -> None:
 
 
 def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu) -> MixPrediction:
-    """`mix` under a cap, marked as not confirmed.
+    """`mix` under a power cap, marked as not confirmed.
 
     Args:
-        mix: Without a cap; its power is known.
+        mix: Prediction without a cap, with known power.
         alone_w: The power that determines each job's slowdown, shape (jobs,): the mix's if jobs
             run at once, each job's own if they take turns.
-        cap_w: As `check_cap` allows.
-        gpu: Of the prediction.
+        cap_w: A cap that `check_cap` allows.
+        gpu: The GPU of the prediction.
     """
     if mix.power_w is None:
         raise InvalidInput("a power cap needs the power of every job, which was not measured")

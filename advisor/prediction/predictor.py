@@ -41,7 +41,7 @@ class Predictor:
     """Predicts mixes of measured jobs on one GPU.
 
     Attributes:
-        model: What learnt sharing, on this GPU or on others.
+        model: The fitted model, learnt on this GPU or on others.
         play: Replays mixes.
     """
 
@@ -50,7 +50,7 @@ class Predictor:
     play: ReplayFunction = replay_mix
 
     def on_known_cores(self) -> "Predictor":
-        """The same for profiles that are as on the cores at hand: its intervals are narrower."""
+        """The same for profiles converted to the cores at hand: its intervals are narrower."""
         return replace(self, model=self.model.on_known_cores())
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
@@ -95,14 +95,14 @@ class Predictor:
         return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _steps(self, profiles: Sequence[Profile], sharing: Arrangement) -> Sequence[Interval]:
-        """Of each job; MIG instances share the power that the whole GPU may draw."""
+        """Step of each job; MIG instances also share the whole GPU's power limit."""
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         if any(instance_sets(sharing)):
             return throttled(profiles, steps, self.gpu, self.model.of(self.gpu).power)
         return steps
 
     def _confirmed(self, profiles: Sequence[Profile], sharing: Arrangement) -> bool:
-        """Whether jobs and mode were measured on this GPU; a job alone has no mode."""
+        """Whether this kind of sharing was measured on this GPU; a job alone has no kind."""
         if any(each.is_estimate for each in profiles):
             return False
         return sharing.mode == "serial" or self.gpu.key in self.model.learnt_on(sharing.mode)
@@ -110,7 +110,7 @@ class Predictor:
     def _by_runs_elsewhere(
         self, profiles: Sequence[Profile], sharing: Arrangement, mix: MixPrediction
     ) -> MixPrediction:
-        """`mix` with the GPUs that stand in for this one, and wider where their runs do."""
+        """`mix` with the GPUs whose runs stand in for those of this one, and wider intervals."""
         others = self._others(sharing)
         sources = {each.estimated_from for each in profiles if each.estimated_from}.union(others)
         if not sources:
@@ -120,7 +120,7 @@ class Predictor:
         return widened(mix, self.model.widening(self.gpu)) if others else mix
 
     def _others(self, sharing: Arrangement) -> tuple[str, ...]:
-        """The GPUs whose runs stand in for this one's, which the model has not seen share so."""
+        """GPUs whose runs stand in for those of this one, which the model lacks."""
         if sharing.mode == "serial":
             return ()
         model, mode = self.model, sharing.mode
@@ -132,7 +132,7 @@ class Predictor:
     def _risks(
         self, wanted: Sequence[Need], memories: Sequence[Pool]
     ) -> tuple[list[float], list[float]]:
-        """Chance that each job is refused memory, and that each pool runs out."""
+        """Chance that each job is refused memory, and that each pool runs out of it."""
         edges, sigma = self.model.of(self.gpu).memory_edges, self.model.memory_sigma
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
@@ -192,7 +192,7 @@ class Predictor:
         return power.smact(profiles, speeds, self._law(profiles, sharing))
 
     def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
-        """The law of power and activity; jobs in turn count as alone."""
+        """The law of power and activity; jobs in turn have the law of a job alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
         power = self.model.of(self.gpu).power
         return power.law(plain_mode(sharing), jobs, sharing.keeps_sms_apart)

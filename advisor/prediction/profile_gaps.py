@@ -1,4 +1,4 @@
-"""What profiles lack, and what measuring it would tell: why ranges are as wide as they are."""
+"""What profiles lack, and why intervals are therefore wider; what measuring it would tell."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from advisor.workload.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a profile: whether one lacks it, and what it tells of a job."""
+    """A part of a profile: whether a profile lacks it, and what it tells about a job."""
 
     lacks: Callable[[Profile], bool]
     tells: str
@@ -50,10 +50,10 @@ _WIDE = {"kernel trace", "memory utilisation"}
 
 
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
-    """Why answers for `profiles` under `sharing` have wide intervals; None if nothing is lacking.
+    """Why intervals for `profiles` under `sharing` are wide; None if nothing is missing.
 
-    Names each part that a profile lacks and what it would tell, of the parts that bear on it. Of
-    bare numbers on instances of their own it tells why they are narrower than elsewhere.
+    Names the missing parts that matter here, and what each would tell. For bare numbers on MIG
+    instances it says why intervals are narrower than elsewhere.
     """
     lacking: dict[tuple[str, ...], list[str]] = {}
     for each in {profile.name: profile for profile in profiles}.values():
@@ -77,7 +77,7 @@ def _parts(missing: Sequence[str]) -> str:
 
 
 def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> tuple[str, ...]:
-    """The parts of a profile that narrow answers for so many jobs under `sharing`."""
+    """The parts of a profile that narrow intervals for these jobs under `sharing`."""
     if any(True for _ in instance_sets(sharing)):
         return ("memory utilisation",) if memory_tells(gpu) else _ON_OWN_SMS
     shared = together(sharing)

@@ -36,10 +36,10 @@ ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort],
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Jobs that share a GPU, and which of them to predict.
+    """Jobs that share a GPU, and the positions of those to predict.
 
     Attributes:
-        asked: Places among `profiles`.
+        asked: Positions among `profiles`.
         effort: How long to replay.
     """
 
@@ -56,9 +56,10 @@ def by_replay(
 
     Args:
         mixes: At least one.
-        gpu: Theirs.
-        model: Its physics and its corrections by mode; priorities have those of MPS without them.
-        play: Replays.
+        gpu: The GPU that all share.
+        model: Its physics and corrections by mode; mixes with priorities use the corrections
+            without.
+        play: Replays a mix.
 
     Returns:
         Of each mix, shape (3, asked); None without traces, or without a correction of a mode.
@@ -116,12 +117,12 @@ def brief_steps(
 ) -> Floats:
     """Seconds of a step of each job by a short replay, shape (sharings, jobs).
 
-    Corrected as if the constants were certain; for choosing what to predict.
+    Corrected without uncertainty of the constants; for choosing what to predict.
 
     Args:
-        profiles: With traces.
-        sharings: All with limits.
-        gpu: Theirs.
+        profiles: Profiles with traces.
+        sharings: Sharings with limits.
+        gpu: The GPU that they share.
         model: With a correction of limits.
     """
     replays = at_once(

@@ -1,4 +1,4 @@
-"""How far measured steps lie from predicted ones: the bounds of 90 % intervals, in logs."""
+"""Bounds of 90 % intervals of measured over predicted steps, in logs."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A profile whose steps take longer and do the same work; what moves profiles stands on it."""
+"""A profile whose steps take longer for the same work; conversions of profiles use it."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -22,12 +22,12 @@ def at_pace(profile: Profile, stretch: float) -> Profile:
 
 
 def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
-    """`windows` in which each step takes so many times as long."""
+    """`windows` in which each step takes `stretch` times as long."""
     return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
 
 
 def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
-    """`counters` over longer steps; those in `grown` are of so many times as much in a step."""
+    """`counters` over longer steps; those in `grown` count so many times as much a step."""
     most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
     known = {name: getattr(counters, name) for name in most}
     thinned = {
@@ -44,7 +44,7 @@ def _power_w(profile: Profile, stretch: float) -> float | None:
 
 
 def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
-    """All of it at one stretch, so that what a limit costs stays what it was."""
+    """The whole probe stretched alike, so that what a limit costs stays the same."""
     limited = tuple(longer(run, stretch) for run in probe.limited)
     return replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
 

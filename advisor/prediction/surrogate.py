@@ -36,7 +36,7 @@ _Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class MixBatch:
-    """Mixes of some of the jobs, one a row; rows with fewer jobs have empty places.
+    """Mixes of some jobs, one mix a row; rows with fewer jobs have empty places.
 
     Attributes:
         jobs: Which job is in a place, shape (mixes, places); -1 if it is empty.
@@ -47,7 +47,7 @@ class MixBatch:
     limits: Floats
 
     def rows(self, chosen: slice) -> "MixBatch":
-        """Some of the mixes."""
+        """The mixes at `chosen`."""
         return MixBatch(self.jobs[chosen], self.limits[chosen])
 
 

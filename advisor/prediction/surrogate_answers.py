@@ -33,10 +33,10 @@ _DRAM, _HOST, _STEP = map(FIXED.index, ("dram", "host", "log_step_ms"))
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """A partition of the GPU and how jobs share it.
+    """A partition of the GPU, and how jobs share it.
 
     Attributes:
-        limit: The same for each job, in per cent; None: none.
+        limit: MPS limit of each job, in per cent; None: no limit.
     """
 
     partition: Partition
@@ -45,7 +45,7 @@ class Tenancy:
 
     @property
     def mode(self) -> Mode:
-        """That of jobs so sharing the whole GPU."""
+        """The mode of jobs that share the whole GPU like this."""
         return self.sharing.mode if self.limit is None else "mps-limits"
 
 
@@ -61,8 +61,8 @@ class SurrogateAnswers:
         """Seconds of a step of each job, each shape (sets, places); NaN where a place is empty.
 
         Args:
-            asked: Where and how, and which profile is in each place of a set, -1 for none, each
-                of as many places.
+            asked: Tenancies, each with the profile in each place of each set, -1 for none; all of
+                one width.
         """
         distilled = self.model.distilled
         assert distilled is not None, "estimates need a surrogate model"
@@ -89,12 +89,12 @@ class SurrogateAnswers:
     def fits(
         self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float
     ) -> NDArray[np.bool_]:
-        """Whether memory suffices for so many of each profile, shape (sets,).
+        """Whether sets of jobs fit in memory, shape (sets,).
 
         Args:
-            tenancy: Where and how.
-            counts: Shape (sets, profiles).
-            most_risk: Chance to run out that is allowed, 0..1.
+            tenancy: Partition and sharing.
+            counts: Number of jobs of each profile, shape (sets, profiles).
+            most_risk: Highest chance of running out that is allowed, 0..1.
             margin: Share of the memory that the jobs' upper ends must leave free.
         """
         under_mps = tenancy.sharing.under_mps
@@ -144,7 +144,7 @@ class SurrogatePredictor:
     """Estimates by the surrogate model for one set of jobs.
 
     Attributes:
-        answers: Asked about parts of the set, and in parts of the GPU.
+        answers: Answers about subsets of the jobs, and partitions of the GPU.
     """
 
     distilled: SurrogateModel
@@ -156,11 +156,11 @@ class SurrogatePredictor:
         return mode in self.distilled.surrogates and mode in self.answers.model.corrections
 
     def fit(self, limit: float, most_risk: float) -> bool:
-        """Whether memory suffices for all jobs at once, each under `limit`, in per cent.
+        """Whether all jobs at once fit in memory, each under `limit`, in per cent.
 
         Args:
             limit: Of each job.
-            most_risk: Chance to run out that is allowed, 0..1.
+            most_risk: Highest chance of running out that is allowed, 0..1.
         """
         tenancy = Tenancy(whole_gpu(self.answers.gpu), Mps(), limit)
         everyone = np.ones((1, len(self.answers.profiles)), dtype=np.intp)

@@ -70,7 +70,7 @@ class Summaries:
 
 
 def joined(parts: Sequence[Summaries]) -> Summaries:
-    """The jobs of `parts` one after another."""
+    """Summaries of the jobs of all `parts`, one after another."""
     return Summaries(
         step_s=np.concatenate([each.step_s for each in parts]),
         limited=np.concatenate([each.limited for each in parts]),

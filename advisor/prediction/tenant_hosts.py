@@ -1,4 +1,4 @@
-"""Profiles of the tenants of runs, as on the host cores that these had."""
+"""Converts profiles to the host cores that the tenants of a run had."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _FAR = 1.2
 
 
 def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """The profile of each tenant of `run`, as on the core that the tenant had, in its order.
+    """Profile of each tenant of `run`, converted to the core that it had, in order.
 
     Raises:
         KeyError: A tenant has no profile.
@@ -23,7 +23,7 @@ def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile
 
 
 def on_like_core(profile: Profile, tenant: Tenant) -> bool:
-    """Whether the core of `tenant` was known to be about as fast as the one of `profile`.
+    """Whether the core of `tenant` is known to have been about as fast as that of `profile`.
 
     Otherwise the step of a host-bound job depends more on the core than on its mates.
     """
