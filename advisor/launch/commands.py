@@ -24,19 +24,19 @@ _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
 def commands(plan: LaunchPlan) -> tuple[str, ...]:
-    """Lines for the plan's GPU, in order; each job is pinned to host cores of its own.
+    """Shell lines that apply the plan on its GPU; each job is pinned to host cores of its own.
 
-    One shell runs them all, which ends with the status of a job that failed. However it ends, no
-    job or daemon of it is left, nor a power cap.
+    One shell runs them all and ends with the status of a job that failed. However it ends, it
+    leaves no job, daemon or power cap behind.
     """
     return _in_own_shell(plan)
 
 
 def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
-    """As `commands`, for a GPU of the host by its index, as ``nvidia-smi`` counts, or its UUID.
+    """As `commands`, for a GPU of this host by its index in ``nvidia-smi`` or its UUID.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: `device` is neither an index nor a UUID.
     """
     if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
         raise InvalidInput(
@@ -51,7 +51,7 @@ def _in_own_shell(plan: LaunchPlan, *first: str) -> tuple[str, ...]:
 
 
 def body(plan: LaunchPlan) -> tuple[str, ...]:
-    """As `commands`, for a shell that is there already."""
+    """As `commands`, for a shell that exists already."""
     limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
     capped = plan.power_cap_w is not None
     uncapped = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
@@ -64,7 +64,7 @@ def body(plan: LaunchPlan) -> tuple[str, ...]:
 
 
 def head(plan: LaunchPlan) -> Iterator[str]:
-    """Comments: what to know before `plan` is applied."""
+    """Comments: what to know before applying `plan`."""
     if plan.on_mig:
         yield f"# {NOT_RUN} Nothing else may run on the GPU."
     yield "# Put your own command in place of each job's ./NAME.sh."
@@ -90,8 +90,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
     They come after those of `shell.guard`.
 
     Args:
-        partitions: Of one stage.
-        by_scheduler: Leave out device and cores: a scheduler has given them out.
+        partitions: The partitions of one stage.
+        by_scheduler: Leave out devices and cores, which a scheduler assigns.
     """
     served = [part for part in partitions if part.under_mps]
     for part in served:
@@ -121,11 +121,12 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
 def side_by_side(
     plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
 ) -> tuple[LaunchPlan, ...]:
-    """`plans` with devices, and with host cores and partition numbers that no two of them share.
+    """`plans` with devices, and with disjoint host cores and partition numbers.
 
     Args:
-        plans: By the index of the GPU; each alone on its host, with its jobs numbered from 1.
-        jobs: Numbers of the jobs of each plan among all, by the same index.
+        plans: By the index of the GPU; each as if it had the host alone, with its jobs numbered
+            from 1.
+        jobs: Numbers of the jobs of each plan among all jobs, by the same index.
     """
     moved: list[LaunchPlan] = []
     partitions = cores = 0
@@ -140,7 +141,7 @@ def side_by_side(
 def _moved(
     plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int, cores: int
 ) -> LaunchPlan:
-    """`plan` of `jobs` on the GPU `device`, after so many partitions and cores of others."""
+    """`plan` on the GPU `device`, with jobs, partitions and cores numbered after others."""
 
     def start(its: Start) -> Start:
         own = its.cores and (cores + its.cores[0], cores + its.cores[1])
@@ -155,7 +156,7 @@ def _moved(
 
 
 def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
-    """Lines that apply `plans`, as `side_by_side` has them, and wait for all."""
+    """Lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
     heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _on_own_gpu(plan))
     inside = (*shell.guard(()), ORDER, *shells, "ended", shell.STATUS)
@@ -177,7 +178,7 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
         device: Index as ``nvidia-smi`` counts, or UUID; None: the host's first.
 
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: `device` is neither an index nor a UUID.
     """
     plans = tuple(_with_commands(advised, plan, device) for plan in advised.plans)
     return replace(advised, plans=plans, serial=plans[advised.serial.rank - 1])

@@ -32,7 +32,7 @@ _REMEDY = "Compare `nvidia-smi mig -lgi` with what it tells of, and remove the f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """`change` is None where it is undone."""
+    """A line of the journal; `change` is None where the change was undone."""
 
     entry: int
     change: ChangedMig | None
@@ -42,10 +42,10 @@ class Journal:
     """An open journal, its lock held; made by `journal` and `taken_over`.
 
     Attributes:
-        owner: Who began it.
-        left: What is not undone, by entry, in the order in which it was intended.
-        damaged: Why lines cannot be read. A last line that is torn is none of them: what it
-            was to tell of was never begun.
+        owner: Process that began it.
+        left: Changes that are not undone, by entry, in the order in which they were intended.
+        damaged: Why lines cannot be read. A torn last line does not count: its change was never
+            begun.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -65,13 +65,13 @@ class Journal:
             self.left.clear()
 
     def intend(self, change: ChangedMig) -> int:
-        """Write down what is about to be done; only then do it.
+        """Write down a change that is about to be made.
 
         Returns:
             The entry, for `undone`.
 
         Raises:
-            AdvisorError: It cannot be written, and may not be done.
+            AdvisorError: It cannot be written; then the change must not be made.
         """
         self._entries += 1
         try:
@@ -85,16 +85,16 @@ class Journal:
         return self._entries
 
     def undone(self, entry: int) -> None:
-        """Write down that it is undone.
+        """Write down that the change of `entry` was undone.
 
-        Fails in silence: what is gone can be undone once more.
+        Fails silently: undoing a change twice does no harm.
         """
         self.left.pop(entry, None)
         with suppress(OSError):
             self._append(_Event(entry=entry, change=None))
 
     def sweep(self) -> None:
-        """Remove its file, unless something is left, or could not be read."""
+        """Remove the file, unless a change is left, or lines could not be read."""
         if not self.left and not self.damaged:
             with suppress(OSError):
                 self.path.unlink()
@@ -123,16 +123,16 @@ class Journal:
 
 @contextmanager
 def journal(gpu: str, command: str) -> Iterator[Journal]:
-    """The journal of the GPU, closed when the block ends; what a dead owner left is still in it.
+    """The journal of a GPU while the block runs; it still holds what a dead owner left.
 
     Args:
         gpu: UUID of the whole GPU.
         command: For messages; holds no secrets.
 
     Raises:
-        GpuUnavailable: A live process has it.
+        GpuUnavailable: A live process holds it.
         AdvisorError: The data folder cannot be written.
-        InvalidInput: It was spoilt.
+        InvalidInput: Its file is damaged.
     """
     path = journal_file(gpu)
     with ExitStack() as ends:
@@ -155,11 +155,11 @@ def journal(gpu: str, command: str) -> Iterator[Journal]:
 
 @contextmanager
 def taken_over(path: Path) -> Iterator[Journal | None]:
-    """The journal at `path`; None while its owner lives, or where nothing is in it.
+    """The journal at `path`; None if its owner lives, or it is empty.
 
     Raises:
         AdvisorError: It cannot be opened.
-        InvalidInput: It was spoilt.
+        InvalidInput: Its file is damaged.
     """
     try:
         descriptor = locked_file(path, os.O_APPEND, 0o600)
@@ -180,7 +180,7 @@ def taken_over(path: Path) -> Iterator[Journal | None]:
 
 
 def journal_file(gpu: str) -> Path:
-    """Where the journal of the GPU with that UUID is, if there is one."""
+    """File of the journal of the GPU with that UUID, if there is one."""
     return user_folder("journals") / f"{gpu}.jsonl"
 
 
@@ -199,7 +199,7 @@ def _begun(path: Path, descriptor: int, owner: Owner) -> Journal:
 
 
 def _has_owner(path: Path) -> bool:
-    """Whether it says whose it is; not where its owner died before it began anything."""
+    """Whether the file names its owner; it does not if the owner died before its first change."""
     return b"\n" in read_bytes(path)
 
 

@@ -1,4 +1,4 @@
-"""A plan as it is applied: what starts when and where, on which cores."""
+"""A plan as it is applied: what starts when, where, and on which cores."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ class Start:
     """How one job is started.
 
     Attributes:
-        number: Of the job, from 1, in the order in which the jobs were asked for.
-        cores: First and last of the host cores that are its own while it runs: as many as its
-            profile was measured on; None where that does not say.
-        limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: none.
-        priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: the usual one.
-        memory_cap_mib: What it may allocate at most; None: no cap is needed, or none can be set.
+        number: Number of the job, from 1, in the order in which jobs were asked for.
+        cores: First and last host core of its own: as many as its profile was measured on; None
+            where the profile does not say.
+        limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
+        priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: not set.
+        memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
     """
 
     number: int
@@ -47,13 +47,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPartition:
-    """What has SMs of its own, with the jobs on it.
+    """A partition, which has SMs of its own, with the jobs to start on it.
 
     Attributes:
         number: From 1, over the whole plan.
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
-        profile: What MIG calls it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
+        profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
         device: Index or UUID of the GPU, as ``nvidia-smi -i`` takes it.
     """
 
@@ -82,7 +82,7 @@ def _in_order(partitions: Sequence[LaunchPartition]) -> tuple[Start, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Partitions that are there at once; the next stage begins when all their jobs have ended."""
+    """Partitions that exist at the same time; the next stage starts when all their jobs ended."""
 
     partitions: tuple[LaunchPartition, ...]
 
@@ -106,8 +106,8 @@ class LaunchPlan:
     """A plan for one GPU, ready to be applied.
 
     Attributes:
-        sharing: As it was predicted.
-        power_cap_w: None: the GPU's own limit.
+        sharing: The sharing that was predicted.
+        power_cap_w: Power cap in watts; None: the GPU's own limit.
     """
 
     gpu: Gpu
@@ -145,7 +145,7 @@ class LaunchPlan:
 
 
 def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
-    """The plan that `prediction` speaks of, of `jobs` in its order.
+    """The launch plan of `jobs` on `gpu`, for which `prediction` was made.
 
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
@@ -159,10 +159,10 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
 
 
 def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
-    """Refuse a plan whose jobs run out of memory; those with a cap have what they need.
+    """Check that the jobs do not run out of memory; jobs with a cap have what they need.
 
     Raises:
-        NothingFits: They do.
+        NothingFits: They run out.
     """
     for start, job in zip(plan.starts, prediction.jobs, strict=True):
         if start.memory_cap_mib is None and job.oom_probability > MAX_OOM_PROBABILITY:
@@ -175,7 +175,7 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
 def _stage(
     group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, caps: dict[int, int], first: int
 ) -> Stage:
-    """What `group` becomes; `first` is the number of its first partition."""
+    """The stage that `group` becomes; `first` is the number of its first partition."""
     one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
     cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
 
@@ -198,7 +198,7 @@ def _stage(
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
-    """What MIG calls it; None: the whole GPU."""
+    """MIG's name of the partition; None: the whole GPU."""
     if part.instance is None:
         return None
     if part.slices is None:

@@ -15,8 +15,8 @@ class ChangedMig:
     """The MIG instances of a GPU.
 
     Attributes:
-        before: All that were there, and are to be there again.
-        ours: All that were, or may have been, made.
+        before: Instances that existed before, and are to exist again.
+        ours: Instances that were, or may have been, made since.
     """
 
     before: tuple[GpuInstance, ...]
@@ -31,7 +31,7 @@ class Owner:
         gpu: UUID of the whole GPU.
         command: For messages.
         host: The machine's name; several may have one home folder.
-        boot: Which start of the machine it was: no instance outlives that.
+        boot: Identifies the boot of the machine, which no MIG instance outlives.
         since: When it began, ISO 8601, UTC.
     """
 

@@ -110,7 +110,7 @@ UNDONE = "mig_undo || exit"
 
 
 def definitions(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that define what all others here call, and keep a second run from the GPU."""
+    """Lines that define the functions for all others here, and lock out a second run."""
     if plan.on_mig:
         yield f"GPU={plan.device}"
         yield from _WORDS.strip().splitlines()
@@ -119,7 +119,7 @@ def definitions(plan: LaunchPlan) -> Iterator[str]:
 
 
 def undo(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that take all of it back, whatever has happened."""
+    """Lines that undo all of it, whatever has happened."""
     if plan.on_mig:
         yield "mig_undo"
         if _switches(plan):
@@ -127,7 +127,7 @@ def undo(plan: LaunchPlan) -> Iterator[str]:
 
 
 def mode(plan: LaunchPlan, *, on: bool) -> str:
-    """Stops where MIG mode is not as it must be; switched where `plan` needs it on and off."""
+    """Lines that check MIG mode, and switch it where `plan` needs it both on and off."""
     words = ("Disabled 0", "Enabled 1")[on]
     return f"mig_{'switch' if _switches(plan) else 'is'} {words} || exit"
 
@@ -150,12 +150,12 @@ def made(stage: Stage, gpu: Gpu) -> Iterator[str]:
 
 
 def daemon_noted(part: LaunchPartition) -> str:
-    """Writes down the folder of a partition's MPS daemon, so that it is ended with the rest."""
+    """Line that notes the folder of a partition's MPS daemon, so that undoing ends the daemon."""
     return f'echo "${folder(part)}" >> "$made"'
 
 
 def cut(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
-    """What ``-cgi`` and ``-cci`` take, the largest first: instances as ``ID:START``.
+    """Arguments of ``-cgi`` and ``-cci``, largest first; instances are ``ID:START``.
 
     Returns:
         Those with one compute instance, and the names of the compute instances of each other.
@@ -184,5 +184,5 @@ def _place(instance: Instance | None, gpu: Gpu) -> str:
 
 
 def _switches(plan: LaunchPlan) -> bool:
-    """Whether one of its groups is on MIG and another is not."""
+    """Whether some groups of `plan` are on MIG and others are not."""
     return len({stage.on_mig for stage in plan.stages}) > 1

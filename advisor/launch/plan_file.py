@@ -31,11 +31,11 @@ _REMEDY = "Export the plan again: `advisor export --format json`."
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """What a plan file holds: jobs on one GPU, and how they share it.
+    """The content of a plan file: jobs on one GPU, and how they share it.
 
     Attributes:
         gpu: Catalogue key.
-        power_cap_w: None: the GPU's own limit.
+        power_cap_w: Power cap in watts; None: the GPU's own limit.
     """
 
     gpu: str
@@ -52,7 +52,7 @@ def plan_text(plan: LaunchPlan) -> str:
 def plan_document(
     plan: LaunchPlan, predicted: Mapping[int, StepRange] = MappingProxyType({})
 ) -> PlanDocument:
-    """What is written of `plan`, with the steps that are `predicted` of jobs, by their numbers."""
+    """The content of a plan file; `predicted` holds predicted steps by job number."""
     return PlanDocument(
         schema=1,
         gpu=plan.gpu.key,
@@ -74,7 +74,8 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     """The plan in the file `path`, as `plan_text` wrote it.
 
     Raises:
-        InvalidInput: It holds no plan, or a job has no profile there, or one of another workload.
+        InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
+            workload.
     """
     document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
@@ -91,7 +92,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
 
 
 def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
-    """The plan in the file `word`, where it ends in .json; else the way of sharing that it is.
+    """The plan in the file `word` if it ends in .json, else `word` as the notation of a sharing.
 
     Raises:
         InvalidInput: The file holds no plan.
@@ -100,20 +101,20 @@ def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
 
 
 def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
-    """Check that a plan in a file is for the GPU asked for, where one is.
+    """Check that a plan from a file is for the GPU asked for, if one was.
 
     Raises:
-        InvalidInput: It is for another.
+        InvalidInput: It is for another GPU.
     """
     if asked is not None and asked != planned:
         raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
 
 
 def of_the_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
-    """The first of `plans`, which have one set of jobs on one kind of GPU.
+    """The first of `plans`, all of which must have equal jobs and GPUs.
 
     Raises:
-        InvalidInput: They have not.
+        InvalidInput: They do not.
     """
     first, *others = plans
     for other in others:
@@ -141,7 +142,7 @@ def _planned(start: Start, step_s: StepRange | None) -> DocumentedJob:
 
 
 def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
-    """How much of `job` is to run and its constraints, which `Job` and the file name alike."""
+    """Fields of `job` that `Job` and the file have in common: amount of work and constraints."""
     return {name: getattr(job, name) for name in _ASKED}
 
 

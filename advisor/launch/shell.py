@@ -48,14 +48,14 @@ def guard(
     undo: Iterable[str] = (),
     definitions: Iterable[str] = (),
 ) -> Iterator[str]:
-    """Lines before those that start anything: they end all of it, also when interrupted.
+    """Lines before those that start anything: they end all of it, also on an interrupt.
 
-    They make a shell theirs: its traps, and the variables ``jobs`` and ``failed``.
+    They use the traps of the shell, and its variables ``jobs`` and ``failed``.
 
     Args:
-        partitions: Whose daemons and jobs are started.
-        undo: Lines that take back what else was set.
-        definitions: Lines that define what those call.
+        partitions: Partitions whose daemons and jobs are started.
+        undo: Lines that undo other settings.
+        definitions: Lines that define what `undo` calls.
     """
     served = [part for part in partitions if part.under_mps]
     yield "set -euo pipefail"
@@ -73,7 +73,7 @@ def guard(
 
 
 def _stop(served: Sequence[LaunchPartition], undo: Iterable[str]) -> Iterator[str]:
-    """The shell function that ends jobs and daemons, and takes back what else was set."""
+    """The shell function that ends jobs and daemons, and undoes other settings."""
     yield "stop() {  # also when interrupted, and whatever fails"
     yield "  set +e"
     yield "  trap '' INT HUP TERM"
@@ -92,21 +92,21 @@ STATUS = 'exit "$failed"'
 
 
 def device(part: LaunchPartition) -> str:
-    """The setting that lets a process, or an MPS daemon, see this partition alone.
+    """The setting with which a process, or an MPS daemon, sees only this partition.
 
-    UUIDs of MIG devices are known only once these exist, so a variable stands for each.
+    MIG devices get their UUIDs when they are made, so variables stand for them.
     """
     name = str(part.device) if part.instance is None else f'"$MIG_{part.number}"'
     return f"CUDA_VISIBLE_DEVICES={name}"
 
 
 def device_of_job(part: LaunchPartition) -> str:
-    """As `device`, for a job: to clients of an MPS daemon that sees one GPU, that is device 0."""
+    """As `device`, for a job: clients of an MPS daemon that sees one GPU see it as device 0."""
     return "CUDA_VISIBLE_DEVICES=0" if renumbered(part) else device(part)
 
 
 def renumbered(part: LaunchPartition) -> bool:
-    """Whether jobs see another GPU number than their shell: clients of a GPU's daemon do."""
+    """Whether jobs see another GPU number than their shell, as clients of an MPS daemon do."""
     return part.under_mps and part.instance is None
 
 
@@ -116,7 +116,7 @@ def folder(part: LaunchPartition) -> str:
 
 
 def daemon_started(part: LaunchPartition) -> str:
-    """Starts the MPS daemon of a partition in its folder, and fails if it does not answer."""
+    """Lines that start the MPS daemon of a partition, and fail if it does not answer."""
     return f"{_pipes(part)} CUDA_MPS_LOG_DIRECTORY={_value(part)} mps_start"
 
 
@@ -129,7 +129,7 @@ def daemon_stopped(part: LaunchPartition) -> str:
 
 
 def client(part: LaunchPartition, start: Start) -> list[str]:
-    """Settings of a job as an MPS client; none where its partition has no MPS."""
+    """Settings of a job as an MPS client; none if its partition is not under MPS."""
     if not part.under_mps:
         return []
     own = client_variables(start.limit, start.priority, start.memory_cap_mib)
@@ -137,7 +137,7 @@ def client(part: LaunchPartition, start: Start) -> list[str]:
 
 
 def pinned(start: Start) -> list[str]:
-    """Pins a job to its cores; empty if their number is not known."""
+    """Command that pins a job to its cores; empty if their number is not known."""
     if start.cores is None:
         return []
     first, last = start.cores
@@ -145,7 +145,7 @@ def pinned(start: Start) -> list[str]:
 
 
 def command(start: Start) -> str:
-    """Starts the job's script in its folder; where none is known, stands for the user's own."""
+    """Command that runs the job's script in its folder, or a placeholder for the user's own."""
     script = start.job.profile.workload.script
     if script is None:
         return shlex.quote(f"./{start.job.name}.sh")

@@ -33,8 +33,8 @@ class Chosen:
     """Which plans of a recommendation are run.
 
     Attributes:
-        plans: The best that can be run, best first.
-        left_out: Better ones, or equally good, that nothing here can run, in words.
+        plans: The best plans that can be run, best first.
+        left_out: Better or equally good plans that nothing here can run, in words.
     """
 
     plans: tuple[PlannedRun, ...]
@@ -82,9 +82,9 @@ def validate_advice(
 ) -> Validation:
     """Run the `top` best plans that can be run and compare them with their predictions.
 
-    These are the ones that the plans were ranked by, for the host as it was known beforehand. How
-    fast the cores were during a run is recorded with it for the next fit, and changes nothing here:
-    no advice can know it.
+    The predictions are those by which plans were ranked, for the host as known beforehand. The
+    speed of the cores during a run is recorded for the next fit, and changes nothing here, since no
+    advice can know it.
 
     Args:
         recommendation: What `advisor` recommended.
@@ -109,10 +109,10 @@ def validate_advice(
 
 
 def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:
-    """Compare the runs in `file`, made on another machine perhaps, with their predictions.
+    """Compare the runs in `file`, maybe from another machine, with their predictions.
 
-    These are for the cores that each run had, as it says how fast those were: the machine's own
-    calibration says nothing of them.
+    The predictions are for the cores that each run had, whose speed it records; this machine's
+    calibration is not used.
 
     Args:
         file: JSON Lines, as ``python -m advisor.collocation`` writes it.
@@ -139,7 +139,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
 
 
 def new_stamp() -> str:
-    """The moment, to the second, as runs of a validation are called."""
+    """The current second, which begins the ids of the runs of a validation."""
     return f"validation-{datetime.now(UTC):%Y%m%dT%H%M%S}"
 
 
@@ -156,7 +156,7 @@ def store_file(gpu: str, store: Path | None = None) -> Path:
 def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -> tuple[Run, ...]:
     """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
 
-    Progress and what goes wrong are said on stderr.
+    Progress and problems are printed on stderr.
 
     Raises:
         GpuUnavailable: No GPU, no permission, or another process holds it.
@@ -187,9 +187,9 @@ def plans_text(gpu: str, plans: Sequence[PlannedRun]) -> str:
 
 
 def keep(runs: Sequence[Run], store: Path) -> int:
-    """Add to the JSON Lines file `store` those of `runs` that it lacks; how many those were.
+    """Append those of `runs` that the file `store` lacks; how many were appended.
 
-    A run whose id another one bears there is kept under its id and date.
+    If another run there has its id, a run is kept under its id and date.
     """
     there = read_runs(store) if is_file(store) else ()
     ids = {run.id for run in there}
@@ -204,7 +204,7 @@ def keep(runs: Sequence[Run], store: Path) -> int:
 def rehearsed(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
     """Every process that running `plans` would start; starts nothing and needs no GPU.
 
-    Where there is none, cores and the GPU's UUID stand for those of a machine that has one.
+    Without a GPU, cores and UUID are placeholders.
     """
     from advisor.measure.process.cores import allowed_cores
 

@@ -115,9 +115,9 @@ def replay_alone(
     """Replay without regression; None on MIG, of phases, or where a profile has no trace.
 
     Args:
-        profiles: Of the jobs.
+        profiles: Profiles of the jobs.
         sharing: How they share.
-        gpu: On which they do.
+        gpu: The GPU that they share.
         physics: The constants of replay.
         play: Replays mixes.
     """
@@ -135,11 +135,11 @@ def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a rule may look at: nothing that was measured of the jobs together.
+    """What a rule may look at: nothing measured of the jobs together.
 
     Attributes:
-        profiles: Of the jobs, in order.
-        sharings: From which to choose; the first is serial.
+        profiles: Profiles of the jobs, in order.
+        sharings: Ways to share to choose from; the first is serial.
     """
 
     profiles: tuple[Profile, ...]

@@ -38,11 +38,11 @@ class PredictedStep:
     """The predicted step of one tenant, in seconds.
 
     Attributes:
-        p05: What one measurement in twenty falls below; None together with `p95`.
-        p95: What one in twenty exceeds.
+        p05: 5 % quantile; None if `p95` is.
+        p95: 95 % quantile.
 
     Raises:
-        InvalidInput: Not above 0 and in order, or one bound without the other.
+        InvalidInput: The numbers are not positive and increasing, or one bound is missing.
     """
 
     p50: float
@@ -58,7 +58,7 @@ class PredictedStep:
 
     @property
     def interval(self) -> Interval:
-        """From p05 to p95; just p50 where there are no bounds."""
+        """From p05 to p95; only p50 where there are no bounds."""
         low = self.p50 if self.p05 is None else self.p05
         return Interval(low, self.p50, self.p50 if self.p95 is None else self.p95)
 
@@ -69,7 +69,7 @@ class Entry:
 
     Attributes:
         run: The run's id.
-        step_s: Of each tenant, in the run's order.
+        step_s: Predicted step of each tenant, in the run's order.
     """
 
     run: str
@@ -116,11 +116,11 @@ def score_entries(
 ) -> Evaluation:
     """Scores the predictions in `path` on the fixed splits, as ours are scored.
 
-    That each job was predicted by a model that saw no run with its family is the word of whoever
-    made the file. Baselines are those that need no fit.
+    Whether a prediction came from a model that saw no run of the family is up to whoever made the
+    file. Baselines are those that need no fit.
 
     Args:
-        path: Has every scored run, and every run of a panel or none of these.
+        path: Has every scored run, and either every run of a panel or none.
         profiles: Solo profiles by name.
         runs: Every run on `gpu`.
         gpu: The GPU that all of them ran on.

@@ -21,13 +21,13 @@ from advisor.workload.run import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """How far solo runs between the shared ones lie from the profiles, as shares.
+    """Differences between profiles and the solo runs among shared ones, as shares.
 
     Attributes:
         n: Solo runs.
         median: Median absolute difference.
         worst: Largest absolute difference.
-        worst_job: Whose it is.
+        worst_job: Job with the largest difference.
     """
 
     n: int
@@ -43,18 +43,19 @@ class Evaluation:
     Attributes:
         gpu: Catalogue key.
         families: Of the scored jobs; left out one after another.
-        runs: In the order of the files, predicted from profiles as they were measured, which is
-            what a user has.
+        runs: Scored runs in the order of the files, predicted from profiles as measured, which is
+            what users have.
         repeats: Pairs of a scored run and its repeat with fresh workers.
         unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
         drift: None if no solo run lies between the shared ones.
-        advice: Runs of advice, predicted in the same way; never scored, but chosen from.
-        adjusted: Those of `runs` that say how fast each tenant's core was, predicted again from
-            profiles as on these cores; empty for predictions of others.
+        advice: Runs of advice, predicted in the same way: never scored, but plans are chosen from
+            them.
+        adjusted: Those of `runs` that recorded the speed of each tenant's core, predicted again
+            from profiles converted to these cores; empty for predictions from a file.
         alone: Runs of one tenant.
-        profiles: Of all tenants, by name.
+        profiles: Profiles of all tenants, by name.
         intervals: Whether the predictions have intervals.
-        models: By family: the model fitted without it; empty for predictions of others.
+        models: By family: the model fitted without it; empty for predictions from a file.
     """
 
     gpu: str
@@ -85,9 +86,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
         profiles: Solo profiles by name.
         runs: Every run on `gpu`.
         gpu: The GPU that all of them ran on.
-        processes: How many to spread the fits over; the answer is the same.
-        playback: Replays already made, where others ask for the same ones.
-        tell: Called with the number of families done and of all.
+        processes: Number of processes for the fits; the result does not depend on it.
+        playback: Cached replays, if other callers need the same ones.
+        tell: Called with the number of families done and the number of all.
 
     Raises:
         InvalidInput: No run can be scored.

@@ -33,16 +33,17 @@ _COMMAND = "advisor run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """How a plan is to be run, as a user says it.
+    """How a plan is to be run, as the user asked.
 
     Attributes:
         device: GPU index or UUID, or ``"cpu"``.
         cores: Host cores that jobs may have; None: all.
-        steps: Of each job of the zoo at most; None: as planned.
-        replacing: Take away idle MIG instances that stand in the way, and make them again.
-        say: Takes a line about something that happened.
-        show: Takes what there is to see, again and again.
-        log: Takes each run that was recorded; None: nobody asked for it.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replacing: Whether to remove idle MIG instances that are in the way, and make them again
+            afterwards.
+        say: Called with a line about each event.
+        show: Called again and again with the state of the run.
+        log: Called with each recorded run; None: nothing is logged.
     """
 
     device: str
@@ -61,7 +62,7 @@ class Ask:
 
         Raises:
             GpuUnavailable: There is no such device, or it is in MIG mode and is not to be.
-            InvalidInput: It cannot run that.
+            InvalidInput: The device cannot run it.
         """
         device = device_at_hand(self.device, on_mig=plan.on_mig)
         refuse_unfit(plan, device)
@@ -99,7 +100,7 @@ def rehearsed_plan(document: str, ask: Ask) -> list[str]:
 
 
 def _device_meant(plan: ExecutionPlan, asked: str) -> Device | None:
-    """The device that `asked` names; None where there is none here."""
+    """The device that `asked` names; None where this machine has none."""
     try:
         device = device_at_hand(asked, on_mig=plan.on_mig)
     except GpuUnavailable:
@@ -109,11 +110,11 @@ def _device_meant(plan: ExecutionPlan, asked: str) -> Device | None:
 
 
 def execute(document: str, expected: Expected, ask: Ask) -> int:
-    """Run the plan in `document` to its end; the exit code.
+    """Run the plan in `document` to its end, and return the exit code.
 
     Raises:
         GpuUnavailable: No GPU, no permission, or somebody else uses it.
-        AdvisorError: Something cannot be started or written; nothing of the run is left.
+        AdvisorError: Something cannot be started or written; nothing of the run is left behind.
     """
     plan = _plan(document, ask)
     place = ask.place(plan)
@@ -123,7 +124,7 @@ def execute(document: str, expected: Expected, ask: Ask) -> int:
 
 
 def watch_again(named: str, ask: Ask) -> int:
-    """Watch the run of that name to its end; the exit code.
+    """Watch the run of that name to its end, and return the exit code.
 
     Raises:
         GpuUnavailable: Somebody else watches it, or nothing of it is left.

@@ -28,7 +28,7 @@ _REMEDY = "Ask again: `advisor recommend --json`."
 
 
 def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan:
-    """The plan in `path`: an exported one, or the one of that rank in what `recommend` answered.
+    """The plan in `path`: an exported one, or the one of that rank in an answer of `recommend`.
 
     Raises:
         InvalidInput: It holds none, or a job has no profile.
@@ -78,7 +78,7 @@ def document_of(saved: SavedPlan, advisor: Advisor) -> str:
 
 
 def expected_by(saved: SavedPlan, advisor: Advisor) -> Expected:
-    """What `advisor` predicts while just some jobs of one group of `saved` run."""
+    """A function that predicts any of the jobs of one group of `saved`, with `advisor`."""
     together = [frozenset(group) for group in running_together(saved.sharing, len(saved.jobs))]
 
     @cache

@@ -34,12 +34,12 @@ Held = dict[tuple[str, int], JobComparison]
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Jobs predicted without their families, and by what.
+    """Jobs predicted without their families, and the models that did.
 
     Attributes:
-        raw: From profiles as they were measured.
-        adjusted: From profiles as on the cores that the jobs had.
-        models: By family: the model that never saw it.
+        raw: Predictions from profiles as measured.
+        adjusted: Predictions from profiles converted to the cores that the jobs had.
+        models: By family: the model that saw none of its runs.
     """
 
     raw: Held = field(default_factory=dict)
@@ -58,14 +58,14 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Folds:
-    """The data, to be seen with one family left out.
+    """The data of an evaluation, in which one family is left out at a time.
 
     Attributes:
         profiles: Solo profiles by name.
-        runs: All that may be fitted to.
-        wanted: Those whose jobs are predicted, from profiles as they were measured.
-        on_cores: Those that are predicted again from profiles as on the cores that the jobs had.
-        playback: Replays already made: what they say of a run is the same in each fold.
+        runs: All runs that models may be fitted to.
+        wanted: Runs whose jobs are predicted, from profiles as measured.
+        on_cores: Runs that are predicted again, from profiles converted to their cores.
+        playback: Cached replays, which are the same in each fold.
     """
 
     profiles: Mapping[str, Profile]
@@ -76,7 +76,7 @@ class Folds:
     playback: ReplayCache
 
     def without(self, family: str) -> HeldOut:
-        """The jobs of `family`, predicted by a model that saw no run with any of them; and that."""
+        """The jobs of `family`, predicted by a model that saw none of its runs; and the model."""
         return self.predicted_by(self.model_without(family), family)
 
     def predicted_by(self, model: Model, family: str) -> HeldOut:
@@ -108,7 +108,7 @@ class Folds:
         }
 
     def model_without(self, family: str) -> Model:
-        """The model that runs without any job of `family` support."""
+        """The model fitted to the runs without any job of `family`."""
         seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
         runs = [run for run in self.runs if family not in families_of([run])]
         everyone, replays = list(self.profiles.values()), self.playback
@@ -121,8 +121,8 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> Held
 
     Args:
         folds: The data.
-        processes: How many to spread the families over; the answer is the same.
-        tell: Called with the number of families done and of all.
+        processes: Number of processes; the result does not depend on it.
+        tell: Called with the number of families done and the number of all.
     """
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:

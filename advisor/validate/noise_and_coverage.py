@@ -1,4 +1,4 @@
-"""How far predictions could be right at all, and how often their intervals are.
+"""How accurate predictions could be at best, and how often their intervals are right.
 
 The noise floor is how much two runs of the same jobs differ. Coverage is the share of measured
 steps inside their intervals; errors within a family are correlated, so the bootstrap that says how
@@ -27,13 +27,13 @@ Repeats = Iterable[tuple[Run, Run]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """Differences of repeats with new workers and errors of the same runs; all as shares.
+    """Differences between repeats with new workers, and errors of the same runs, as shares.
 
     Attributes:
         n: Jobs measured twice.
         median: Median absolute difference of a job between a run and its repeat.
         rmse: Root of the mean squared difference.
-        error_rmse: The same of the prediction, over the runs that were repeated.
+        error_rmse: Root mean squared error of the prediction, over the repeated runs.
     """
 
     n: int
@@ -43,12 +43,12 @@ class Noise:
 
     @property
     def excess(self) -> float:
-        """What the prediction's error has beyond the difference of two runs."""
+        """Error of the prediction beyond the difference of two runs."""
         return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2)))
 
     @property
     def excess_over_one_run(self) -> float:
-        """The same beyond the noise of one run: a difference of two holds that of both."""
+        """Error beyond the noise of one run; a difference of two contains that of both."""
         return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2 / 2)))
 
 

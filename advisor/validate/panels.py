@@ -31,11 +31,11 @@ class PanelOption:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The ways in which one job set was run, one after another the first of them.
+    """The ways in which one job set was run, serial first.
 
     Attributes:
         jobs: Names with counts, as the command line takes them; limits follow this order.
-        names: Of the jobs, in order.
+        names: Names of the jobs, in order.
     """
 
     jobs: str
@@ -44,37 +44,37 @@ class Panel:
 
     @property
     def best_measured(self) -> float:
-        """The highest measured throughput, one after another included."""
+        """Highest measured throughput, serial included."""
         return max(option.measured for option in self.options)
 
     @property
     def spread(self) -> float:
-        """Share of the best measured throughput by which the worst way is below it."""
+        """Share by which the worst throughput is below the best."""
         return 1 - min(option.measured for option in self.options) / self.best_measured
 
     @property
     def lead(self) -> float:
-        """Share of the best measured throughput by which the next best way is below it."""
+        """Share by which the second best throughput is below the best."""
         next_best, best = sorted(option.measured for option in self.options)[-2:]
         return 1 - next_best / best
 
     @property
     def regret_at_random(self) -> float:
-        """The mean over all ways of what choosing it gives away."""
+        """Mean regret of a random choice."""
         return 1 - mean(option.measured for option in self.options) / self.best_measured
 
     @property
     def regret(self) -> float:
-        """Share of the best measured throughput that the model's choice gives away, 0..1."""
+        """Share of the best throughput that the model's choice gives away, 0..1."""
         return self._given_away([option.predicted for option in self.options])
 
     def regret_by(self, baseline: str) -> float | None:
-        """The same for the choice by a baseline's steps; None if it is not defined for all."""
+        """Regret of the choice by a baseline's steps; None if it is not defined for all ways."""
         known = all_known(option.baselines[baseline] for option in self.options)
         return None if known is None else self._given_away(known)
 
     def regret_of(self, sharing: Sharing) -> float:
-        """The same had `sharing` been chosen, which is one of the options."""
+        """Regret of choosing `sharing`, which is one of the options."""
         chosen = next(option for option in self.options if option.sharing == sharing)
         return 1 - chosen.measured / self.best_measured
 

@@ -41,7 +41,7 @@ class JobComparison:
 
     @property
     def error(self) -> float:
-        """Predicted over measured step, less 1."""
+        """Predicted over measured step, minus 1."""
         return self.predicted_s.p50 / self.measured_s - 1
 
     @property

@@ -24,11 +24,11 @@ MODEL, AT_RANDOM = "model", "random"
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """Of one way to choose, over the job sets for which it has an answer; shares.
+    """Regret of one way to choose, over the job sets for which it has an answer, as shares.
 
     Attributes:
-        n: Job sets; mean and worst are None if there are none.
-        best: Job sets for which nothing better was measured.
+        n: Number of job sets; mean and worst are None if there are none.
+        best: Number of job sets for which nothing better was measured.
     """
 
     n: int
@@ -39,7 +39,7 @@ class Regret:
 
 @dataclass(frozen=True, slots=True)
 class DegreeRegret:
-    """Of the model's choices for sets of so many jobs."""
+    """Regret of the model's choices for sets of a given number of jobs."""
 
     degree: int
     regret: Regret
@@ -47,16 +47,16 @@ class DegreeRegret:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What choosing for some job sets gives away.
+    """Regret of the ways to choose, for some job sets.
 
     Attributes:
-        sets: How many.
+        sets: Number of sets.
         rules: By way to choose, the model's first.
         noise: Median share by which two runs of the same jobs differ in throughput; None if none
             was run twice.
-        differ: Sets whose best and worst ways differ by more than the noise.
-        clear: The same as `rules` over the sets whose best way leads the next by more than it.
-        by_degree: The model's, fewest jobs first.
+        differ: Number of sets whose best and worst ways differ by more than the noise.
+        clear: As `rules`, for the sets whose best way leads the next by more than the noise.
+        by_degree: Regret of the model's choices, fewest jobs first.
     """
 
     sets: int
@@ -177,7 +177,7 @@ def _by_rule(rule: Chooser, profiles: Mapping[str, Profile], panel: Panel) -> fl
 
 
 def regret_of(lost: Iterable[float | None]) -> Regret:
-    """Over the job sets of which each of `lost` was given away; None: the rule had no answer."""
+    """Summary of the shares `lost`, one for each job set; None: the rule had no answer."""
     known = [each for each in lost if each is not None]
     if not known:
         return Regret(0, None, None, 0)

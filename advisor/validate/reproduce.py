@@ -16,10 +16,10 @@ class Reproduced:
     """One claim and its predictions.
 
     Attributes:
-        predicted: By what each value is of.
+        predicted: Predicted values, by what each is of.
         from_alone: The same from what the studies measured of the jobs alone.
         slower_host: The same as on a host that is slower by `Claims.slower_host`.
-        instead: Workloads without a profile, each with the one that stands for it.
+        instead: Workloads without a profile, each with the one used instead.
     """
 
     claim: Claim
@@ -43,7 +43,7 @@ class Reproduced:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many rows of a kind agree; those that the same authors contest are left out."""
+    """How many claims of a kind agree; claims that the same authors contest do not count."""
 
     kind: Kind
     rows: int

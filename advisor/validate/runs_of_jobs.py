@@ -18,14 +18,14 @@ from advisor.workload.store import runs_by_owner, shipped_folder
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRuns:
-    """Real runs each of whose tenants is one of some jobs, as predicted and as measured.
+    """Real runs whose tenants are all among some jobs, with their predictions.
 
     Attributes:
-        shipped: Of those that came with the advisor, from which its model learnt.
-        own: Of those that the user made.
-        same: How many of all have just these jobs, with as many copies.
+        shipped: Runs that came with the advisor, from which its model learnt.
+        own: The user's own runs.
+        same: Number of these runs that have exactly these jobs and copies.
         noise: By mode: median share by which a step differs between two runs of the same jobs with
-            fresh processes; of modes in which no run was repeated there is none.
+            fresh processes; modes without repeats are absent.
     """
 
     shipped: tuple[RunComparison, ...]
@@ -47,7 +47,7 @@ class MeasuredRuns:
 def runs_of_jobs(
     profiles: Sequence[Profile], predictor: Predictor, given: Path | None = None
 ) -> MeasuredRuns:
-    """The runs that share the GPU among some of the jobs that `profiles` are of, and nobody else.
+    """The runs in which some of the jobs of `profiles`, and no others, share the GPU.
 
     Each is predicted for the cores that it had, as `advisor.validate.validate.compared` does.
 

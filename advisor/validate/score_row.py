@@ -20,10 +20,10 @@ class ScoreRow:
         view: Whether profiles are taken as they were measured, or as on the cores of each run.
         host: A campaign, and where it was; ``"all"`` if all are pooled.
         bound: Which jobs count: those that the GPU paces alone, those that the host paces, or all.
-        degree: Tenants a run; None if all degrees are pooled.
+        degree: Tenants in a run; None: all degrees are pooled.
         jobs: Whether the tenants are of one workload, of several, or all runs are taken.
-        n: Jobs scored.
-        runs: Runs that they come from.
+        n: Number of jobs scored.
+        runs: Number of runs that they come from.
         mape: Mean absolute error of the step time.
         rmse: Root of its mean square.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.

@@ -23,12 +23,12 @@ from advisor.validate.selection import hosts_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """The figures of one evaluation; what each means stands at `ScoreRow`, `Choices` and `Drift`.
+    """The figures of one evaluation; see `ScoreRow`, `Choices` and `Drift`.
 
     Attributes:
         gpu: Catalogue key.
-        families: Left out one after another.
-        runs: How many were scored.
+        families: Families left out one after another.
+        runs: Number of runs scored.
         rows: The scoreboard.
         chosen: Job sets that were run in several ways to be chosen from.
         drawn: The same among the scored runs.

@@ -25,7 +25,7 @@ class Selection:
     """The runs of one GPU, by what evaluation does with them.
 
     Attributes:
-        scored: Drawn by a seed; every tenant ran to the end and has a profile.
+        scored: Runs drawn by a seed, whose tenants all ran to the end and have profiles.
         unusable: Ids of drawn runs that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
         alone: Runs of one tenant.
@@ -89,7 +89,7 @@ def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
 def cores_known(run: Run) -> bool:
     """Whether `run` says how fast the core of each tenant was; before the third campaign none did.
 
-    On virtual machines it varies by 40 %. Nobody who asks for a prediction knows it.
+    Their speed varies by 40 % on virtual machines, and nobody who asks for a prediction knows it.
     """
     return all(tenant.host_check_s is not None for tenant in run.tenants)
 

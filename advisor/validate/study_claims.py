@@ -26,8 +26,8 @@ class Claim:
     """One claim; the file's head says what its fields mean.
 
     Attributes:
-        low: What a value is at least, before tolerance; None: anything.
-        high: What it is at most.
+        low: Least value before tolerance; None: no bound.
+        high: Largest value before tolerance; None: no bound.
     """
 
     ids: tuple[str, ...]
@@ -69,12 +69,12 @@ class Claim:
 
     @property
     def least(self) -> float:
-        """What a value that agrees is at least, tolerance included."""
+        """Least value that agrees, tolerance included."""
         return float("-inf") if self.low is None else self._moved(self.low, -self.tolerance)
 
     @property
     def most(self) -> float:
-        """What a value that agrees is at most, tolerance included."""
+        """Largest value that agrees, tolerance included."""
         return float("inf") if self.high is None else self._moved(self.high, self.tolerance)
 
     def _moved(self, bound: float, by: float) -> float:

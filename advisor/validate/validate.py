@@ -31,11 +31,11 @@ class Validation:
     """Real runs of advice.
 
     Attributes:
-        runs: All of them, those in which a tenant ended early included.
-        comparisons: Of those that ran to the end.
+        runs: All runs, those in which a tenant ended early included.
+        comparisons: Comparisons of the runs that ran to the end.
         left_out: Plans that nothing here can run, in words.
-        host: Which host was predicted for, in words.
-        foreseen: Ids of those that ran out of memory as was predicted.
+        host: The host that was predicted for, in words.
+        foreseen: Ids of runs that ran out of memory as predicted.
     """
 
     gpu: Gpu
@@ -51,10 +51,10 @@ def compared(
 ) -> tuple[RunComparison, ...]:
     """Each of `runs` predicted from its tenants' profiles, compared with the measurement.
 
-    The profiles are taken as on the cores that the run had, where it says how fast those were.
+    Profiles are converted to the cores that the run had, if it recorded their speed.
 
-    A run in which a tenant ended early has nothing to compare and is passed over; `check` names
-    it. So is one that shows no pace.
+    A run in which a tenant ended early is skipped, and named by `check`; so is one that does not
+    show pace.
 
     Raises:
         InvalidInput: A run is of another GPU, or a tenant has no profile.
@@ -103,7 +103,7 @@ def _as_ranked(run: Run, profiles: Mapping[str, Profile], advisor: "Advisor") ->
 
 
 def check(validation: Validation) -> None:
-    """Refuse advice that did not come true.
+    """Check that the advice came true.
 
     Raises:
         OutsideInterval: A measured step lies outside its interval, or a tenant ended early;
@@ -163,7 +163,7 @@ def _throughput_cells(run: RunComparison) -> tuple[str, ...]:
 
 
 def step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, ...]:
-    """A predicted step, its interval, the measured one and the error between them."""
+    """Cells of a step: predicted, its interval, measured, and the error."""
     return (
         _ms(predicted_s.p50),
         _interval_ms(predicted_s),

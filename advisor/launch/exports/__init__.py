@@ -42,7 +42,7 @@ SUFFIXES: dict[ExportFormat, str] = {
 
 
 class ExportedPlans(NamedTuple):
-    """A plan as a file; `note` is what to know before it is applied, None if nothing is."""
+    """A plan as a file; `note`: what to know before applying it, None if nothing."""
 
     text: str
     note: str | None
@@ -51,10 +51,10 @@ class ExportedPlans(NamedTuple):
 def exported(
     jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: ExportFormat
 ) -> ExportedPlans:
-    """The plan that `prediction` speaks of, of `jobs` in its order, in a format of `EXPORTS`.
+    """The plan of `jobs` that `prediction` is for, in a format of `EXPORTS`.
 
     Raises:
-        InvalidInput: The format cannot say this plan.
+        InvalidInput: The format cannot express this plan.
         NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
     """
     plan = launch_plan(jobs, gpu, prediction)

@@ -22,7 +22,7 @@ _HEAD = """\
 
 
 def mps_text(plan: LaunchPlan) -> str:
-    """A script that starts and stops the plan's daemons, and runs a command as one of its jobs.
+    """A script that starts and stops the plan's MPS daemons, and runs commands as its jobs.
 
     Raises:
         InvalidInput: No job of `plan` shares by MPS.
@@ -66,7 +66,7 @@ def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
 
 
 def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    """All daemons are started or none; those that run, maybe with jobs on them, are left alone."""
+    """Starts all daemons or none; daemons that run already, maybe with jobs, are left alone."""
     for part in partitions:
         said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
         yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"

@@ -22,7 +22,7 @@ def radt_text(plan: LaunchPlan) -> str:
     """`plan` as a CSV; ``NAME.py`` stands for the user's own script of each job.
 
     Raises:
-        InvalidInput: radT has no word for part of the plan.
+        InvalidInput: radT cannot express part of the plan.
     """
     if lacking := _lacking(plan):
         raise InvalidInput(f"{plan.sharing}: radT has no {lacking}. Export it as commands instead.")
@@ -49,7 +49,7 @@ def _row(workload: int, part: LaunchPartition, start: Start) -> tuple[object, ..
 
 
 def _lacking(plan: LaunchPlan) -> str | None:
-    """What of `plan` radT cannot say; None if it can say all."""
+    """The part of `plan` that radT cannot express; None if it can express all."""
     on_mig = [part for part in plan.partitions if part.instance]
     reasons = {
         "MPS limits": any(start.limit is not None for start in plan.starts),

@@ -22,11 +22,11 @@ from advisor.sharing import Instance
 
 
 def slurm_text(plan: LaunchPlan) -> str:
-    """A script that submits the jobs of `plan`; above it, as comments, how the node is set up.
+    """A script that submits the jobs of `plan`, with comments on how to set up the node.
 
     Raises:
-        InvalidInput: The plan cuts up the GPU between groups of jobs, which Slurm does not, or
-            into parts that Slurm cannot tell apart.
+        InvalidInput: The plan changes the MIG instances between groups of jobs, which Slurm does
+            not, or has parts that Slurm cannot tell apart.
     """
     if plan.on_mig and len(plan.stages) > 1:
         raise InvalidInput(
@@ -63,7 +63,7 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _by_hand(plan: LaunchPlan) -> Iterator[str]:
-    """How an administrator makes its instances."""
+    """How an administrator makes the MIG instances of `plan`."""
     mig = "sudo nvidia-smi mig -i 0"
     whole, divided = cut(plan.stages[0], plan.gpu)
     yield "sudo nvidia-smi -i 0 -mig 1"
@@ -75,7 +75,7 @@ def _by_hand(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _types(plan: LaunchPlan) -> Iterator[str]:
-    """What to know of the types of instances."""
+    """Comments on Slurm's types of MIG instances."""
     if not plan.on_mig:
         return
     yield "# `sudo slurmd -G` on the node lists the types that Slurm makes of slices and GiB, which"
@@ -86,7 +86,7 @@ def _types(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _most_at_once(plan: LaunchPlan) -> int:
-    """Jobs that take turns on the GPU, at most; 0 if none does."""
+    """Most jobs that take turns on the GPU at the same time; 0 if none do."""
     partitions = (part for part in plan.partitions if part.sharing.mode == "naive")
     return max((len(part.starts) for part in partitions if len(part.starts) > 1), default=0)
 
@@ -138,7 +138,7 @@ def _jobs(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _allocations(part: LaunchPartition) -> list[tuple[Start, ...]]:
-    """Jobs by who is given resources together: all that share a daemon or an instance."""
+    """Jobs grouped by allocation: those that share an MPS daemon or an instance have one."""
     return [part.starts] if _together(part) else [(start,) for start in part.starts]
 
 
@@ -160,7 +160,7 @@ def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
 
 
 def _cores(starts: tuple[Start, ...]) -> str:
-    """How many cores `starts` use together; variables for unknown numbers."""
+    """Number of cores that `starts` use together; variables stand for unknown numbers."""
     known = sum(start.core_count or 0 for start in starts)
     unknown = [f"CORES_{start.number}" for start in starts if start.core_count is None]
     return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
@@ -187,7 +187,7 @@ def slurm_type(gpu: Gpu, profile: str) -> str | None:
 
 
 def other_type(gpu: Gpu, profile: str) -> str | None:
-    """What it is called where half a GiB is rounded up; None if that is the same."""
+    """The type if half a GiB is rounded up; None if it is the same."""
     row = profile_of(gpu, profile)
     up = _named(row, (row.memory_mib + _MIB_IN_GIB // 2) // _MIB_IN_GIB)
     return up if slurm_type(gpu, profile) not in (None, up) else None
