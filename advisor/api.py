@@ -10,7 +10,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Forecast, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.sharing import Sharing, parse_sharing
-from advisor.sources import Asked, Sources
+from advisor.sources import JobsLike, Sources
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Advisor(Sources):
 
     def recommend(
         self,
-        jobs: Asked,
+        jobs: JobsLike,
         objective: ObjectiveName = "makespan",
         *,
         conditions: Conditions = UNCONDITIONAL,
@@ -46,7 +46,7 @@ class Advisor(Sources):
         """The ways in which `jobs` can share the GPU, best first.
 
         Args:
-            jobs: As `Asked` says.
+            jobs: As `JobsLike` says.
             objective: What the best plan is best at.
             conditions: What machine and user allow in addition to what the jobs say.
             level: Which point of a cost's interval plans are ranked by: ``"p50"``, the median, or
@@ -148,7 +148,7 @@ class Advisor(Sources):
         found = additions(running, offered, self.card, self.predictor, limits)
         return replace(found, standing=self.machine.standing([*running.jobs, *offered]))
 
-    def predict(self, jobs: Asked, sharing: str | Sharing) -> Forecast:
+    def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
         """Forecast for `jobs` under one `sharing`; jobs and errors as for `recommend`.
 
         A mix that does not fit is forecast too: its `oom_probability` is near 1.
@@ -227,7 +227,7 @@ class Advisor(Sources):
 
         return recorded(*found.first_mix, self.card, self.model.of(self.card).physics)
 
-    def _forecast(self, jobs: Asked, sharing: str | Sharing, cap_w: float | None) -> Forecast:
+    def _forecast(self, jobs: JobsLike, sharing: str | Sharing, cap_w: float | None) -> Forecast:
         from advisor.plan.forecast import Mixes, forecast
 
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
@@ -240,7 +240,7 @@ def _parsed(sharing: str | Sharing) -> Sharing:
 
 
 def recommend(
-    jobs: Asked,
+    jobs: JobsLike,
     gpu: str = DEFAULT_GPU,
     objective: ObjectiveName = "makespan",
     *,
@@ -253,7 +253,7 @@ def recommend(
 
 
 def predict(
-    jobs: Asked, sharing: str | Sharing, gpu: str = DEFAULT_GPU, **sources: Any
+    jobs: JobsLike, sharing: str | Sharing, gpu: str = DEFAULT_GPU, **sources: Any
 ) -> Forecast:
     """As ``Advisor(gpu, **sources).predict(jobs, sharing)``."""
     return Advisor(gpu, **sources).predict(jobs, sharing)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advisor.prediction.predictor import Predictor
 
 
-Asked = Iterable[str | Profile | Job]
+JobsLike = Iterable[str | Profile | Job]
 """Jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each; or what these stand for."""
 
 
@@ -229,7 +229,7 @@ class Sources:
             names = names_of_batches(names[0], self.card, self.profiles) or names
         return tuple(self.find_profile(each) for each in names)
 
-    def jobs(self, asked: Asked) -> tuple[Job, ...]:
+    def jobs(self, asked: JobsLike) -> tuple[Job, ...]:
         """The jobs that `asked` stands for; a profile stands for one epoch of it.
 
         Raises:

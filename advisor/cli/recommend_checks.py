@@ -37,7 +37,7 @@ _APART = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecommendOptions:
     """All options of the command line; `given` holds those without defaults.
 
     Each check raises `InvalidInput` where an option would be ignored.

@@ -8,7 +8,7 @@ import typer
 
 from advisor.cli.options import AsJson, Files, Named, cap_w, given_in, grouped
 from advisor.cli.output import leave_out, show, show_json, show_text, warn
-from advisor.cli.recommend_checks import Asked
+from advisor.cli.recommend_checks import RecommendOptions
 from advisor.cli.recommend_options import Gpus, Joining, Ranking, Shown
 from advisor.cli.tracking_options import Mlflow, mlflow_log
 
@@ -40,7 +40,9 @@ def recommend(
     """
     log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
-    answer = _answer(Asked(advisor, named, ranking, shown, several, joining, given_in(context)))
+    answer = _answer(
+        RecommendOptions(advisor, named, ranking, shown, several, joining, given_in(context))
+    )
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if shown.commands is not None:
@@ -68,7 +70,7 @@ class _Answer:
     refused: tuple[str, ...] = ()
 
 
-def _answer(asked: Asked) -> _Answer:
+def _answer(asked: RecommendOptions) -> _Answer:
     """The answer to one of four questions, depending on the options."""
     from advisor.plan.rules import EXACT_JOBS
 
@@ -86,7 +88,7 @@ def _answer(asked: Asked) -> _Answer:
     return _of_fleet(asked, jobs)
 
 
-def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
+def _of_one_gpu(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
     from advisor.launch.commands import with_commands
     from advisor.report.plan_tables import plan_commands, plans_report
 
@@ -114,7 +116,7 @@ def _of_one_gpu(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     )
 
 
-def _of_copies(asked: Asked, name: str) -> _Answer:
+def _of_copies(asked: RecommendOptions, name: str) -> _Answer:
     from advisor.report.copies_text import copies_document, copies_report
 
     job = asked.advisor.chosen_jobs([name])[0]
@@ -126,7 +128,7 @@ def _of_copies(asked: Asked, name: str) -> _Answer:
     )
 
 
-def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
+def _of_fleet(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.fleet_terms import FleetTerms
     from advisor.report.fleet_document import fleet_commands, fleet_document
     from advisor.report.fleet_text import fleet_report
@@ -145,7 +147,7 @@ def _of_fleet(asked: Asked, jobs: "Sequence[Job]") -> _Answer:
     )
 
 
-def _of_additions(asked: Asked, running: "Running", jobs: "Sequence[Job]") -> _Answer:
+def _of_additions(asked: RecommendOptions, running: "Running", jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.admission import AdmissionLimits
     from advisor.report.additions_text import additions_document, additions_report
 

@@ -119,13 +119,13 @@ def slices_for_job(
         InvalidInput: A size is too far from those measured, or only one was measured.
         NothingFits: The GPU has no MIG, and a slice of it is asked about.
     """
-    asked = _Asked(tuple(profiles), gpu, predictor)
-    found = [_on_slice(asked, each, batches) for each in _kinds(gpu, on)]
+    job = _AnyBatch(tuple(profiles), gpu, predictor)
+    found = [_on_slice(job, each, batches) for each in _kinds(gpu, on)]
     name = batch_name(profiles[0].name)
     return SlicesForJob(
         gpu=gpu,
         job=name.work if name else profiles[0].name,
-        measured=asked.measured,
+        measured=job.measured,
         slices=tuple(found),
         confirmed_on_hardware=not any(each.is_estimate for each in profiles)
         and all(each.name == WHOLE for each in found)
@@ -134,7 +134,7 @@ def slices_for_job(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AnyBatch:
     """A workload at any batch size, on a GPU."""
 
     profiles: tuple[Profile, ...]
@@ -166,51 +166,51 @@ def _kinds(gpu: Gpu, on: Sequence[str]) -> Iterable[MigProfile | None]:
     return (*kinds, None) if WHOLE in names else kinds
 
 
-def _on_slice(asked: _Asked, kind: MigProfile | None, batches: Sequence[int]) -> SliceBatches:
-    largest, open_ended = _largest(asked, kind)
-    sizes = {*batches} or {*asked.measured, *([largest] if largest else [])}
-    first = asked.mix(asked.measured[0], kind)
+def _on_slice(job: _AnyBatch, kind: MigProfile | None, batches: Sequence[int]) -> SliceBatches:
+    largest, open_ended = _largest(job, kind)
+    sizes = {*batches} or {*job.measured, *([largest] if largest else [])}
+    first = job.mix(job.measured[0], kind)
     return SliceBatches(
         name=WHOLE if kind is None else kind.name,
         instances=1 if kind is None else kind.max_instances,
         capacity_mib=first.memory_capacity_mib,
         largest=largest,
         open_ended=open_ended,
-        rows=tuple(_row(asked, kind, batch) for batch in sorted(sizes)),
+        rows=tuple(_row(job, kind, batch) for batch in sorted(sizes)),
     )
 
 
-def _largest(asked: _Asked, kind: MigProfile | None) -> tuple[int | None, bool]:
+def _largest(job: _AnyBatch, kind: MigProfile | None) -> tuple[int | None, bool]:
     """The largest batch size that fits, by bisection, and whether a larger one may."""
-    measured = asked.measured
+    measured = job.measured
     if len(measured) < 2:
-        return (measured[0], True) if asked.fits(measured[0], kind) else (None, False)
+        return (measured[0], True) if job.fits(measured[0], kind) else (None, False)
     fits, breaks = ceil(measured[0] / FARTHEST), int(measured[-1] * FARTHEST)
-    if not asked.fits(fits, kind):
+    if not job.fits(fits, kind):
         return None, False
-    if asked.fits(breaks, kind):
+    if job.fits(breaks, kind):
         return breaks, True
     while breaks - fits > 1:
         middle = (fits + breaks) // 2
-        if asked.fits(middle, kind):
+        if job.fits(middle, kind):
             fits = middle
         else:
             breaks = middle
     return fits, False
 
 
-def _row(asked: _Asked, kind: MigProfile | None, batch: int) -> BatchOnSlice:
+def _row(job: _AnyBatch, kind: MigProfile | None, batch: int) -> BatchOnSlice:
     if batch < 1:
         raise InvalidInput(f"a batch has at least 1 example, got {batch}")
-    alone, others = asked.mix(batch, kind), at_batch(asked.profiles, batch).other_batches
-    fits = FitsMemory(asked.gpu).broken(alone) is None
+    alone, others = job.mix(batch, kind), at_batch(job.profiles, batch).other_batches
+    fits = FitsMemory(job.gpu).broken(alone) is None
     copies = 1 if kind is None else kind.max_instances
     return BatchOnSlice(
         batch=batch,
         estimated_from=others.batches if others else (),
         memory_mib=alone.jobs[0].memory_interval_mib,
         client=_of_an_example(alone, batch) if fits else None,
-        provider=_of_an_example(asked.mix(batch, kind, copies), batch) if fits else None,
+        provider=_of_an_example(job.mix(batch, kind, copies), batch) if fits else None,
     )
 
 

@@ -34,14 +34,14 @@ class PhaseGroup:
 
     Attributes:
         state: The set of jobs, as a state of `Sets`.
-        how: A set of jobs on the whole GPU, or an assignment to MIG instances.
+        placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
         on_instances: Whether the jobs are on MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
         scores: The group's part in the sums of the objective.
     """
 
     state: int
-    how: Choice | Assignment
+    placement: Choice | Assignment
     on_instances: bool
     setup: int
     scores: GroupScores
@@ -181,16 +181,20 @@ class _GroupTable:
         cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
         return self.objective.of_phases(cost, worst, jobs)
 
-    def _group(self, state: int, how: Choice | Assignment) -> PhaseGroup:
+    def _group(self, state: int, placement: Choice | Assignment) -> PhaseGroup:
         space, jobs = self.space, self.space.jobs_in(state)
-        parts = [how] if isinstance(how, Choice) else [p for p in how.partitions if p.chosen]
+        parts = (
+            [placement]
+            if isinstance(placement, Choice)
+            else [p for p in placement.partitions if p.chosen]
+        )
         scores = [(space.scores(each.option, jobs), each.chosen) for each in parts]
         most = max(float(own.most[chosen]) for own, chosen in scores)
         total = sum(float(own.total[chosen]) for own, chosen in scores)
         cost, worst = self.objective.of_group(most, total, space.awake(jobs))
         time_s, due = self._timed(parts) if self.objective.uses_deadlines else (most, ())
         return PhaseGroup(
-            state, how, isinstance(how, Assignment), self._setup(how),
+            state, placement, isinstance(placement, Assignment), self._setup(placement),
             GroupScores(jobs, time_s, cost, worst, due),
         )  # fmt: skip
 
@@ -208,14 +212,16 @@ class _GroupTable:
                     due[kind] = max(before_s, float(ends_s[variant])), deadline_s
         return last_s, tuple(due[kind] for kind in sorted(due))
 
-    def _setup(self, how: Choice | Assignment) -> int:
+    def _setup(self, placement: Choice | Assignment) -> int:
         """A key of the instances and MPS daemons that a group needs."""
-        if isinstance(how, Choice):
-            found: Group | Hybrid = Group((1,), Mps() if how.option.sharing.under_mps else Naive())
+        if isinstance(placement, Choice):
+            found: Group | Hybrid = Group(
+                (1,), Mps() if placement.option.sharing.under_mps else Naive()
+            )
         else:
             numbers = count(1)
             found = hybrid(
-                how, lambda chosen: tuple(islice(numbers, self.space.sets.sizes[chosen]))
+                placement, lambda chosen: tuple(islice(numbers, self.space.sets.sizes[chosen]))
             )
         stays = frozenset(
             (memory[0].instance, tuple(part.sharing.under_mps for part in memory))

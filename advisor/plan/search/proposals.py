@@ -68,12 +68,14 @@ class Solver:
     def in_phases(self, most: int) -> list[Proposal]:
         """The best few plans in phases."""
         every = phased(self.space, most)
-        found = [self._proposal(each.cost, [group.how for group in each.groups]) for each in every]
+        found = [
+            self._proposal(each.cost, [group.placement for group in each.groups]) for each in every
+        ]
         return [each for each in found
                 if each.candidate.sharing != Serial() or each.candidate.batches]  # fmt: skip
 
-    def _proposal(self, cost: float, hows: Sequence[Choice | Assignment]) -> Proposal:
-        """Plan of the groups `hows` in turn; of equal jobs, the first one is in the first group."""
+    def _proposal(self, cost: float, placements: Sequence[Choice | Assignment]) -> Proposal:
+        """A plan of groups in turn; of equal jobs, the first one is in the first group."""
         sets, batches = self.space.sets, [job.batch for job in self.jobs]
         free = [list(own) for own in sets.positions]
 
@@ -85,13 +87,13 @@ class Solver:
                 found.append(at + 1)
             return tuple(sorted(found))
 
-        def group(how: Choice | Assignment) -> Group | Hybrid:
-            if isinstance(how, Assignment):
-                return hybrid(how, numbers)
-            own = numbers(how.chosen)
-            return Group(own, how.option.of(len(own)) if len(own) > 1 else Serial())
+        def group(placement: Choice | Assignment) -> Group | Hybrid:
+            if isinstance(placement, Assignment):
+                return hybrid(placement, numbers)
+            own = numbers(placement.chosen)
+            return Group(own, placement.option.of(len(own)) if len(own) > 1 else Serial())
 
-        first, *others = groups = [group(how) for how in hows]
+        first, *others = groups = [group(each) for each in placements]
         plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
         changed = batches != [job.batch for job in self.jobs]
         candidate = as_asked(len(self.jobs), plain)
