@@ -24,7 +24,9 @@ from advisor.cli.tracking_options import Mlflow, mlflow_log
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
+    from advisor.api import Advisor
     from advisor.plan.recommendation import Recommendation
+    from advisor.validate.validate import Validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,7 @@ def validate(
     What is measured is set beside what was predicted. Exits with 5 where a measured step lies
     outside its interval.
     """
-    from advisor.report.headline import host_note
-    from advisor.validate.advised import validate_advice, validate_file
+    from advisor.validate.advised import validate_file
     from advisor.validate.validate import check, validation_document, validation_table
 
     _check(given_in(context))
@@ -84,12 +85,22 @@ def validate(
         if run_files.dry_run:
             _print_processes(advised, tried)
             return
-        ran = validate_advice(advised, advisor, tried.top, tried.device, run_files.out)
-        validation = replace(ran, host=host_note(advised.standing))
+        validation = _ran(advised, advisor, tried, run_files.out)
     show_found(validation, as_json, validation_table, validation_document)
     if log is not None:
         log.validation(validation_document(validation))
     check(validation)
+
+
+def _ran(
+    advised: "Recommendation", advisor: "Advisor", tried: Tried, out: Path | None
+) -> "Validation":
+    """The best plans that were `tried`, run here and compared with their predictions."""
+    from advisor.report.headline import host_note
+    from advisor.validate.advised import validate_advice
+
+    ran = validate_advice(advised, advisor, tried.top, tried.device, out)
+    return replace(ran, host=host_note(advised.standing))
 
 
 def _check(given: Given) -> None:

@@ -1,6 +1,7 @@
 """Speed of jobs by size of a MIG instance: the chart and the words under it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
@@ -27,12 +28,7 @@ _APART = 0.7
 def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
     """A point for each job on each kind of instance, with its interval."""
     jobs = list(dict.fromkeys(each.job for each in found))
-    rows = [
-        {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
-         "middle": each.speed.p50, "high": each.speed.p95, "said": units.times(each.speed)}
-        for each in found
-        if each.speed is not None
-    ]  # fmt: skip
+    rows = _rows(found)
     shares = {_shown(each.where): each.compute_share for each in found if each.job == jobs[0]}
     ticks = [{"where": where, "share": share} for where, share in shares.items()]
     title = "speed, whole GPU = 1"
@@ -53,6 +49,16 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
     return described(
         drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows)
     )
+
+
+def _rows(found: Sequence[SliceSpeed]) -> list[dict[str, Any]]:
+    """What is drawn of each job on each kind of instance on which it fits."""
+    return [
+        {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
+         "middle": each.speed.p50, "high": each.speed.p95, "said": units.times(each.speed)}
+        for each in found
+        if each.speed is not None
+    ]  # fmt: skip
 
 
 def _shown(where: str) -> str:
