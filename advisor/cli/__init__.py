@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except AdvisorError as error:
         _fail(error, debug)
     except OSError as error:
-        # Those of files become errors of ours where they happen, and name their file.
+        # Errors of files are converted where they happen; one that names no file is of stdout.
         if error.filename is not None:
             raise
         forget_stdout()
@@ -135,6 +135,6 @@ def _refuse(error: Exception) -> NoReturn:
 def _fail(error: AdvisorError, debug: bool) -> NoReturn:
     if debug:
         aside(traceback.format_exc(), keep="\n")
-    # What was measured outside its interval is listed, a line each.
+    # Steps outside their intervals are listed, one a line.
     aside(f"error: {error}", keep="\n" if isinstance(error, OutsideInterval) else "")
     sys.exit(error.exit_code)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _Found = TypeVar("_Found")
 
 _LINE = "\n"
-# Columns where nothing is as narrow as a terminal; and the fewest that anything is laid out for.
+# Width of output that is no terminal, and the least width that is laid out for.
 _ENDLESS, _NARROWEST = 100_000, 20
 
-# What stands for a character that the encoding of a stream has not; of the same width.
+# Replacements, of equal width, for characters that the encoding of a stream lacks.
 _PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", '.#__.-=+*<~x--\'""')  # noqa: RUF001 - these are meant
 _ERRORS = "advisor-plain"
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from advisor.timeline.simulate import Fleet
     from advisor.workload.job import Arrival
 
-# Jobs on a GPU at once where many come over time and nothing else is said: more hardly ever pay.
+# Default of `--at-once` for jobs that arrive over time: more hardly ever pay.
 _AT_ONCE_IN_TRACES = 4
 
 

@@ -71,5 +71,5 @@ def _written_since(began_s: float, out: str | None) -> list[Path]:
     folder = user_folder("profiles") if out is None else Path(out)
     places = [folder, *(each for each in folder.glob("*") if each.is_dir())]
     files = (path for place in places for path in profile_files(place))
-    # The clock of files may be a little behind.
+    # Time stamps of files may lag behind the clock.
     return sorted(path for path in files if path.stat().st_mtime > began_s - 0.1)

@@ -15,15 +15,15 @@ from advisor.workload.profile import Profile
 
 Resource = Literal["GPU time", "SMs", "DRAM bandwidth", "power"]
 Limit = Resource | Literal["host path", "own instances", "MPS limits"]
-# From which share on a resource is called full. Of the SMs it is what training came to under MPS,
-# fitted on an H200 (`advisor.prediction.utilisation_model`); the others are choices.
+# The share from which a resource counts as full. For SMs it is what training reached under MPS on
+# an H200 (`advisor.prediction.utilisation_model`); the others are choices.
 FULL: dict[Resource, float] = {
     "GPU time": 0.9,
     "SMs": MPS_CAPACITY,
     "DRAM bandwidth": 0.8,
     "power": 0.95,
 }
-# From which share of its step in the host path on the host sets a job's pace: a choice.
+# Share of its step in the host path from which the host sets a job's pace: a choice.
 HOST_BOUND = 0.9
 
 

@@ -24,9 +24,9 @@ PAYS = 0.02
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
 PATIENCE = 2
-"""After so many copies that did not pay, none more is looked at."""
+"""After this many copies in a row that did not pay, the search ends."""
 
-# What the equal limits of all copies add up to, in per cent.
+# Sums of the equal limits of all copies that are tried, in per cent.
 _LIMIT_SUMS = (100, 200)
 
 

@@ -92,7 +92,7 @@ class CachingPredictor(MixCache):
 
     def __init__(self, predictor: Predicts) -> None:
         super().__init__(predictor)
-        # The position of each by its id; it is held, so that no other takes its id.
+        # Position and object by id: holding the object keeps its id from being reused.
         self._profiles: dict[int, tuple[int, Profile]] = {}
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:

@@ -19,13 +19,13 @@ from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
-# A gain of less is not worth a change.
+# The least gain that is worth a change.
 _WORTH = 1.05
-# Workers at most, of those measured: nobody knows how disks and memory bear more.
+# Most workers, as a multiple of those measured: nobody knows whether disks sustain more.
 _MOST_TIMES_WORKERS = 4
-# As a CUDA graph a step of 10 pairs of profiles, eager and captured, on an H200 and an H100 took
-# 1.0 to 1.17 times as long as the eager one kept the GPU busy, 1.08 in the median; of the host's
-# path a fiftieth was left at most.
+# Step of a CUDA graph over the busy time of the eager step: 1.0 to 1.17 in 10 pairs of profiles on
+# an H200 and an H100, 1.08 in the median; and its spread. At most a fiftieth of the host path was
+# left.
 _GRAPH_GPU, _GRAPH_SPREAD, _GRAPH_HOST = 1.08, 0.08, 0.02
 
 

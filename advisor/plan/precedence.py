@@ -190,7 +190,7 @@ def _confirmed(each: Priced) -> bool:
     return prediction.confirmed_on_hardware or prediction.ran_elsewhere
 
 
-# Plans shown of a kind that has many: limits, MIG layouts.
+# Most plans shown of a kind: limits or MIG layouts have many.
 MOST_OF_A_KIND = 2
 
 _START = re.compile(r"@\d+")

@@ -13,9 +13,9 @@ from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendatio
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 
 _FULL_MEMORY = 0.9
-# Less is 0 % where it is written.
+# Smaller differences would be written as 0 %.
 _SEEN = 0.005
-# Ways that were ruled out are named with their rules, so many of them.
+# How many of the ways that were ruled out are named, with the rule.
 _NAMED = 2
 
 

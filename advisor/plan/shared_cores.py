@@ -14,7 +14,7 @@ from advisor.sharing.traversal import running_together
 from advisor.workload.plausible import MOST_CORES
 from advisor.workload.profile import Profile
 
-# Host work that takes longer by less than this is lost in a host's own ups and downs.
+# Smaller factors on host work are within a host's own fluctuation.
 _FELT = 1.001
 
 

@@ -158,7 +158,7 @@ class _AnyBatch:
 
 def _kinds(gpu: Gpu, on: Sequence[str]) -> Iterable[MigProfile | None]:
     """The MIG profiles asked about, smallest memory first; None stands for the whole GPU."""
-    # Instances that have media engines too are no others to a training job.
+    # Instances with media engines are equal to those without for a training job.
     names = on or (*(each.name for each in gpu.mig if "+" not in each.name), WHOLE)
     slices = [name for name in names if name != WHOLE]
     named = profiles_named(gpu, slices) if slices else ()

@@ -10,9 +10,9 @@ from advisor.hardware.mig_layouts import place
 from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Part, Place
 from advisor.sharing.traversal import instance_sets
 
-# Per cent of the SMs that a job may be given that is added under MPS, besides no limit.
+# Limits that are tried for jobs added under MPS, in per cent, besides no limit.
 ADDED_LIMITS = (14.0, 28.0, 43.0, 57.0)
-# Jobs that are added on MIG instances of their own at most.
+# Most jobs that are added on MIG instances of their own.
 MOST_INSTANCES = 3
 
 

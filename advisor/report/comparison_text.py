@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WIDTHS = (12, 25, 25, 8)
 _SAME = "same"
-# Less is 0 % where it is written.
+# Smaller differences would be written as 0 %.
 _SEEN = 0.005
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from advisor.terminal.terminal_tables import FittedTable
 
-# Rows that are shown however long they are: one alone, the best number, and those beside it.
+# Rows that are always shown: one copy, the best number, and the two next to it.
 _FEWEST = 4
-# Jobs that were measured together at most.
+# The most jobs that were measured together.
 _MEASURED_TOGETHER = 8
 
 

@@ -16,11 +16,11 @@ from advisor.workload.job import Job
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-# A gap below this is rounding, and one above that says nothing about the plan: it is of the bound.
+# Smaller gaps are rounding; larger ones are due to a loose bound, and say nothing about the plan.
 _ROUNDING, _TELLING = 0.002, 0.5
-# More lines of jobs, or of groups, than these never fit on a screen beside the answer.
+# Most lines of jobs, or of groups, that can fit on a screen with the answer.
 _MOST_LINES = 20
-# Numbers of jobs that take more characters stand out, rather than setting all others in.
+# Longer cells of job numbers overhang, rather than indent all other rows.
 _WIDEST_NUMBERS = 8
 
 

@@ -17,7 +17,7 @@ from advisor.workload.named_workloads import how_to_measure
 if TYPE_CHECKING:
     from advisor.timeline.outcome import Simulation
 
-# More jobs than these are counted.
+# Up to this number of jobs are named; more are counted.
 _NAMED = 3
 
 ORIGINS = """\

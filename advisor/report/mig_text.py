@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-# Of a drawing; with its number, its SMs and its ways it fits 80 columns.
+# Width of a drawing; with number, SMs and ways to divide, a line fits 80 columns.
 _CHARACTERS = 56
 _MEDIA = "+me"
 _OTHERS = (

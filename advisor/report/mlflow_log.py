@@ -26,9 +26,9 @@ _BASIS: dict[Kind, str] = {
     "run": "measured",
 }  # fmt: skip
 
-# What may say a variable of the environment that a user gave.
+# Keys under which variables of the environment may be.
 _SECRET = ("environment", "commands")
-# What MLflow allows in names of parameters and metrics.
+# What MLflow does not allow in names of parameters and metrics.
 _NO_NAME = re.compile(r"[^\w./ -]+")
 # MLflow's longest value of a parameter.
 _LONGEST = 500

@@ -7,7 +7,7 @@ from advisor.prediction.mix_prediction import Interval, MixPrediction
 NOT_MEASURED = "not measured"
 MIB_PER_GIB = 1024.0
 
-# Up to which length a unit reads best, the unit, and its seconds.
+# Length up to which a unit is used, the unit, and its seconds.
 _TIMES = ((0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0))
 _DAYS = ("d", 86_400.0)
 
@@ -104,5 +104,5 @@ def _with_interval(value: Interval, unit: str, size: float, between: str = " ") 
         return number(each / size)
 
     unit = between + unit
-    # Without ends where it is true by definition, as serial's gain over serial.
+    # Exact by definition, such as serial's gain over serial.
     return shown(value.p50) + unit if value.p05 == value.p95 else with_ends(value, shown, unit)

@@ -21,9 +21,9 @@ _PLACED = re.compile(_INSTANCE)
 _SLOT = re.compile(_INSTANCE + _SHARED)
 _COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
 _GROUP = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS}){_JOBS}")
-# What NVIDIA's tools and papers call it.
+# NVIDIA's name of naive sharing.
 _TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
-# Between places and parts; not the one in "1g.18gb+me".
+# The plus between places and parts, not that in "1g.18gb+me".
 _NEXT = re.compile(r"\+(?=\d)")
 
 

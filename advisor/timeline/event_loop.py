@@ -146,7 +146,7 @@ class _LoopState:
         gpu.since_s = self.now_s
         for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
             left = self.left.pop(seat.job)
-            # The quotient is that by which the end was foreseen: one job at least ends then.
+            # The same quotient predicted this end, so at least one job ends despite rounding.
             after = left - speed * seconds
             if left / speed <= seconds or after <= DONE * self.tasks[seat.job].work_steps:
                 self.ends_s[seat.job] = self.now_s
@@ -218,7 +218,7 @@ def _soonest_s(world: _LoopState, tasks: Sequence[Task], coming: deque[int]) -> 
     return min(arrival_s, world.next_end_s())
 
 
-# Less time than this without a job is rounding, as a share of all time.
+# Gaps without jobs below this share of all time are rounding.
 _DUST = 1e-9
 
 

@@ -66,7 +66,7 @@ class InOrder:
     ranks: Sequence[float] | None = None
     _waiting: list[tuple[float, int, int]] = field(default_factory=list)
     _came: int = 0
-    # Jobs of the GPUs when they did not hold the first job in line.
+    # By GPU: its jobs when there was no room for the first job in line.
     _refused: dict[int, PlacedJobs] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
@@ -122,7 +122,7 @@ class BestFit:
     kinds: Sequence[int]
     _waiting: dict[int, deque[int]] = field(default_factory=dict)
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
-    # Of a mix and a kind: the work that it adds, and the kind of place for it; None: it adds none.
+    # By mix and kind of job: the work that the job adds, and its kind of place; None: it adds none.
     _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
     _best_starts: dict[int, _BestStart] = field(default_factory=dict)  # of each GPU
 

@@ -18,10 +18,10 @@ from advisor.errors import InvalidInput
 
 Kind = Literal["profiles", "models", "calibrations", "gpus", "journals"]
 
-# The scores of a GPU's model, in the folder of its profiles; see `research.figures`.
+# Scores of the model on a GPU, in the folder of the GPU's profiles; see `research.figures`.
 EVALUATION = "evaluation.json"
 
-# What was learnt of sharing, on all GPUs.
+# The fitted model of all GPUs.
 MODEL_FILE = "sharing.json"
 
 _PACKAGE = Path(__file__).resolve().parent.parent

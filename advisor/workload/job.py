@@ -24,15 +24,15 @@ FindsProfiles = Callable[[str], Profile]
 
 # MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
 MAX_JOBS = 48
-# For many GPUs: a search with more jobs does not end within its time limit.
+# Most jobs for many GPUs: with more, a search does not end within its time limit.
 _MAX_SPREAD = 16 * MAX_JOBS
 
-# It becomes part of sentences, which the page shows as Markdown.
+# Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-# A step that may take six times as long is protected from nothing: 5 and more are per cent.
+# A step that may take six times as long is not protected: larger shares were meant in per cent.
 _MOST_LONGER = 5.0
 
 

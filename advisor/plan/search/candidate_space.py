@@ -111,7 +111,7 @@ class Space:
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """The search for plans on MIG instances, where `jobs` jobs run at once."""
         if jobs not in self._hybrids:
-            # Of joules of steps, the scores of a set depend on how many jobs run elsewhere.
+            # Scores in joules of steps depend on how many jobs run on the rest of the GPU.
             alike = not self.objective.of_steps
             known = next(iter(self._hybrids.values()), None) if alike else None
             bounds = known.bounds if known else self._bounds(jobs)

@@ -110,7 +110,7 @@ class SurrogateSource:
                 for each in tenancies]  # fmt: skip
         for fit in fits:
             fit[0] = True  # the empty set
-        # With a set that fits, every part of it does.
+        # If a set fits, so does each of its subsets.
         crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
         answered = self.surrogate.steps(crowds)
         return [

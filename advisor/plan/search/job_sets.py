@@ -16,7 +16,7 @@ from advisor.workload.job import Job
 Indices = NDArray[np.intp]
 ConstraintKey = tuple[tuple[str, bool, bool], ...]
 
-# Sets at most; where batch sizes make more of them, jobs are kept at the sizes asked for.
+# The most sets. If batch sizes would make more, jobs keep the sizes asked for.
 _MOST_SETS = 20_000
 
 

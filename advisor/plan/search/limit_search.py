@@ -38,8 +38,8 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.timeline.waiting_jobs import Indices, array_ends_s
 
-# Limits that are combined, in per cent: the finest of these that makes no more vectors than this.
-# Of many jobs, fewer, so that no more than so many paces are asked for.
+# The most vectors that are combined, and the most steps (vectors times jobs) that are estimated for
+# them. The finest of `GRIDS`, in per cent, is taken that stays below both.
 MOST_COMBINED, _MOST_PACES = 4096, 30_000
 GRIDS = (
     LIMIT_GRID,
@@ -49,20 +49,20 @@ GRIDS = (
     (14, 36, 100),
     (28, 100),
 )
-# Of the best of those, each limit in turn is tried at each of `LIMIT_GRID`.
+# How many of the best combined vectors are refined: each limit in turn at each of `LIMIT_GRID`.
 _REFINED = 16
-# So many of the best by the surrogate model are replayed for a short time with all jobs
-# running, and so many of the best by that are predicted, from the first step to the last.
+# Of many jobs: how many vectors, the best by the surrogate model, are replayed for a short time,
+# and how many, the best by that replay, are predicted from the first step to the last.
 REPLAYED, _FORECAST = 16, 3
-# The same where all jobs are copies of one: these hardly gain by limits that differ.
+# The same where all jobs are copies of one, which hardly gain by different limits.
 _OF_COPIES = 4, 2
-# But those that are predicted besides the best take no more than so many replays of all jobs:
-# up to three for each job that differs in name or limit, or one where all limits are the same.
+# The most replays of all jobs for the vectors predicted besides the best. A vector takes up to
+# three for each job that differs in name or limit, or one where all limits are equal.
 _MOST_REPLAYS = 21
 
-# Of few jobs so many of the best by the surrogate model are looked at, so many of these are
-# predicted while all run, besides limits that are the same for all, and so many of them from the
-# first step to the last: see `benchmarks/unequal_limits.py`.
+# Of few jobs: how many vectors, the best by the surrogate model, are looked at; how many of these,
+# besides equal limits, are predicted while all jobs run; and how many of those from the first step
+# to the last. See `benchmarks/unequal_limits.py`.
 _PROMISING, _TRIED, _OF_FEW = 500, 10, 5
 
 

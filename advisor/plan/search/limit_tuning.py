@@ -18,16 +18,16 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.workload.profile import Profile
 
-# Per cent, the same for every job: the compute slices of MIG, k/7. Those that leave SMs
-# unused are passed over.
+# Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Those that
+# leave SMs unused are skipped.
 EQUAL_GRID = (14, 28, 43, 57, 71, 86)
 
-# Unequal limits follow what each job asks of the SMs alone; together they give out this much.
+# Sums, in per cent, of unequal limits in proportion to the SMs that each job uses alone.
 PROPORTIONAL_SUMS = (100, 150, 200)
 _SMALLEST, _LARGEST = 5, 100
 
 
-# Limits that come to less than this together leave SMs unused.
+# Limits with a smaller sum, in per cent, leave SMs unused.
 _LEAST_SUM = 90
 
 
@@ -59,9 +59,9 @@ def _demand(profile: Profile) -> float:
     return profile.busy_share or 1.0
 
 
-# Limits are alike that differ by a factor of this: of 0.5, 1 and 2 octaves the best for 6 job sets.
+# Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
 _OCTAVES = 1.0
-# Of the log of a step: predictions are that uneven between limits that are all but the same.
+# Variance of the log of a predicted step between limits that hardly differ.
 _UNEVEN = 0.01
 
 

@@ -24,7 +24,7 @@ from advisor.prediction.power import idle_power_w
 from advisor.sharing import Group, Hybrid, Mps, Naive
 from advisor.timeline.waiting_jobs import MIG_MODE_S, repartition_s
 
-# Sequences kept for each set of jobs that are done, of those that no other beats in every respect.
+# Most labels kept for each state, of those that no other beats in every respect.
 _MOST_KEPT = 12
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from advisor.sharing import Mps
 from advisor.workload.job import Job
 
-# Per cent of the SMs for the mates of protected jobs, which have all; None: no limits.
+# Limits for the mates of protected jobs, in per cent; None: no limits.
 _MATES: tuple[float | None, ...] = (None, 57.0, 43.0, 28.0, 14.0)
 
 

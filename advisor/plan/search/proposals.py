@@ -100,10 +100,10 @@ class Solver:
         return Proposal(replace(candidate, batches=tuple(batches)) if changed else candidate, cost)
 
 
-# Sets of jobs that are looked at, batch sizes aside: all those of 8 different jobs.
+# The most states, sets of jobs regardless of batch size, that are searched: those of 8 jobs.
 MOST_STATES = 256
-# Plans of a kind that are forecast, and plans on MIG instances where the predictor itself is asked
-# what comes of each partition: instances slow each other, which shows only then.
+# How many plans of each kind are forecast; and how many on MIG instances if the predictor itself is
+# asked about each partition. How instances slow each other shows only in the forecast.
 FORECAST, FORECAST_ASKED = 3, 12
 
 
@@ -173,8 +173,8 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"
 
 
-# Plans on MIG instances, and in phases, that are forecast at most: where costs are estimates, and
-# where they are lower bounds, so that the search ends before.
+# The most plans on MIG instances, or in phases, that are forecast: where their costs are estimates;
+# and where they are lower bounds, so that the search normally ends earlier.
 ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
 
 

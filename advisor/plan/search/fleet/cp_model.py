@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem
 
-# Times are whole numbers of a unit, of which the longest plan has so many; slowdowns and joules
-# are whole numbers of these parts, the joules of those of an idle GPU in one unit. All are rounded
-# down, so that no plan costs less than the least that is found.
+# CP-SAT takes integers. Units of time in the longest plan; parts of a slowdown of 1; parts of the
+# joules of an idle GPU in one unit of time. All values are rounded down, so that the least cost
+# found is a lower bound.
 _RESOLUTION, _SLOWDOWN_PARTS, _IDLE_PARTS = 2**16, 10_000, 1_000
 _LEAST_IDLE_W = 1.0
 

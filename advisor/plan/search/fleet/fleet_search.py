@@ -26,16 +26,15 @@ from advisor.plan.search.fleet.placement import (
 )
 from advisor.plan.search.job_sets import Kinds, Members
 
-# Rounds between two recombinations, and rounds without gain after which no more are tried.
+# Rounds of small changes between two recombinations; rounds without gain that end the search.
 _RECOMBINED, _STALE = 4, 5
-# Greedy plans that are estimated to cost more than so many times the plan found are not predicted.
+# Greedy plans whose estimated cost is more than this times the best are not predicted.
 _TOO_COSTLY = 1.1
-# Up to so many sets of jobs every one is predicted, so that what no plan can save is known.
+# Up to this number of sets of jobs, every one is predicted, which gives a bound on all plans.
 _EVERY_MEMBER_SET = 80
-# So many of them the one-GPU solver then looks at: limits may favour other groups than those that
-# are best without.
+# How many of these sets the one-GPU solver then looks at: with limits, other groups may be best.
 _SHARED_BETTER = 16
-# What the one-GPU solver is taken to need for a group before it was asked, as a share of the time.
+# Share of the time limit that the one-GPU solver is assumed to need for its first group.
 _THOROUGH = 0.25
 
 Clock = Callable[[], float]

@@ -9,9 +9,9 @@ from advisor.plan.search.fleet.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.search.fleet.placement import Problem
 from advisor.plan.search.job_sets import Kinds, Members
 
-# Jobs in a batch.
+# Numbers of jobs in a batch.
 SIZES = (2, 3, 4, 5, 6, 8)
-# Share of the time in which a GPU works that jobs together may need of it, each alone.
+# Largest sum of the jobs' busy shares of a GPU, each measured alone, in best fit.
 _BUSY = (1.0, 1.5, 2.0)
 
 MayShare = Callable[[Members], bool]
@@ -77,9 +77,9 @@ def _orders(problem: Problem) -> Iterator[list[int]]:
         yield sorted(every, key=lambda kind: due_s[kind])
 
 
-# Changes that are looked at in a round, of all blocks and of each at least, and rounds.
+# Most changes looked at in a round over all blocks, least of each block, and number of rounds.
 _LOOKED_AT, _OF_EACH, _ROUNDS = 600, 20, 8
-# A gain below this is rounding, as a share of what the block weighs.
+# Gains below this share of the weight of a block are rounding.
 _DUST = 1e-6
 
 

@@ -16,8 +16,8 @@ from advisor.plan.search.fleet.placement import (
 )
 from advisor.plan.search.job_sets import Members
 
-# The search goes on from the plan whose cost and weight, each as a share of the best plan's, sum to
-# less: cheaper plans come from lighter groups.
+# Weight of the plan's groups beside its cost in the score, each as a share of the best plan's: the
+# search continues from the plan of lowest score, since cheaper plans come from lighter groups.
 _WEIGHT = 0.5
 
 
@@ -84,9 +84,9 @@ class Incumbent:
         return sum(self._problem.weight(each.group) for each in plan)
 
 
-# Groups in a block, one size after another.
+# Numbers of groups in a block, used in turn.
 _BLOCKS = (4, 6, 3, 8, 5)
-# Changes of the whole plan that a round scores, and how many of them it predicts at most.
+# How many changes of the plan a round scores, and how many of them it predicts at most.
 _LOOKED_AT, _TRIED = 300, 8
 _SEED = 1
 

@@ -10,10 +10,10 @@ from advisor.plan.objectives.completion import soonest_s
 from advisor.plan.search.fleet.cp_model import PackingModel
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, arranged, dealt
 
-# One worker: more of them would find other plans on other numbers of cores.
+# With more than one worker the plan found would depend on the number of cores.
 _WORKERS, _SEED = 1, 1
-# What a search for a plan, and for groups that make up all jobs, may take at most, in units of
-# CP-SAT's own that are the same on any machine: about three seconds, and a quarter of a second.
+# Limits of a search for a plan, and for a cover of all jobs, in CP-SAT's deterministic time, which
+# does not depend on the machine: about three seconds, and a quarter of a second.
 _EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 
@@ -70,9 +70,9 @@ def _solver(limit_s: float, effort: float) -> Any:
     return solver
 
 
-# Weights are whole numbers of these parts of the largest; rounded down, to bound from below.
+# Weights are integer multiples of the largest over this; rounded down, to bound from below.
 _PARTS = 10**6
-# Jobs that wait for a group on a GPU, as a share of those that the GPU has in all.
+# Shares of a GPU's jobs that wait for a group, with which plans are looked for.
 _WAITING = (0.25, 0.5, 1.0)
 
 

@@ -113,7 +113,7 @@ def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[
     return tuple(plan)
 
 
-# Of the jobs that a GPU runs in all, those that wait while a group does: half, on the average.
+# Share of a GPU's jobs that wait while a group runs: half, on average.
 WAITING = 0.5
 
 
