@@ -1,4 +1,4 @@
-"""Fits how far predictions are off for families never seen: the bounds of 90 % intervals."""
+"""Fits how uncertain predictions for unseen families are: the bounds of 90 % intervals."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,13 +31,13 @@ def doubt_of(
     spread: Floats,
     host_sigma: float,
 ) -> Doubt:
-    """The doubt that predictions for families never seen leave.
+    """The doubt that errors on unseen families show.
 
     Args:
         log_errors: Of measured over predicted steps, shape (jobs,).
-        profiles: Of the jobs.
-        steps_s: As predicted, shape (jobs,).
-        spread: The model's own, shape (jobs,).
+        profiles: Profile of each job.
+        steps_s: Predicted step of each job, shape (jobs,).
+        spread: Standard deviation of each prediction by the model itself, shape (jobs,).
         host_sigma: As of `Doubt`.
     """
     plain = replace(NO_DOUBT, host_sigma=host_sigma)
@@ -55,8 +55,9 @@ def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Residual
     """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
 
     Each family weighs the same, however many rows it has: a new job is of a family drawn from all
-    (Dunn, Wasserman and Ramdas 2023, pooling groups). Of several levels that one is taken at which
-    the bounds of the other families hold closest to 90 % of the rows of each that is left out.
+    (Dunn, Wasserman and Ramdas 2023, pooling groups). Several quantile levels are tried; the one is
+    taken at which bounds from the other families come closest to holding 90 % of the rows of each
+    family left out.
     """
     kept = chosen if chosen.sum() >= _FEWEST_ROWS else np.ones(len(share), dtype=bool)
     share, family = share[kept], np.array(families)[kept]
@@ -67,7 +68,7 @@ def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Residual
 
 
 def _held(share: Floats, family: NDArray[np.str_]) -> int:
-    """Place among `_LEVELS` of the one that holds closest to 90 % of families left out."""
+    """Index in `_LEVELS` of the level that comes closest to 90 % of families left out."""
     inside = np.zeros(len(_LEVELS))
     for each in np.unique(family):
         own = family == each

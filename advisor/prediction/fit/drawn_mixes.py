@@ -21,14 +21,14 @@ _EQUAL = 0.25  # share of the mixes with limits in which all have the same
 
 @dataclass(frozen=True, slots=True)
 class DrawnMix:
-    """A mix for fitting the surrogate: which of the profiles, and how they share."""
+    """A mix for fitting the surrogate: indices of the profiles, and how they share."""
 
     jobs: tuple[int, ...]
     sharing: Concurrent
 
 
 def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
-    """Mixes of 1 to 8 of `profiles` profiles, drawn with a fixed seed."""
+    """`lessons` mixes of 1 to 8 of `profiles` profiles, drawn with a fixed seed."""
     random = Random(_SEED)
     return [_drawn(random, profiles, modes) for _ in range(lessons)]
 
@@ -50,7 +50,7 @@ def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> DrawnMix:
 
 
 def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
-    """`lessons` as arrays, with as many places as the largest has jobs."""
+    """`lessons` as arrays, with a place for each job of the largest mix."""
     places = max(len(lesson.jobs) for lesson in lessons)
     jobs = np.full((len(lessons), places), -1, dtype=np.intp)
     limits = np.full((len(lessons), places), 100.0)

@@ -48,7 +48,7 @@ _WIDE = ResidualBounds(low=-3.0, high=3.0)
 
 
 def widening(held: float) -> float:
-    """How much wider 90 % intervals must be that held a share `held`, if errors are normal."""
+    """Factor by which to widen 90 % intervals that held a share `held`, if errors are normal."""
     normal = NormalDist()
     return max(1.0, normal.inv_cdf(0.95) / normal.inv_cdf((1 + held) / 2))
 
@@ -70,15 +70,15 @@ def fit(
     playback: ReplayCache | None = None,
     unseen: UnseenGpu = FROM_ANOTHER_GPU,
 ) -> Model:
-    """The model that all runs support.
+    """Fit the model to all runs.
 
     Args:
-        measured: Of each GPU what was measured on it.
+        measured: For each GPU its profiles and runs.
         playback: Cached replays, if several fits share runs.
-        unseen: What answers for further GPUs allow for.
+        unseen: Widening of answers for GPUs without runs.
 
     Raises:
-        InvalidInput: Too few usable runs.
+        InvalidInput: There are too few usable runs.
     """
     playback = playback or ReplayCache()
     # Those with the most runs first: the others take from them what they were not asked.
@@ -111,7 +111,7 @@ _Seen = Sequence[tuple[MeasuredGpu, Sequence[ObservedRun]]]
 
 
 def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
-    """The runs of each mode of which one GPU has enough."""
+    """By mode: the runs of all GPUs, if one GPU has enough of them."""
     modes = {mode: [each for each in usable if each.mode == mode]
              for mode in SHARED_MODES}  # fmt: skip
     enough = {
@@ -143,7 +143,7 @@ def _nearest(gpu: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
 def _constants(
     seen: _Seen, physics: Mapping[str, Physics], playback: ReplayCache
 ) -> dict[str, GpuConstants]:
-    """Of each GPU with runs enough what is its own; where it was not asked, as on those before."""
+    """Constants of each GPU with enough runs; what its runs do not show is taken from others."""
     found: dict[str, GpuConstants] = {}
     tried: dict[str, Sequence[Trial]] = {}
     for each, usable in seen:
@@ -171,7 +171,7 @@ class _Solo:
 
     @property
     def on_known_cores(self) -> list[tuple[Profile, Run]]:
-        """Those on checked cores, with profiles as on these."""
+        """The runs on cores of known speed, with profiles converted to these."""
         checked = [each for each in self.raw if each[1].tenants[0].host_check_s is not None]
         return [(profiles_on_host(run, {p.name: p})[0], run) for p, run in checked]
 
@@ -203,7 +203,7 @@ def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:
 
 
 def _host_sigma(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> float:
-    """How far steps of host-bound jobs are from their profiles', in the root of the mean square."""
+    """Root mean squared log error of host-bound solo steps against their profiles."""
     log_errors = _log_errors([each for each in pairs if not is_gpu_bound(each[0])])
     if len(log_errors) < FEWEST_RUNS:
         return otherwise
@@ -211,7 +211,7 @@ def _host_sigma(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> float
 
 
 def _alone(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> Doubt:
-    """The doubt in steps alone, which the model takes from their profiles."""
+    """The doubt of steps alone, which predictions take from the profiles."""
     host_sigma = _host_sigma(pairs, otherwise)
     if len(pairs) < FEWEST_RUNS:
         return Doubt(host_sigma=host_sigma, gpu_bound=_WIDE, host_bound=_WIDE)
@@ -222,7 +222,7 @@ def _alone(pairs: Sequence[tuple[Profile, Run]], otherwise: float) -> Doubt:
 
 
 def _solo(measured: MeasuredGpu) -> list[tuple[Profile, Run]]:
-    """The runs of one tenant that ran to the end, each with its profile."""
+    """The runs of a single tenant that ran to the end, each with its profile."""
     profiles = measured.profiles
     alone = [run for run in measured.runs if len(run.tenants) == 1 and run.shows_pace]
     named = [(run.tenants[0].workload.name, run) for run in alone]

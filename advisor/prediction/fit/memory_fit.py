@@ -27,13 +27,13 @@ def fit_context(
     gpu: Gpu,
     otherwise: Context = NO_CONTEXT,
 ) -> Context:
-    """The usual context size, and how much of it each SM that a limit takes away saves.
+    """The usual size of a context, and how much of it each SM taken away by a limit saves.
 
     Args:
-        profiles: By name.
-        usable: Runs of theirs.
-        gpu: Of all of these.
-        otherwise: Stands in for what none of them says.
+        profiles: Profiles by name.
+        usable: Runs of these.
+        gpu: The GPU of all of them.
+        otherwise: Used where runs and profiles do not tell.
     """
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
@@ -50,7 +50,7 @@ def fit_context(
 
 
 def log_memory(shared: ObservedRun, context: Context) -> Floats:
-    """Log of measured over predicted memory of each tenant, where the driver said."""
+    """Log of measured over predicted memory of each tenant whose memory the driver reported."""
     return np.array([
         np.log(tenant.memory.device_mib / need(
             profile, context, under_mps=shared.mode != "naive",
@@ -62,10 +62,10 @@ def log_memory(shared: ObservedRun, context: Context) -> Floats:
 
 
 def memory_sigma(log_errors: Floats) -> float:
-    """Relative standard error by which nine in ten processes lie within the 90 % interval.
+    """Relative standard error with which 90 % intervals hold nine of ten processes.
 
-    A few far off, as where a library chose other kernels, do not widen it for all. 2 % where
-    nothing was measured, never below half a per cent.
+    A few outliers, where a library chose other kernels, do not widen it for all. 2 % without
+    measurements, and never below half a per cent.
     """
     if not len(log_errors):
         return 0.02
@@ -74,14 +74,14 @@ def memory_sigma(log_errors: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A mix that was tried on a card made smaller.
+    """A mix that was run on a GPU made to look smaller.
 
     Attributes:
         mode: One of `advisor.sharing.SHARED_MODES`; serial: a process alone.
-        families: Of its tenants.
-        needs: Predicted, in the tenants' order.
-        capacity_mib: What the tenants could share.
-        refused: How many of them ended early.
+        families: Families of its tenants.
+        needs: Predicted memory of each tenant, in order.
+        capacity_mib: Memory that the tenants could share.
+        refused: Number of tenants that ended early.
     """
 
     mode: Mode
@@ -94,10 +94,10 @@ class Trial:
 def trials(
     profiles: Mapping[str, Profile], runs: Iterable[Run], context: Context, gpu: Gpu
 ) -> tuple[Trial, ...]:
-    """The runs among `runs` that tried whether mixes of `profiles` fit.
+    """The runs that tried whether mixes of `profiles` fit in memory.
 
-    On a card made smaller a tenant that died counts as one that was refused memory: nothing else
-    was wrong with it, and not every library says what it lacks.
+    A tenant that died on a GPU made to look smaller counts as refused memory: nothing else was
+    wrong with it, and not every library reports what it lacks.
     """
     return tuple(trial for run in runs if (trial := _trial(profiles, run, context, gpu)))
 
@@ -139,11 +139,11 @@ _CONSTANTS = 3
 
 
 def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
-    """By mode, the edge that the outcomes tell of; none where they are too few.
+    """By mode: the memory edge that outcomes of trials show; empty if there are too few.
 
-    Driver and allocator refuse memory alike however processes take turns, so trials of all modes
-    teach one edge. A mode has one of its own as soon as its trials say that it differs, and so has
-    a process alone, of which mixes say nothing.
+    Driver and allocator refuse memory in the same way however processes take turns, so trials of
+    all modes teach one edge. A mode gets an edge of its own once its trials show a difference; so
+    does a process alone, about which mixes say nothing.
     """
     mixes = [each for each in tried if each.mode != "serial"]
     if not _enough(mixes):
@@ -168,15 +168,15 @@ def _enough(tried: Sequence[Trial]) -> bool:
 
 
 def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
-    """Of the outcomes of `tried`."""
+    """Log likelihood of the outcomes of `tried`."""
     risks = [(edge.risk(each.needs, each.capacity_mib), each.refused > 0) for each in tried]
     return sum(log(max(_LEAST_RISK, risk if out else 1 - risk)) for risk, out in risks)
 
 
 def _edge(tried: Sequence[Trial]) -> Edge:
-    """The mean of all edges looked at, each weighted by how likely it makes the outcomes.
+    """Mean of all edges of the grid, weighted by the likelihood of the outcomes.
 
-    The likeliest alone is too sure of itself. All edges and all trials are looked at together.
+    The likeliest edge alone would be overconfident. All edges and trials are computed at once.
     """
     from scipy.special import ndtr
 

@@ -1,4 +1,4 @@
-"""Measured runs as rows that can be fitted: what replay said, what was measured."""
+"""Measured runs as rows for fitting: what replay predicted, and what was measured."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +22,11 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGpu:
-    """What was measured on one GPU.
+    """Profiles and runs of one GPU.
 
     Attributes:
         profiles: Solo profiles by name; runs of other workloads are skipped.
-        runs: Those that failed or ran alone are not used for sharing.
+        runs: All runs; failed ones and solo runs do not teach sharing.
 
     Raises:
         InvalidInput: A run or a profile is of another GPU.
@@ -46,23 +46,23 @@ class MeasuredGpu:
 
     @property
     def shared(self) -> "tuple[ObservedRun, ...]":
-        """The runs that fitting can use."""
+        """The shared runs that fitting can use."""
         return shared_runs(self.profiles, self.runs, self.gpu)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedRun:
-    """A run that fitting can use: at least two tenants, all of which ran and have profiles.
+    """A run that fitting can use: two or more tenants, all of which ran and have profiles.
 
     Attributes:
-        gpu: The one that it ran on.
-        families: Of its tenants, shape (jobs,).
+        gpu: The GPU of the run.
+        families: Family of each tenant, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
-        profiles: Of its tenants, each as on the core that the tenant had.
-        as_measured: The same as they were measured.
-        cores_known: Whether the speed of each tenant's core was checked.
-        telling: Whether each tenant's step tells of sharing, shape (jobs,): the GPU sets its pace,
-            or else a core like the profile's.
+        profiles: Profile of each tenant, converted to the core that it had.
+        as_measured: The same profiles unconverted.
+        cores_known: Whether the speed of every tenant's core was checked.
+        telling: Whether each tenant's step shows the effect of sharing, shape (jobs,): the GPU sets
+            its pace, or its core was like the profile's.
         alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
@@ -94,7 +94,7 @@ class ObservedRun:
 def shared_runs(
     profiles: Mapping[str, Profile], runs: Iterable[Run], gpu: Gpu
 ) -> tuple[ObservedRun, ...]:
-    """The runs among `runs`, all on `gpu`, that fitting can use, in their order."""
+    """Those of `runs`, all on `gpu`, that fitting can use, in order."""
     return tuple(shared for run in runs if (shared := _shared(profiles, run, gpu)))
 
 
@@ -121,11 +121,11 @@ def _telling(profile: Profile, tenant: Tenant) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Jobs of runs of one mode under each other, shape (rows,) or (rows, features).
+    """The jobs of runs of one mode as rows, shape (rows,) or (rows, features).
 
     Attributes:
-        of_run: Which of the runs each row's job belongs to.
-        profiles: Of each row's job.
+        of_run: Index of each row's run.
+        profiles: Profile of each row's job.
     """
 
     of_run: NDArray[np.intp]
@@ -144,7 +144,7 @@ class Rows:
 
     @property
     def gpu_bound(self) -> Bools:
-        """Whether the GPU, and not the host, sets each job's pace alone."""
+        """Whether the GPU sets each job's pace alone, not the host."""
         return np.array([is_gpu_bound(each) for each in self.profiles])
 
     def chosen(self, keep: Bools) -> "Rows":
@@ -167,7 +167,7 @@ _NO_ROWS = Rows(
 def rows_by_gpu(
     runs: Sequence[ObservedRun], rows_of: Callable[[Sequence[ObservedRun], str], Rows]
 ) -> Rows:
-    """The rows that `rows_of` makes of the runs of each GPU, whose key it is given."""
+    """The rows of all runs; `rows_of` makes those of one GPU, given its key."""
     parts = [_NO_ROWS]
     for key in dict.fromkeys(shared.gpu.key for shared in runs):
         places = np.array([at for at, shared in enumerate(runs) if shared.gpu.key == key])
@@ -183,6 +183,6 @@ def rows_by_gpu(
 
 
 def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
-    """Whether each of `rows`, which are all jobs of some of `runs`, tells of sharing."""
+    """Whether each of `rows`, all jobs of some of `runs`, shows the effect of sharing."""
     chosen = list(dict.fromkeys(map(int, rows.of_run)))
     return np.concatenate([np.empty(0, dtype=bool), *(runs[each].telling for each in chosen)])

@@ -1,4 +1,4 @@
-"""Fits the constants of replay, common to all GPUs or a GPU's own."""
+"""Fits the constants of replay, common to all GPUs or of a single GPU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,11 +39,11 @@ _TELLING_RUNS = 120
 def physics_by_gpu(
     modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache
 ) -> dict[str, Physics]:
-    """The constants of replay of each GPU: common to all, or its own where these do better.
+    """Constants of replay for each GPU: common ones, or its own where these are clearly better.
 
     Args:
-        modes: The runs of each mode, on any GPUs.
-        playback: Replays already made.
+        modes: Runs of each mode on all GPUs.
+        playback: Cached replays.
     """
     common, found = _best(_START, modes, playback, 0.0), {}
     for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):

@@ -25,13 +25,13 @@ _FULL = 0.95  # activity from which on a counter is saturated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One run as the fit sees it.
+    """One run as the fit uses it.
 
     Attributes:
         alone_w: Power of each job alone, shape (jobs,).
-        half: Whether it computes in half precision, shape (jobs,).
+        half: Whether each job computes in half precision, shape (jobs,).
         speeds: Solo step over measured step, at most 1, shape (jobs,).
-        likely: The same by replay, as for a mix that was not measured.
+        likely: The same predicted by replay, as for a mix without measurements.
     """
 
     mode: Mode
@@ -51,14 +51,14 @@ def fit_power(
     usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
     physics: Physics, playback: ReplayCache,
 ) -> Power:  # fmt: skip
-    """The power laws that shared runs support.
+    """The power laws that shared runs show.
 
     Args:
-        usable: Shared runs; those without known power of the run or of its jobs are skipped.
-        alone: Runs of one tenant with its profile.
+        usable: Shared runs; those without known power are skipped.
+        alone: Runs of a single tenant, each with its profile.
         gpu: The GPU of all of them.
-        physics: Constants of replay: intervals allow for speeds that are predicted.
-        playback: Replays already made.
+        physics: Constants of replay: intervals must allow for predicted speeds.
+        playback: Cached replays.
     """
     rows = [row for shared in usable if (row := _row(shared, physics, playback))]
     awake_w = _awake_w(rows, gpu)
@@ -117,8 +117,8 @@ def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
 def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
     """The law of one mode; None if there are too few runs.
 
-    Its bounds come from families that it was not fitted on, at replayed speeds. They are symmetric,
-    since the sign of replay's error is not that of its correction's.
+    Its bounds come from families that it was not fitted to, at replayed speeds. They are symmetric,
+    since errors of replay and of the correction have unrelated signs.
     """
     if len(rows) < _FEWEST_RUNS:
         return None
@@ -187,10 +187,10 @@ def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -
 
 
 def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
-    """Factor on the jobs' engine activity, and the least activity of any two jobs.
+    """Factor on the jobs' engine activity, and the least engine activity of two or more jobs.
 
-    Under time slicing the engine counts as active nearly all the time, even with little work; then
-    no factor is needed.
+    Under time slicing the engine counts as active nearly all the time even with little work; then
+    the factor is not needed.
     """
     seen = [row.gract for row in rows if row.gract is not None]
     if rows[0].mode == "naive" and seen:
@@ -207,7 +207,7 @@ def _factor(rows: Sequence[_Row], counter: str, otherwise: float) -> float:
 
 
 def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
-    """`law` with the bounds that runs of one tenant support."""
+    """`law` with bounds from runs of a single tenant."""
     logs = [
         float(np.log(run.power_w / profile.power_w))
         for profile, run in alone if run.power_w and profile.power_w

@@ -1,4 +1,4 @@
-"""Fits the regression of replay's residuals, and its error for families it was not fitted on.
+"""Fits the regression of replay's residuals, and its error for families left out.
 
 The results of scikit-learn and optuna are returned as plain numbers.
 """
@@ -31,11 +31,12 @@ _SEED = 2028
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Jobs of runs whose errors say how far the correction is off, all of them.
+    """All jobs of some runs, whose errors show how uncertain the correction is.
 
     Attributes:
-        raw: From profiles as they were measured.
-        on_known_cores: From profiles as on the cores that the jobs had; none if no run says.
+        raw: Rows from profiles as measured.
+        on_known_cores: Rows from profiles converted to the cores that jobs had; none if no run
+            recorded these.
         host_sigma: As of `Doubt`, for `raw` and for `on_known_cores`.
     """
 
@@ -47,13 +48,13 @@ class Elsewhere:
 def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere) -> Correction:
     """The Gaussian process with the least error on families left out.
 
-    Its intervals come from its errors on those, so they are valid for new families that differ from
-    the known ones as these do from each other.
+    Its intervals come from these errors, so they are valid for new families that differ from the
+    known ones as these differ from each other.
 
     Args:
-        rows: Jobs that tell of sharing.
-        runs: Theirs.
-        elsewhere: Jobs of the same runs.
+        rows: Jobs whose steps show the effect of sharing.
+        runs: The runs of these jobs.
+        elsewhere: All jobs of the same runs.
     """
     with fitting_in_one_thread():
         kernel = _tuned(rows, tuple(blocks_of(rows, runs)))
@@ -86,7 +87,7 @@ def _trial(rows: Rows, blocks: "Sequence[_Block]", trial: "optuna.Trial") -> flo
 
 
 def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
-    """A Gaussian process through `y`, shape (points,), at `x`, shape (points, features)."""
+    """A Gaussian process fitted to `y`, shape (points,), at `x`, shape (points, features)."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.preprocessing import StandardScaler
@@ -108,7 +109,7 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
 
 
 def _rounded(points: Floats) -> Floats:
-    """To four decimals, which is far finer than any length scale: the model's file stays small."""
+    """`points` with four decimals, far finer than any length scale, to keep the file small."""
     return np.asarray(np.round(points, 4))
 
 
@@ -117,7 +118,7 @@ _Block = tuple[NDArray[np.intp], Bools]
 
 
 def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
-    """For each family the rows of all runs that have it, and which of these are its own."""
+    """For each family: the rows of all runs that contain it, and its own rows among them."""
     families = np.array(rows.family)
     for family in sorted(set(rows.family)):
         left_out = of_runs_with(family, rows, runs)
@@ -125,7 +126,7 @@ def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
 
 
 def of_runs_with(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArray[np.intp]:
-    """The `rows` of all runs that have `family`, or, if every run has it, just its own."""
+    """Rows of all runs that contain `family`; if every run does, only its own rows."""
     with_it = np.array([family in shared.families for shared in runs])[rows.of_run]
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
@@ -159,10 +160,10 @@ def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Float
 
 
 class _Solved:
-    """The regression of `rows`, to be asked for any jobs without the family of each.
+    """The regression of `rows`, for predicting any job without the runs of its family.
 
-    In closed form, as in `_unseen`: the weights without the rows B that are left out are those of
-    all less ``A_.B inv(A_BB) (A y)_B``, and so is what their covariance explains.
+    In closed form, as in `_unseen`: the weights without the rows B left out are those of all minus
+    ``A_.B inv(A_BB) (A y)_B``, and the explained covariance changes likewise.
     """
 
     def __init__(self, rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> None:
@@ -174,7 +175,7 @@ class _Solved:
         self._pulled = self._inverse @ _target(rows)
 
     def doubt(self, asked: Rows, host_sigma: float) -> Doubt:
-        """The doubt that the errors on `asked` leave, each predicted without its family."""
+        """The doubt shown by the errors on `asked`, each predicted without its family."""
         middle, spread = np.zeros(len(asked.profiles)), np.ones(len(asked.profiles))
         families = np.array(asked.family)
         for family in np.unique(families):
@@ -198,7 +199,7 @@ class _Solved:
 
 
 def _inverse(covariance: Floats) -> Floats:
-    """Of a positive definite matrix, in less than half the time that any matrix takes."""
+    """Inverse of a positive definite matrix, in less than half the time of a general one."""
     if not len(covariance):
         return covariance
     from scipy.linalg.lapack import dpotrf, dpotri

@@ -1,4 +1,4 @@
-"""Replays of runs that fitting asks for many times, each made once."""
+"""Caches replays of runs, which fitting needs many times."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,9 @@ _TO_COMPARE = Effort(events=20_000)
 
 
 class ReplayCache:
-    """Replays runs, each on its GPU under the constants that bear on it once, however often asked.
+    """Replays runs, each once for each GPU and each set of constants that affect it.
 
-    Evaluation fits again and again on parts of the same runs; replaying is what takes time.
+    Evaluation fits again and again to parts of the same runs, and replaying takes most of the time.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class ReplayCache:
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
     def telling_rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
-        """The jobs that tell of sharing, of those `runs` whose profiles have traces."""
+        """Rows of the jobs that show the effect of sharing, of runs whose profiles have traces."""
         rows = self.rows(runs, physics)
         return rows.chosen(telling_of(rows, runs))
 

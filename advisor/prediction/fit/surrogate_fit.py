@@ -58,10 +58,11 @@ def with_surrogate(
     """`model` with a surrogate model fitted to its answers.
 
     Args:
-        model: Fitted; each mode with a correction gets a surrogate.
-        profiles: By GPU; those with a trace and counters are mixed with others of theirs.
-        lessons: Number of mixes to answer for, as many on each GPU.
-        processes: Number of processes to use; the result does not depend on it.
+        model: Fitted model; each mode with a correction gets a surrogate.
+        profiles: Profiles by GPU; those with trace and counters are mixed with others of the same
+            GPU.
+        lessons: Number of mixes to answer, equally many on each GPU.
+        processes: Number of processes; the result does not depend on it.
 
     Returns:
         `model` unchanged if no GPU has two profiles with traces and counters.
@@ -111,7 +112,7 @@ def with_surrogate_without(
 
 @dataclass(frozen=True, slots=True)
 class _Lessons:
-    """Mixes of profiles of one GPU, and what the model answers for them."""
+    """Mixes of profiles of one GPU, with the model's answers."""
 
     profiles: Sequence[Profile]
     gpu: Gpu
@@ -120,7 +121,7 @@ class _Lessons:
 
 
 def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
-    """`model` with a surrogate for each mode that it answered for."""
+    """`model` with a surrogate for each mode among `lessons`."""
     seen = [summaries(each.profiles, each.gpu, model.of(each.gpu).physics) for each in lessons]
     jobs = joined([each for each in seen if each is not None])
     firsts = np.cumsum([0, *(len(each.profiles) for each in lessons)])
@@ -141,7 +142,7 @@ def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
 
 
 def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
-    """The surrogate of `mode` through `y`, shape (rows,), at `x`, shape (rows, columns).
+    """The surrogate of `mode` fitted to `y`, shape (rows,), at `x`, shape (rows, columns).
 
     In closed form, so that the result is the same on every machine.
     """
@@ -165,14 +166,14 @@ def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
 
 
 def _likeness(rows: Floats, points: Floats) -> Floats:
-    """The surrogate's likeness over all columns, shape (rows, points)."""
+    """Likeness of rows and points over all columns, shape (rows, points)."""
     own = slice(-len(LIMITED), None)
     others = slice(-len(LIMITED))
     return likeness(rows[:, others], points[:, others]) * likeness(rows[:, own], points[:, own])
 
 
 def _spread(rows: Floats) -> Floats:
-    """Evenly chosen distinct `rows`, in their order, shape (points, columns)."""
+    """Evenly spaced distinct `rows`, in order, shape (points, columns)."""
     firsts = np.sort(np.unique(rows, axis=0, return_index=True)[1])
     return np.asarray(
         rows[firsts[np.linspace(0, len(firsts) - 1, min(_POINTS, len(firsts))).astype(int)]]

@@ -27,7 +27,7 @@ _OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
 
 
 def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
-    """What the capacity model misses in one mode; None if no job of `runs` shows sharing.
+    """Correction of the capacity model in one mode; None if no job of `runs` shows sharing.
 
     Its interval is that of errors on families left out, by the rule of `doubt_fit.bounds_of`, on
     hosts of any speed.
@@ -48,7 +48,7 @@ def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
 
 
 def _rows(runs: Sequence[ObservedRun]) -> Rows | None:
-    """All jobs of those `runs` that show sharing in one at least, as nvidia-smi sees them.
+    """All jobs of runs in which at least one shows the effect of sharing, as nvidia-smi sees them.
 
     The capacity model's steps take the place of replayed ones.
     """
@@ -82,7 +82,7 @@ def _errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], asked: Rows) -> F
 
 
 def _ridge(rows: Rows, kept: Bools) -> UtilisationModel:
-    """The straight line through the rows `kept`; without any, the capacity model as it is."""
+    """Ridge regression of the rows `kept`; without any, the capacity model unchanged."""
     if not kept.any():
         return UtilisationModel(gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
     x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
