@@ -8,7 +8,7 @@ from advisor.page.address import linked
 from advisor.page.answers import advisor_of
 from advisor.page.refusal import refuse
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import why_no_caps
+from advisor.plan.cap_choice import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
 from advisor.prediction.mix_prediction import Level

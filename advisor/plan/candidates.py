@@ -2,16 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.plan import ObjectiveName
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.recommendation import Forecast, LeftOut, Predicts, Question
-from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
+from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
 from advisor.prediction.surrogate_answers import SurrogatePredictor
@@ -19,9 +16,6 @@ from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
-
-if TYPE_CHECKING:
-    from advisor.plan.fleet_plan import FleetPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,90 +153,3 @@ def _power_w(mix: MixPrediction) -> float:
             "Profile them anew on a GPU that meters power, or leave the cap out."
         )
     return mix.power_w.p50
-
-
-CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
-"""Caps that a plan may have, as shares of the GPU's own limit: a choice.
-
-The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
-"""
-
-
-def cap_choices(gpu: Gpu) -> tuple[float, ...]:
-    """Power caps, in whole watts, that a plan on `gpu` may choose; none if its limit is unknown."""
-    if gpu.power_limit_w is None:
-        return ()
-    watts = (float(round(share * gpu.power_limit_w)) for share in CAP_SHARES)
-    return tuple(cap_w for cap_w in watts if cap_w >= (gpu.power_limit_min_w or 0.0))
-
-
-def under_caps(
-    candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
-) -> tuple[list[Forecast], list[LeftOut]]:
-    """The `candidates`, each of all `jobs`, under their best power cap where one helps.
-
-    A job that keeps its deadline without a cap must keep it under the cap. The predictor of
-    `question` is one without a cap.
-
-    Returns:
-        What comes of them, and why caps were not looked at.
-    """
-    if problem := why_no_caps(question.gpu, question.objective, question.conditions):
-        return [], [LeftOut("power caps", problem)]
-    forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
-    found = [_under_the_best(each, forecaster, question) for each in candidates]
-    return [each for each in found if each is not None], []
-
-
-def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
-    """Why no plan on `gpu` chooses a power cap although it may; None where plans do."""
-    if not conditions.root:
-        return "setting one takes root, and there is none"
-    if not OBJECTIVES[objective].saves_energy:
-        return f"a cap makes no job faster, and plans are ranked by {objective}"
-    if not cap_choices(gpu):
-        return f"the power limit of {gpu.key} is not known"
-    return None
-
-
-def _under_the_best(
-    candidate: Candidate, forecaster: Forecaster, question: Question
-) -> Forecast | None:
-    """Forecast of `candidate` under its best cap; None where no cap is best, or none fits."""
-    free = forecaster.forecast(candidate)
-    if isinstance(free, LeftOut):
-        return None
-    in_time = [free]
-    for cap_w in cap_choices(question.gpu):
-        capped = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
-        assert isinstance(capped, Forecast), "a cap takes no memory"
-        if capped.late(question.level) <= free.late(question.level):
-            in_time.append(capped)
-    best = min(in_time, key=lambda each: known_cost(each, question.objective).at(question.level))
-    return None if best is free else best
-
-
-def with_caps(found: "FleetPlan", question: Question) -> "FleetPlan":
-    """`found` with power caps that save most joules in all, chosen for one GPU after another.
-
-    A job that keeps its deadline without caps must keep it under them. The predictor of `question`
-    is one without a cap.
-    """
-
-    def joules(plan: "FleetPlan") -> float:
-        assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
-        return plan.energy_j.at(question.level)
-
-    late = set(found.late)
-    for at, each in enumerate(found.on):
-        own = each.candidate.chosen(found.jobs)
-        forecaster, free = Forecaster(own, question), as_asked(len(own), each.candidate.sharing)
-        tried = [found]
-        for cap_w in cap_choices(found.gpu):
-            under_cap = forecaster.forecast(replace(free, power_cap_w=cap_w))
-            assert isinstance(under_cap, Forecast), "a cap takes no memory"
-            candidate = replace(each.candidate, power_cap_w=cap_w)
-            here = replace(each, candidate=candidate, forecast=under_cap)
-            tried.append(replace(found, on=(*found.on[:at], here, *found.on[at + 1 :])))
-        found = min((each for each in tried if set(each.late) <= late), key=joules)
-    return found

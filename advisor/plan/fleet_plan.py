@@ -1,14 +1,15 @@
 """Plans for more jobs than one exact search can hold, or for several equal GPUs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapreplace
 from statistics import fmean
 from time import monotonic
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, with_caps
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
+from advisor.plan.cap_choice import cap_choices
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, rankable_by
@@ -148,7 +149,33 @@ def plan_fleet(
         serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
     )  # fmt: skip
     may_cap = terms.conditions.power_caps and plan.energy_j is not None
-    return with_caps(plan, question) if may_cap else plan
+    return _with_caps(plan, question) if may_cap else plan
+
+
+def _with_caps(found: FleetPlan, question: Question) -> FleetPlan:
+    """`found` with power caps that save most joules in all, chosen for one GPU after another.
+
+    A job that keeps its deadline without caps must keep it under them. The predictor of `question`
+    is one without a cap.
+    """
+
+    def joules(plan: FleetPlan) -> float:
+        assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
+        return plan.energy_j.at(question.level)
+
+    late = set(found.late)
+    for at, each in enumerate(found.on):
+        own = each.candidate.chosen(found.jobs)
+        forecaster, free = Forecaster(own, question), as_asked(len(own), each.candidate.sharing)
+        tried = [found]
+        for cap_w in cap_choices(found.gpu):
+            under_cap = forecaster.forecast(replace(free, power_cap_w=cap_w))
+            assert isinstance(under_cap, Forecast), "a cap takes no memory"
+            candidate = replace(each.candidate, power_cap_w=cap_w)
+            here = replace(each, candidate=candidate, forecast=under_cap)
+            tried.append(replace(found, on=(*found.on[:at], here, *found.on[at + 1 :])))
+        found = min((each for each in tried if set(each.late) <= late), key=joules)
+    return found
 
 
 def _gpu_plans(

@@ -9,7 +9,8 @@ from advisor.english import counted
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Forecaster, as_asked, at_chosen_batches, under_caps
+from advisor.plan.candidates import Forecaster, as_asked, at_chosen_batches
+from advisor.plan.cap_choice import under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import rankable_by, tied
 from advisor.plan.precedence import Priced, plans_to_show, starved

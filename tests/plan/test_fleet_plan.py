@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.plan.candidates import cap_choices
+from advisor.plan.cap_choice import cap_choices
 from advisor.plan.fleet_plan import plan_fleet
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules

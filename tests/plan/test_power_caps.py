@@ -6,14 +6,8 @@ from advisor.api import Advisor, recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
-from advisor.plan.candidates import (
-    CAP_SHARES,
-    Candidate,
-    Forecaster,
-    as_asked,
-    cap_choices,
-    under_caps,
-)
+from advisor.plan.candidates import Candidate, Forecaster, as_asked
+from advisor.plan.cap_choice import CAP_SHARES, cap_choices, under_caps
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Question
