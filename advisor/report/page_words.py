@@ -5,6 +5,7 @@ import re
 from advisor.plan.objectives import OBJECTIVES
 
 FIELDS = {
+    "deadline_s in a file of jobs": "due, min",
     "--gpus": "How many",
     "--hurt": "May get slower by, %",
     "--memory-margin": "Memory to keep free, %",
@@ -15,7 +16,7 @@ FIELDS = {
     "--running-sharing mps": "What runs shares the GPU: mps",
     **{f"--objective {name}": f"Best means: {each.choice}" for name, each in OBJECTIVES.items()},
 }
-"""What the page calls what these ask; behind a colon stands what to choose there."""
+"""What the page calls what these ask for; behind a colon stands what to choose there."""
 
 _CALLED = FIELDS | {name: each.choice for name, each in OBJECTIVES.items()}
 _OPTIONS, _NAMES = (
@@ -27,5 +28,5 @@ _OF_COMMANDS = re.compile(
 
 
 def on_the_page(said: str) -> str:
-    """`said` with the page's words, in quotes, for options that it asks too, and for objectives."""
+    """`said` with the page's words, in quotes, for options that it has too, and for objectives."""
     return _OF_COMMANDS.sub(lambda found: f"“{_CALLED[found.group()]}”", said)

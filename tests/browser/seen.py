@@ -67,7 +67,9 @@ def fill_cell(page, row, column, text):
         for _ in range(column):
             page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        field.wait_for()
+        page.wait_for_timeout(100)
+        if not field.count():
+            continue
         page.keyboard.type(text)
         page.wait_for_timeout(100)
         if field.count() == 1 and field.input_value() == text:

@@ -43,6 +43,13 @@ def test_every_view_fits_no_word_is_cut_and_drawings_are_said_in_words(opened, w
         page.wait_for_function(_SAID)
 
 
+def test_what_is_estimated_for_another_gpu_fits_a_phone_too(opened, address):
+    page = opened(f"{address}/?gpu=a100-40gb", width=420)
+    page.get_by_text("estimated from other GPUs").first.wait_for()
+    assert page.evaluate(_CUT) == []
+    assert page.evaluate(_WIDE) == []
+
+
 def test_a_link_opens_the_same_view_and_the_same_two_plans_in_a_fresh_browser(opened):
     page = opened()
     view(page, "Beside another plan")

@@ -16,6 +16,8 @@ def test_an_option_is_called_by_the_field_that_asks_the_same():
     )
     said = on_the_page("Use --objective energy-epoch.")
     assert said == "Use “Best means: least energy per epoch”."
+    said = on_the_page("deadlines needs a job that has one: deadline_s in a file of jobs.")
+    assert said == "“deadlines kept” needs a job that has one: “due, min”."
 
 
 def test_an_objective_is_called_as_in_the_list_to_choose_from():
