@@ -31,6 +31,7 @@ from advisor.report.headline import ORIGINS, bounds_note, plan_name
 from advisor.report.page_words import on_the_page
 from advisor.report.plan_charts import plans_chart
 from advisor.report.sharing_words import shortened, words_of
+from advisor.report.units import NOT_MEASURED
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
@@ -142,9 +143,7 @@ def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:
 
 def _ranking(advised: Recommendation) -> None:
     rows = pd.DataFrame(plan_rows(advised))
-    short = rows.drop(columns="why")
-    short["plan"] = short["plan"].map(shortened)
-    short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
+    short = _at_a_glance(rows)
     with st.container(key="wide"):
         st.dataframe(
             short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
@@ -161,6 +160,14 @@ def _ranking(advised: Recommendation) -> None:
         csv = rows.to_csv(index=False)
         st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")
+
+
+def _at_a_glance(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of `rows` what is read beside each other; no column of which nothing was measured."""
+    short = rows.drop(columns="why")
+    short["plan"] = short["plan"].map(shortened)
+    short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
+    return short.loc[:, short.ne(NOT_MEASURED).any()]
 
 
 asking()

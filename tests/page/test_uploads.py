@@ -7,7 +7,7 @@ import pytest
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import profile_text
 from tests import shelf
-from tests.page.seen import captions, choose, fill_in, jobs_of_plan, look_at
+from tests.page.seen import captions, choose, fill_in, jobs_of_plan, look_at, ranking
 
 MINE = MinimalProfile(
     schema=1, workload="my-job", gpu=shelf.GPU, batch_size=64, step_s=0.12, memory_mib=5300,
@@ -27,6 +27,14 @@ def test_a_minimal_profile_that_is_handed_in_is_a_job_among_others(page):
     choose(page, "my-job", "bert-base-finetune-bs16")
     assert not page.exception
     assert jobs_of_plan(page) == ["my-job", "bert-base-finetune-bs16"]
+
+
+def test_columns_of_which_nothing_is_known_are_left_out(page):
+    hand_in(page, "mine.json", minimal_text(replace(MINE, power_w=None)).encode())
+    assert {"until all are done", "energy"} <= {*ranking(page)}
+    choose(page, "my-job", "bert-base-finetune-bs16")
+    assert not page.exception
+    assert [*ranking(page)] == ["rank", "plan", "gain over serial", "memory", "stands on"]
 
 
 def test_a_profile_of_another_gpu_is_estimated_and_said_to_be(page):
