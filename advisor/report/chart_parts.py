@@ -20,20 +20,24 @@ OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth
 """Of a mark that crosses bars and the page: one of its two colours is seen on any ground."""
 
 # Okabe and Ito's colours, which people with any colour vision tell apart, in an order in which the
-# first differ most; grey stands in for black, which a dark page has.
-_JOB_COLOURS = (
-    "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999",
+# first differ most. Their yellow is not seen on white nor their black on a dark page: violet and
+# brown stand in.
+JOB_COLOURS = (
+    "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9966FF", "#785028",
 )  # fmt: skip
+_DARK = ("#0072B2", "#785028")
 
 
 def job_colours(jobs: Iterable[str]) -> dict[str, str]:
     """A colour for each of `jobs`, by name in their order; more than eight share colours."""
-    return dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
+    return dict(zip(dict.fromkeys(jobs), cycle(JOB_COLOURS), strict=False))
 
 
 def ink_on(fill: str) -> str:
     """The colour of words on a box of the colour `fill`, which are to be read on any ground."""
-    return {FREE_COLOUR: FRAME_COLOUR, SURE_COLOUR: "white"}.get(fill, "black")
+    if fill == FREE_COLOUR:
+        return FRAME_COLOUR
+    return "white" if fill in _DARK else "black"
 
 
 def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
