@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from advisor.errors import AdvisorError
 from advisor.measure.calibrate_command import CORES_AT_ONCE, host_checks
@@ -35,8 +34,8 @@ def host_now(gpu: str) -> Calibration:
     """
     if (torch := installed_version("torch")) is None:
         raise AdvisorError("torch is not installed, and the check is half dispatch into it")
-    with TemporaryDirectory(prefix="advisor-host-") as folder:
-        file = Path(folder) / "checks.json"
+    with scratch_folder() as folder:
+        file = folder / "checks.json"
         code = supervised("advisor.measure.host_now:run", [str(file)])
         if code == INTERRUPTED:
             raise KeyboardInterrupt

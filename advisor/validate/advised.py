@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
 from shlex import join
-from tempfile import TemporaryDirectory
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, NothingFits
@@ -164,10 +163,11 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         AdvisorError: A run failed.
         KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
+    from advisor.measure.process.run_locks import scratch_folder
     from advisor.measure.process.supervisor import INTERRUPTED, supervised
 
-    with TemporaryDirectory(prefix="advisor-plans-") as folder:
-        file = Path(folder) / "plans.json"
+    with scratch_folder() as folder:
+        file = folder / "plans.json"
         write_whole(file, plans_text(gpu, plans))
         store.parent.mkdir(parents=True, exist_ok=True)
         words = [str(file), "--device", device, "--out", str(store)]

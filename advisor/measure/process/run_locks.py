@@ -17,9 +17,10 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from time import monotonic, sleep, time
 
-from advisor.errors import GpuUnavailable
+from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps import mps_processes
 from advisor.measure.process.script_processes import scripts_within
+from advisor.workload.files import reason_of
 
 FOLDER_PREFIX = "advisor-run-"
 
@@ -38,8 +39,16 @@ def temporary_base() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder for this process alone, removed when the block ends."""
-    folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=temporary_base()))
+    """A new folder for this process alone, removed when the block ends.
+
+    Raises:
+        AdvisorError: It cannot be made.
+    """
+    base = temporary_base()
+    try:
+        folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=base))
+    except OSError as error:
+        raise AdvisorError(f"{base}: {reason_of(error)}. Make room there, or set TMPDIR.") from None
     try:
         with _locked(folder):
             (folder / "owned").touch()

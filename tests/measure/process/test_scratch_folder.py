@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.errors import AdvisorError
+from advisor.measure.process import run_locks
 from advisor.measure.process.run_locks import scratch_folder, sweep_folders, temporary_base
 from advisor.measure.process.script_processes import MARK
 from tests.waiting import PATIENCE_S
@@ -34,6 +36,12 @@ def test_a_scratch_folder_is_gone_with_all_in_it_when_its_block_ends():
         (folder / "deep").mkdir()
         (folder / "deep" / "file").touch()
     assert not folder.exists()
+
+
+def test_a_scratch_folder_that_cannot_be_made_is_said_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_locks, "temporary_base", lambda: tmp_path / "gone")
+    with pytest.raises(AdvisorError, match=r"gone: No such file .*set TMPDIR"), scratch_folder():
+        pass
 
 
 def test_the_folder_of_a_killed_run_is_swept_and_a_live_one_is_not(holder):
