@@ -8,6 +8,7 @@ from advisor.apply.mig_layout import give_back
 from advisor.errors import AdvisorError
 from advisor.launch.journal import journal_file, journal_files, taken_over
 from advisor.measure.execution.leftovers import abandoned, end_run
+from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.process.run_locks import sweep_folders
 
 
@@ -42,7 +43,10 @@ def layout_back(gpu: str) -> Iterator[Restored]:
 
 
 def _runs_ended() -> Iterator[Restored]:
-    """End runs of plans that nobody watches."""
+    """End runs of plans that nobody watches; those that somebody watches are named."""
+    for folder in run_folders():
+        if folder.is_watched:
+            yield Restored(f"run {folder.path.name}: another process watches it, and it goes on")
     for folder in abandoned():
         try:
             yield Restored(end_run(folder))

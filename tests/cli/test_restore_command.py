@@ -2,6 +2,7 @@ import pytest
 
 from advisor.launch.journal import journal
 from advisor.launch.machine_changes import ChangedMig
+from advisor.measure.execution.run_folder import RunFolder, runs_folder
 from advisor.measure.process import run_locks
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
@@ -52,3 +53,11 @@ def test_restore_removes_the_folder_of_a_killed_measurement(advisor, temporary):
     assert f"{folder}: what a killed measurement left was ended, its" in advisor("restore").out
     assert not folder.exists()
     assert advisor("restore").out == "Nothing is left to undo.\n"
+
+
+def test_restore_leaves_a_run_alone_that_is_watched(advisor, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = RunFolder(runs_folder() / "r1")
+    folder.path.mkdir(parents=True)
+    with folder.watched():
+        assert advisor("restore").out == "run r1: another process watches it, and it goes on\n"

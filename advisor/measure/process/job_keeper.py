@@ -31,6 +31,8 @@ _CONTROL = "nvidia-cuda-mps-control"
 # How often a job is looked at where nothing wakes its keeper.
 _LOOK_S = 0.5
 _LONGEST_LINE = 65_536
+# Of what a log had no room for, so much is added in the end: it tells how the job ended.
+_LAST_BYTES = 2048
 # Steps a second that no job takes.
 _FASTEST = 1e9
 # Processes that the kernel does not let end in that time hang in a driver.
@@ -101,7 +103,7 @@ class Keeper:
         self._log = os.open(spec["log"], flags, 0o600)
         self._room = int(spec["log_bytes"])
         self._pace = PrintedPace(**spec["paced"]) if spec["paced"] else None
-        self._lost = 0
+        self._lost, self._last = 0, b""
         self._asked_at: float | None = None
         self._forced = False
 
@@ -123,6 +125,7 @@ class Keeper:
         self._watch(child, output, wake)
         left = self._end_rest(child.pid)
         self._drain(output)
+        self._add_last_words()
         put(self._end, self._record(child, left))
 
     def _signalled(self, number: int, _frame: object) -> None:
@@ -166,11 +169,18 @@ class Keeper:
             written = os.write(self._log, kept)
         self._room -= written
         self._lost += len(chunk) - written
+        self._last = (self._last + chunk[written:])[-_LAST_BYTES:]
         return bool(chunk)
 
     def _drain(self, output: int) -> None:
         while select.select([output], [], [], 0)[0] and self._pump(output):
             pass
+
+    def _add_last_words(self) -> None:
+        """Add to a log that had no room what came last."""
+        if self._lost:
+            with suppress(OSError):
+                os.write(self._log, b"\n[%d bytes have no room here]\n" % self._lost + self._last)
 
     def _end_rest(self, pid: int) -> int:
         """End what the job left behind; how many processes that were."""
