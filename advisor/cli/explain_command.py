@@ -38,6 +38,8 @@ _Plan = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
+    """The two plans to compare."""
+
     first: _Plan
     second: _Plan
 

@@ -113,6 +113,8 @@ def copies_that_pay(
 
 @dataclass(frozen=True, slots=True)
 class _CopiesTable:
+    """Predicts numbers of copies of `job` under each way to share."""
+
     job: Job
     gpu: Gpu
     predictor: Predicts

@@ -48,6 +48,8 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _JobFile:
+    """A whole job file."""
+
     job: tuple[_Entry, ...]
 
 

@@ -123,6 +123,8 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
 
 @dataclass(frozen=True, slots=True)
 class _LimitSearch:
+    """The search for limits of the jobs of `mixes`, with what it knows of them."""
+
     mixes: Mixes
     surrogate: SurrogatePredictor
     objective: Objective
