@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from advisor.plan.copies_search import Copies
     from advisor.plan.fleet_plan import FleetPlan
     from advisor.plan.fleet_terms import FleetTerms
-    from advisor.plan.machine import Running
     from advisor.plan.over_time import OverTime
+    from advisor.plan.running_jobs import Running
     from advisor.plan.slice_batches import SlicesForJob
     from advisor.plan.trials import Trials
     from advisor.prediction.mix_prediction import Level

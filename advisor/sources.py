@@ -19,7 +19,8 @@ from advisor.workload.store import model_path
 
 if TYPE_CHECKING:
     from advisor.hardware.gpu_state import LiveGpu
-    from advisor.plan.machine import HostCheckNow, Machine, Running
+    from advisor.plan.machine import HostCheckNow, Machine
+    from advisor.plan.running_jobs import Running
     from advisor.prediction.model_file import Model
     from advisor.prediction.predictor import Predictor
 
@@ -182,7 +183,7 @@ class Sources:
         Raises:
             InvalidInput: A name is wrong, none is given, or these jobs cannot share like this.
         """
-        from advisor.plan.machine import Running
+        from advisor.plan.running_jobs import Running
         from advisor.sharing import parse_sharing
 
         return Running(jobs=self._named(names), sharing=parse_sharing(sharing))
@@ -202,7 +203,7 @@ class Sources:
         Raises:
             InvalidInput: The GPU is of another model, or the names do not match what runs there.
         """
-        from advisor.plan.machine import held_alone_mib, running_now
+        from advisor.plan.running_jobs import held_alone_mib, running_now
         from advisor.workload.store import sound_profiles
 
         key, named = self.card.key, self._named(names)

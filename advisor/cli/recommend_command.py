@@ -15,8 +15,8 @@ from advisor.cli.tracking_options import Mlflow, mlflow_log
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from advisor.plan.machine import Running
     from advisor.plan.recommendation import Standing
+    from advisor.plan.running_jobs import Running
     from advisor.workload.job import Job
 
 

@@ -12,8 +12,8 @@ from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.machine import Running
     from advisor.plan.rules import Conditions
+    from advisor.plan.running_jobs import Running
     from advisor.prediction.mix_prediction import Level
 
 

@@ -12,8 +12,8 @@ from advisor.page.answers import PageQuestion, may_be_added
 from advisor.page.refusal import refuse
 from advisor.page.stacked_table import stacked_table
 from advisor.plan.admission import Additions
-from advisor.plan.machine import Running, held_alone_mib, recognised, running_now
 from advisor.plan.rules import MOST_HURT
+from advisor.plan.running_jobs import Running, held_alone_mib, recognised, running_now
 from advisor.report.additions_text import (
     addition_rows,
     additions_advice,

@@ -11,10 +11,10 @@ from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits
 from advisor.plan.fleet_plan import FleetPlan
 from advisor.plan.fleet_terms import FleetTerms
-from advisor.plan.machine import Running
 from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions
+from advisor.plan.running_jobs import Running
 from advisor.prediction.mix_prediction import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.timeline.outcome import Simulation

@@ -11,7 +11,6 @@ from math import isfinite
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.machine import Running
 from advisor.plan.recommendation import LeftOut, Predicts, Standing
 from advisor.plan.rules import (
     MOST_HURT,
@@ -22,6 +21,7 @@ from advisor.plan.rules import (
     refuse_protected,
     rules,
 )
+from advisor.plan.running_jobs import Running
 from advisor.plan.ways_to_join import ways_to_join
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction

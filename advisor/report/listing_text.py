@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.english import counted
 from advisor.hardware.catalogue import DESCRIBED, Gpu
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
-from advisor.plan.machine import alike_in_memory, held_alone_mib, tenants
+from advisor.plan.running_jobs import alike_in_memory, held_alone_mib, tenants
 from advisor.report.documents import SCHEMA
 from advisor.report.table_layout import plain_table
 from advisor.report.units import NOT_MEASURED, number, share

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.plan.admission import AdmissionLimits, additions
-from advisor.plan.machine import Running
+from advisor.plan.running_jobs import Running
 from advisor.sharing import Hybrid, Mig, Mps, Naive, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from advisor.hardware.gpu_state import GpuProcess
 from advisor.hardware.mps import MpsProcess
-from advisor.plan.machine import recognised
+from advisor.plan.running_jobs import recognised
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.report.test_listing_text import LIVE
