@@ -1,5 +1,6 @@
 """What profiles lack, and why intervals are therefore wider; what measuring it would tell."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,6 +71,11 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         f"{', '.join(sorted(names))} has no {_parts(missing)}" for missing, names in lacking.items()
     )
     return f"ranges are {wide}, for {listed}"
+
+
+def briefly(said: str) -> str:
+    """What `why_wide` says, without what each part would tell."""
+    return re.sub(r" \([^()]*\)", "", said)
 
 
 def _parts(missing: Sequence[str]) -> str:

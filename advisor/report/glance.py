@@ -1,6 +1,7 @@
 """A recommendation on one screen: the best plan in full, every other plan in a line."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from advisor.english import counted
@@ -8,6 +9,7 @@ from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import limit_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.mix_prediction import JobPrediction
+from advisor.prediction.profile_gaps import briefly
 from advisor.report import units
 from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
@@ -72,7 +74,8 @@ def at_a_glance(
     mix, named = best.prediction, [letters[job.name][0] for job in advised.jobs]
     yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
     yield Padding(_jobs_table(mix.jobs, letters), (0, 0, 0, 3), expand=False)
-    binds = limit_in_words(mix, verdict(advised).binding)
+    brief = replace(mix, wide_because=mix.wide_because and briefly(mix.wide_because))
+    binds = limit_in_words(brief, verdict(advised).binding)
     held = memory_held(best)
     held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
     yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)

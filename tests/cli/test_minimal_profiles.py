@@ -124,6 +124,16 @@ def test_why_mig_has_narrower_ranges_than_mps_is_said(advisor, tmp_path):
     assert mps["wide_because"].startswith("ranges are wide, for my-job has no kernel trace")
 
 
+def test_what_a_profile_lacks_takes_no_room_from_the_best_plan_with_mig(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, gpu="a100-40gb")))
+    words = ("recommend", path, path, "--gpu", "a100-40gb")
+    screen, full = (" ".join(advisor(*words, *more).out.split()) for more in ((), ("--details",)))
+    assert "my-job has no kernel trace, no counters of SMs, no MPS probe" in screen
+    assert "mig=" in screen
+    assert "my-job has no kernel trace (how many SMs it leaves to others)" in full
+
+
 def test_a_translation_of_bare_numbers_has_a_range(advisor, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(minimal_text(KNOWN))
