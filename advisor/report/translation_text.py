@@ -22,9 +22,15 @@ def _line(before: Profile, after: Profile, path: Path) -> str:
     how = "" if after.trace else "; not kernel by kernel, as it has no trace"
     return (
         f"{clean(str(path))}: estimated from {before.gpu}, a step {duration(before.step_s)} there, "
-        f"{seconds(step)} on {after.gpu}; GPU busy {share(before.busy_share)}, then "
-        f"{share(after.busy_share)}{how}"
+        f"{seconds(step)} on {after.gpu}; GPU busy {_busy(before)}, then "
+        f"{_busy(after)}{how}"
     )
+
+
+def _busy(profile: Profile) -> str:
+    """As nvidia-smi shows it, so that who asked for a utilisation reads it again."""
+    counters = profile.counters
+    return share(profile.busy_share if counters is None else counters.gract)
 
 
 def translations_document(

@@ -91,6 +91,11 @@ def test_the_utilisation_that_a_user_saw_tells_of_the_host(advisor, tmp_path):
     assert gract == pytest.approx(0.6, abs=0.01)
 
 
+def test_who_tells_a_utilisation_reads_it_again(advisor, tmp_path):
+    words = ("--to", "a100-40gb", "--out", tmp_path, "--gpu-utilization", "0.6")
+    assert ", then 60%" in advisor("translate", "resnet26-cifar10-bs128", *words).out
+
+
 def test_a_utilisation_in_per_cent_is_refused(advisor, tmp_path):
     words = ("--to", "a100-40gb", "--out", tmp_path / "out", "--gpu-utilization", "60")
     answer = advisor("translate", RESNET, *words)
