@@ -18,7 +18,7 @@ from research.figures import Figures
 from research.script_table import script_tables
 from research.sections import joined, noise_text
 from research.slice_table import slice_tables
-from research.studies_reproduced import studies_text
+from research.studies_reproduced import studies_in_short, studies_text
 from research.translation_table import translation_table
 
 _COLUMNS = (
@@ -39,6 +39,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "recommend": "\n".join(["```", *found.recommendation, "```"]),
             "data": measured,
             "accuracy": _accuracy_in_short(found),
+            "studies": studies_in_short(),
         },
         Path("docs", "accuracy.md"): {
             "data": measured,

@@ -1,4 +1,4 @@
-"""What docs/other-gpus.md says of studies: three trainings, seven ways, beside what they measured.
+"""What documents say of studies: three trainings, seven ways, beside what they measured.
 
     python -m research.studies_reproduced
 
@@ -76,6 +76,24 @@ def studies_text(document: Mapping[str, Any] | None = None) -> str:
     return f"{table}\n\n{_scores(found['scores'], found['slower_host'])}"
 
 
+def studies_in_short(document: Mapping[str, Any] | None = None) -> str:
+    """What README says: each way from the study's numbers of jobs alone, and how many rows agree.
+
+    Args:
+        document: As of `studies_text`.
+    """
+    found = json.loads(FILE.read_text()) if document is None else document
+    rows = [
+        [way["way"], *(f"{way['as_told'][word]:.2f}x ({_found(way, word)})" for word in _SMALL)]
+        for way in found["small"]
+    ]
+    of_all, _, agree, _ = _totals(found["scores"])
+    return (
+        f"{markdown(['copies, way', *_SMALL.values()], rows)}\n\n"
+        f"Of {of_all} checkable rows of three studies {agree} agree ({agree / of_all:.0%})."
+    )
+
+
 def _row(way: Mapping[str, Any]) -> list[str]:
     cells = [way["way"]]
     for word in _SMALL:
@@ -94,10 +112,7 @@ def _found(way: Mapping[str, Any], word: str) -> str:
 def _scores(scores: Sequence[Mapping[str, Any]], slower_host: float) -> str:
     """How many rows agree, by kind and in all; but not of placement, which is no prediction."""
     counted = [each for each in scores if each["kind"] != "placement"]
-    rows, agree, as_told, slower = (
-        sum(each[key] for each in counted)
-        for key in ("rows", "agree", "agree_as_told", "agree_on_slower_host")
-    )
+    rows, agree, as_told, slower = _totals(scores)
     kinds = ", ".join(
         f"{each['kind']} {each['agree_as_told']} of {each['rows']}" for each in counted
     )
@@ -107,6 +122,13 @@ def _scores(scores: Sequence[Mapping[str, Any]], slower_host: float) -> str:
         f"({agree / rows:.0%}) and {slower} on a host {slower_host:g} times as slow "
         f"({slower / rows:.0%}); asked for were 90 %. By kind, from numbers of jobs alone: {kinds}."
     )
+
+
+def _totals(scores: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Rows, and those that agree: from the profiles, as told, on a slower host; no placement."""
+    counted = [each for each in scores if each["kind"] != "placement"]
+    keys = ("rows", "agree", "agree_as_told", "agree_on_slower_host")
+    return [sum(each[key] for each in counted) for key in keys]
 
 
 def write() -> None:

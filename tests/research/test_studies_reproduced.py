@@ -1,4 +1,4 @@
-from research.studies_reproduced import studies_text
+from research.studies_reproduced import studies_in_short, studies_text
 
 SMALL = {
     "way": "7, MPS",
@@ -33,3 +33,9 @@ def test_rows_that_agree_are_counted_without_placement():
 def test_the_committed_file_has_the_three_small_trainings_in_seven_ways():
     lines = [line for line in studies_text().splitlines() if line.startswith("| ")]
     assert len(lines) == 1 + 7
+
+
+def test_readme_has_each_way_with_the_studys_figure_and_how_many_rows_agree():
+    said = studies_in_short(DOCUMENT).splitlines()
+    assert said[2] == "| 7, MPS | 1.70x (1.6 to 1.8x) | 2.90x (-) | 2.70x (-) |"
+    assert said[-1] == "Of 10 checkable rows of three studies 9 agree (90%)."
