@@ -189,7 +189,8 @@ class _Batch:
         return found.reading(folder, found_images(folder).count)
 
     def _fail(self, name: str, error: AdvisorError) -> None:
-        say(f"  {name} failed: {error}")
+        if len(self._asked.workloads) > 1:  # the error of a single one is told in the end
+            say(f"  {name} failed: {error}")
         self._failures.append((name, error))
 
     def _path(self, each: Workload) -> Path:
