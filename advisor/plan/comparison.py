@@ -12,18 +12,29 @@ from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Interval
 from advisor.workload.job import Job
 
+_ROUNDED = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One number under two plans."""
+    """One number under two plans.
+
+    Attributes:
+        alike: Whether both err alike but for what one alone has, as a power cap.
+    """
 
     first: Interval
     second: Interval
+    alike: bool = False
 
     @property
     def within_error(self) -> bool:
         """Whether both are equal within our error."""
-        return tied(self.first, self.second)
+        if not self.alike or min(self.first.p05, self.second.p05) <= 0:
+            return tied(self.first, self.second)
+        ratio = self.second.over_alike(self.first)
+        either_way = ratio.p05 < 1 - _ROUNDED and ratio.p95 > 1 + _ROUNDED
+        return either_way or abs(ratio.p50 - 1) <= _ROUNDED
 
     @property
     def change(self) -> float:
@@ -71,6 +82,8 @@ class Comparison:
     Attributes:
         objective: The objective compared by; another than asked for where that cannot be computed.
         note: Why `objective` differs from the one asked for; None where it does not.
+        alike: Whether both plans share alike, so that one errs where the other does: they differ
+            in a power cap alone.
         cost: Value of the objective, the lower the better.
         power_w: Power of the whole GPU; None where it was not measured.
         bindings: Which resources limit the jobs.
@@ -80,6 +93,7 @@ class Comparison:
     gpu: Gpu
     objective: ObjectiveName
     note: str | None
+    alike: bool
     plans: tuple[Forecast, Forecast]
     cost: Difference
     jobs: tuple[JobChange, ...]
@@ -98,39 +112,42 @@ def compare(
     compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
+    costs = [known_cost(each, compared_by) for each in plans]
+    alike = first.sharing == second.sharing and plans[0].batches == plans[1].batches
     return Comparison(
         gpu=gpu,
         objective=compared_by,
         note=note,
+        alike=alike,
         plans=plans,
-        cost=Difference(*(known_cost(each, compared_by) for each in plans)),
-        jobs=tuple(_change(at, plans, bindings) for at in range(len(jobs))),
-        power_w=_difference(first.power_w, second.power_w),
+        cost=Difference(costs[0], costs[1], alike),
+        jobs=tuple(_change(at, plans, bindings, alike) for at in range(len(jobs))),
+        power_w=_difference(first.power_w, second.power_w, alike),
         bindings=bindings,
         forbidden=(_forbidden(jobs, gpu, plans[0]), _forbidden(jobs, gpu, plans[1])),
     )
 
 
 def _change(
-    at: int, plans: tuple[Forecast, Forecast], bindings: tuple[Binding, Binding]
+    at: int, plans: tuple[Forecast, Forecast], bindings: tuple[Binding, Binding], alike: bool
 ) -> JobChange:
     first, second = (each.prediction.jobs[at] for each in plans)
-    ends = [None if each.ends_s is None else each.ends_s[at] for each in plans]
+    ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
     return JobChange(
         number=at + 1,
         job=first.job,
-        step_s=Difference(first.step_s, second.step_s),
-        ends_s=_difference(*ends),
-        memory_mib=Difference(first.memory_interval_mib, second.memory_interval_mib),
-        energy_step_j=_difference(first.energy_step_j, second.energy_step_j),
+        step_s=Difference(first.step_s, second.step_s, alike),
+        ends_s=_difference(ends, later, alike),
+        memory_mib=Difference(first.memory_interval_mib, second.memory_interval_mib, alike),
+        energy_step_j=_difference(first.energy_step_j, second.energy_step_j, alike),
         slowdown=(first.slowdown, second.slowdown),
         oom_probability=(first.oom_probability, second.oom_probability),
         limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
     )
 
 
-def _difference(first: Interval | None, second: Interval | None) -> Difference | None:
-    return None if first is None or second is None else Difference(first, second)
+def _difference(first: Interval | None, second: Interval | None, alike: bool) -> Difference | None:
+    return None if first is None or second is None else Difference(first, second, alike)
 
 
 def _forbidden(jobs: Sequence[Job], gpu: Gpu, plan: Forecast) -> str | None:

@@ -1,10 +1,9 @@
 """How uncertain estimated profiles are: those from another GPU, or from other batch sizes."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import hypot
 
-from advisor.hardware.catalogue import Gpu, known_gpus
+from advisor.hardware.catalogue import known_gpus
 from advisor.prediction.memory import Z95
 from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.power import PowerAndEnergy
@@ -38,18 +37,13 @@ def estimate_range(profile: Profile) -> Interval:
 _POWER_SPREAD = 0.25
 
 
-def with_power_doubt(
-    drawn: PowerAndEnergy, profiles: Sequence[Profile], gpu: Gpu
-) -> PowerAndEnergy:
-    """`drawn` with wider intervals where `profiles` are estimates; `gpu` keeps to its limit."""
+def with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> PowerAndEnergy:
+    """`drawn` with wider intervals where `profiles` are estimates."""
     if not any(each.is_estimate for each in profiles):
         return drawn
     end = Z95 * max(map(_power_spread, profiles))
     doubt = interval_around(1.0, -end, end)
     power_w = None if drawn.power_w is None else drawn.power_w.times(doubt)
-    if power_w is not None and gpu.power_limit_w is not None:
-        most_w = max(power_w.p50, gpu.power_limit_w)
-        power_w = replace(power_w, p95=min(power_w.p95, most_w))
     energies = tuple(None if each is None else each.times(doubt) for each in drawn.energy_step_j)
     return PowerAndEnergy(power_w, energies)
 

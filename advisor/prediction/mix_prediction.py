@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from math import exp, hypot, log, prod
+from math import exp, hypot, log, prod, sqrt
 from statistics import fmean, median
 from typing import Literal, TypeVar
 
@@ -52,8 +52,7 @@ class Interval:
 
     def times(self, factor: "Interval") -> "Interval":
         """The product of two independent numbers: the logs of their errors add in quadrature."""
-        down = hypot(*(log(each.p50 / each.p05) for each in (self, factor)))
-        up = hypot(*(log(each.p95 / each.p50) for each in (self, factor)))
+        down, up = map(hypot, self._reaches(), factor._reaches())
         return interval_around(self.p50 * factor.p50, -down, up)
 
     def at_least(self, other: "Interval") -> "Interval":
@@ -61,6 +60,26 @@ class Interval:
         return Interval(
             max(self.p05, other.p05), max(self.p50, other.p50), max(self.p95, other.p95)
         )
+
+    def over_alike(self, other: "Interval") -> "Interval":
+        """The ratio to `other`, where one has the error of the other and one of its own beside."""
+
+        def own(wide: float, narrow: float) -> float:
+            return sqrt(max(0.0, wide**2 - narrow**2))
+
+        (down, up), (other_down, other_up) = self._reaches(), other._reaches()
+        low = hypot(own(down, other_down), own(other_up, up))
+        high = hypot(own(up, other_up), own(other_down, down))
+        return interval_around(self.p50 / other.p50, -low, high)
+
+    def _reaches(self) -> tuple[float, float]:
+        """How far the ends lie from the middle, in logs."""
+        return log(self.p50 / self.p05), log(self.p95 / self.p50)
+
+    def at_most(self, most: "Interval") -> "Interval":
+        """With its median and upper end no higher than those of `most`."""
+        middle = min(self.p50, most.p50)
+        return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
 
     def contains(self, measured: float) -> bool:
         return self.p05 <= measured <= self.p95
@@ -119,6 +138,8 @@ class JobPrediction:
         job: The profile's name.
         epoch_s: Training steps of one pass; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
+        slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
+            as fast as alone, however fast that is.
         memory_mib: Device memory that the process holds when nothing stops it.
         memory_min_mib: What it needs at least; suffices only if the process is capped to it.
         memory_interval_mib: Interval of `memory_mib`.
@@ -139,13 +160,15 @@ class JobPrediction:
     memory_min_mib: float
     memory_interval_mib: Interval
     oom_probability: float
+    slowdown_error: Interval | None = None
     energy_step_j: Interval | None = None
     energy_epoch_j: Interval | None = None
     energy_example_j: Interval | None = None
 
     def slowdown_at(self, level: Level) -> float:
         """Step over step alone, at `level`."""
-        return self.slowdown * self.step_s.at(level) / self.step_s.p50
+        error = self.slowdown_error or self.step_s.scaled(1 / self.step_s.p50)
+        return self.slowdown * error.at(level)
 
     def no_faster_than(self, step_s: float) -> "JobPrediction":
         """The same with no shorter steps in its range than `step_s`, or its middle if shorter."""

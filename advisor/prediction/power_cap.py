@@ -20,10 +20,10 @@ from advisor.prediction.mix_prediction import (
     Interval,
     JobPrediction,
     MixPrediction,
-    interval_around,
     mean_interval,
 )
 from advisor.prediction.power import Power, PowerLaw
+from advisor.prediction.power_limit import held_to
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
 
@@ -127,7 +127,7 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
     assert ratio is not None, "each is known"
     jobs = tuple(map(_capped_job, mix.jobs, slower, weaker))
     speeds = [1 / job.slowdown for job in jobs]
-    return replace(
+    found = replace(
         mix,
         jobs=jobs,
         power_w=mix.power_w.times(ratio),
@@ -136,6 +136,7 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
         confirmed_on_hardware=False,
         ran_elsewhere=False,
     )
+    return held_to(found, cap_w)
 
 
 def throttled(
@@ -168,11 +169,18 @@ def _log_between(own_w: float, together_w: float, limit_w: float) -> float:
 
 
 def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
-    """Capped over uncapped; exactly 1 if the cap is the GPU's limit."""
+    """Capped over uncapped; exactly 1 if the cap is the GPU's limit.
+
+    A cap never speeds up, and never makes a GPU draw more.
+    """
     if cap_w >= limit_w:
         return Interval(1.0, 1.0, 1.0)
     rows = (np.array([watts]) for watts in (power_w, cap_w, limit_w))
-    return interval_around(exp(float(law.log_ratio(*rows)[0])), law.low, law.high)
+    middle = float(law.log_ratio(*rows)[0])
+    low, high = middle + law.low, middle + law.high
+    if law is TIME:
+        return Interval(*map(exp, (max(0.0, low), max(0.0, middle), high)))
+    return Interval(*map(exp, (low, min(0.0, middle), min(0.0, high))))
 
 
 def _capped_job(job: JobPrediction, slower: Interval, weaker: Interval) -> JobPrediction:
@@ -182,6 +190,7 @@ def _capped_job(job: JobPrediction, slower: Interval, weaker: Interval) -> JobPr
         step_s=job.step_s.times(slower),
         epoch_s=_maybe(job.epoch_s, slower),
         slowdown=job.slowdown * slower.p50,
+        slowdown_error=_maybe(job.slowdown_error, slower.scaled(1 / slower.p50)),
         energy_step_j=_maybe(job.energy_step_j, energy),
         energy_epoch_j=_maybe(job.energy_epoch_j, energy),
         energy_example_j=_maybe(job.energy_example_j, energy),

@@ -28,12 +28,21 @@ from advisor.prediction.power import (
     with_energy,
 )
 from advisor.prediction.power_cap import throttled
+from advisor.prediction.power_limit import held_to
 from advisor.prediction.profile_gaps import why_wide
 from advisor.prediction.residual import ReplayFunction
 from advisor.prediction.surrogate_answers import SurrogatePredictor, surrogate_predictor
-from advisor.sharing import SHARED_MODES, Arrangement
-from advisor.sharing.traversal import check_count, instance_sets, plain_mode, without_idle_limits
+from advisor.sharing import SHARED_MODES, Arrangement, Serial
+from advisor.sharing.traversal import (
+    check_count,
+    instance_sets,
+    one_at_a_time,
+    plain_mode,
+    without_idle_limits,
+)
 from advisor.workload.profile import Profile
+
+_EXACT = Interval(1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +82,14 @@ class Predictor:
         risks, pool_risks = self._risks(wanted, memories)
         plain = map(self._job, profiles, steps, wanted, risks)
         jobs = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
+        alone = one_at_a_time(asked, len(profiles))
+        learnt_as: Arrangement = Serial() if alone else asked
+        if alone:
+            jobs = tuple(replace(job, slowdown_error=_EXACT) for job in jobs)
         in_turn = sharing.mode == "serial"
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
-        mix = self._by_runs_elsewhere(profiles, asked, MixPrediction(
+        mix = MixPrediction(
             gpu=self.gpu.key, sharing=asked, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
@@ -84,11 +97,13 @@ class Predictor:
             weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
             gract=self._gract(profiles, sharing, steps, speeds),
             smact=self._smact(profiles, sharing, speeds),
-            confirmed_on_hardware=self._confirmed(profiles, asked),
+            confirmed_on_hardware=self._confirmed(profiles, learnt_as),
             mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
-        ))  # fmt: skip
-        return replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
+        )  # fmt: skip
+        mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
+        mix = replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
+        return held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """The surrogate for searching; None without a surrogate model, traces or counters."""
@@ -206,4 +221,4 @@ class Predictor:
         else:
             law = self._law(profiles, sharing)
             drawn = power_together(profiles, steps, self.gpu, power, law)
-        return with_power_doubt(drawn, profiles, self.gpu)
+        return with_power_doubt(drawn, profiles)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from advisor.plan.comparison import Comparison, Difference, JobChange
 from advisor.plan.fair_share import Treatment, treatments
@@ -34,7 +35,7 @@ def side_by_side(found: Comparison) -> list[ComparisonSection]:
     """A section for all jobs, then one for each job; copies of which the same is said share one."""
     fares = zip(*(treatments(each.prediction) for each in found.plans), strict=True)
     parts = [
-        ComparisonSection(job.job, f"{job_reason(found, job)}.", tuple(_of_job(job, *both)))
+        ComparisonSection(job.job, f"{job_reason(found, job)}.", tuple(_of_job(found, job, both)))
         for job, both in zip(found.jobs, fares, strict=True)
     ]
     whole = ComparisonSection("All jobs", comparison_text(found), tuple(_whole(found)))
@@ -42,12 +43,12 @@ def side_by_side(found: Comparison) -> list[ComparisonSection]:
 
 
 def _whole(found: Comparison) -> Iterator[Cells]:
-    first, second = found.plans
-    yield _row("until all are done", units.seconds, first.makespan_interval_s,
-               second.makespan_interval_s)  # fmt: skip
+    (first, second), row = found.plans, partial(_row, alike=found.alike)
+    yield row("until all are done", units.seconds, first.makespan_interval_s,
+              second.makespan_interval_s)  # fmt: skip
     yield "memory", units.held(first.prediction), units.held(second.prediction), ""
-    yield _row("power", units.watts, first.prediction.power_w, second.prediction.power_w)
-    yield _row("energy until then", units.joules, first.energy_j, second.energy_j)
+    yield row("power", units.watts, first.prediction.power_w, second.prediction.power_w)
+    yield row("energy until then", units.joules, first.energy_j, second.energy_j)
     if any(due is not None for due in first.deadlines_s):
         yield "deadlines", _late(first), _late(second), ""
     yield "stands on", basis(first.prediction), basis(second.prediction), ""
@@ -58,14 +59,15 @@ def _late(plan: Forecast) -> str:
     return f"missed by {', '.join(late)}" if late else "all kept"
 
 
-def _of_job(job: JobChange, first: Treatment, second: Treatment) -> Iterator[Cells]:
-    change = _change(first.slowdown, second.slowdown)
+def _of_job(
+    found: Comparison, job: JobChange, fares: tuple[Treatment, Treatment]
+) -> Iterator[Cells]:
+    first, second = fares
+    change = change_text(Difference(first.slowdown, second.slowdown, found.alike))
     yield "times as long as alone", _slowed(first), _slowed(second), change
     if job.ends_s is not None:
-        yield _row("ends after", units.seconds, job.ends_s.first, job.ends_s.second)
-    held = job.memory_mib
-    change = _change(held.first, held.second)
-    yield "memory", units.gib(held.first), units.gib(held.second), change
+        yield _cells("ends after", units.seconds, job.ends_s)
+    yield _cells("memory", units.gib, job.memory_mib)
 
 
 def _slowed(fares: Treatment) -> str:
@@ -77,10 +79,13 @@ def _row(
     shown: Callable[[Interval | None], str],
     first: Interval | None,
     second: Interval | None,
+    *,
+    alike: bool,
 ) -> Cells:
-    change = "" if first is None or second is None else _change(first, second)
-    return name, shown(first), shown(second), change
+    if first is None or second is None:
+        return name, shown(first), shown(second), ""
+    return _cells(name, shown, Difference(first, second, alike))
 
 
-def _change(first: Interval, second: Interval) -> str:
-    return change_text(Difference(first, second))
+def _cells(name: str, shown: Callable[[Interval], str], found: Difference) -> Cells:
+    return name, shown(found.first), shown(found.second), change_text(found)

@@ -33,10 +33,12 @@ def comparison_text(found: Comparison) -> str:
     measure = shown_cost(found.objective)
     numbers = f"({OBJECTIVES[found.objective].measure}: {measure(less)} and {measure(more)})"
     ahead = f"{more.p50 / less.p50 - 1:.0%} ahead of {worse}"
-    if not found.cost.within_error:
-        said = [f"{better} is {ahead}, more than our error {numbers}."]
-    elif change_text(found.cost) == _SAME:
+    if change_text(found.cost) == _SAME:
         said = [f"{better} and {worse} come out the same {numbers}."]
+    elif found.alike and not found.cost.within_error:
+        said = [f"{better} is {ahead}, since both err alike {numbers}."]
+    elif not found.cost.within_error:
+        said = [f"{better} is {ahead}, more than our error {numbers}."]
     else:
         said = [f"{better} looks {ahead}, within our error: they may be equal {numbers}."]
     if any(not plan.prediction.confirmed_on_hardware for plan in found.plans):
@@ -142,7 +144,12 @@ def _job(found: Comparison, change: JobChange) -> dict[str, Any]:
 def _difference(value: Difference | None) -> dict[str, Any] | None:
     if value is None:
         return None
-    return asdict(value) | {"change": value.change, "within_error": value.within_error}
+    return {
+        "first": asdict(value.first),
+        "second": asdict(value.second),
+        "change": value.change,
+        "within_error": value.within_error,
+    }
 
 
 def _name(plan: Forecast) -> str:

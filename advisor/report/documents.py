@@ -121,7 +121,7 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
     return {
         "gpu": mix.gpu,
         "sharing": str(mix.sharing),
-        "jobs": [asdict(job) for job in mix.jobs],
+        "jobs": [_job_document(job) for job in mix.jobs],
         "memory_total_mib": mix.memory_total_mib,
         "memory_capacity_mib": mix.memory_capacity_mib,
         "oom_probability": mix.oom_probability,
@@ -140,6 +140,10 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
         "wide_because": mix.wide_because,
         "host_stretch": mix.host_stretch,
     }
+
+
+def _job_document(job: JobPrediction) -> dict[str, Any]:
+    return {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
 
 
 def interval_document(value: Interval | None) -> dict[str, float] | None:

@@ -60,7 +60,7 @@ def _too_big(forecast: Forecast) -> str:
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
     for same in equal_jobs(jobs):
         job = same[0]
-        slow = job.step_s.scaled(job.slowdown / job.step_s.p50)
+        slow = Interval(*map(job.slowdown_at, LEVELS))
         yield units.collapsed([each.job for each in same])
         yield f"    step    {units.seconds(job.step_s)}, {units.times(slow)} as long as alone"
         yield f"    epoch   {epoch(job)}"

@@ -73,6 +73,12 @@ def without_idle_limits(sharing: _Limited) -> _Limited:
     return sharing
 
 
+def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
+    """Whether each of so many jobs has all of the GPU while it runs, so that it is as alone."""
+    shared = together(without_idle_limits(sharing))
+    return sharing.mode == "serial" or (jobs == 1 and shared is not None and not shared.limits)
+
+
 def plain_mode(sharing: Sharing) -> Mode:
     """The mode of `sharing` without its priorities."""
     if sharing.mode != "mps-priority":

@@ -1,11 +1,13 @@
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.plan.candidates import CappedPredictor
 from advisor.plan.comparison import Difference, compare
 from advisor.plan.forecast import Mixes, forecast
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import LEVELS, Interval
 from advisor.report.comparison_text import comparison_document, comparison_text, job_reason
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
@@ -28,7 +30,7 @@ def compared(first, second, jobs=JOBS, objective="makespan", wide=0.1):
 def swapped(value):
     """A difference, or a pair, the other way round."""
     if isinstance(value, Difference):
-        return Difference(value.second, value.first)
+        return Difference(value.second, value.first, value.alike)
     return value[::-1] if isinstance(value, tuple) else value
 
 
@@ -117,3 +119,40 @@ def test_without_epoch_lengths_plans_are_compared_by_throughput_and_it_is_said()
     assert (found.objective, found.jobs[0].ends_s) == ("throughput", None)
     assert "Compared by throughput: makespan needs every job's length" in comparison_text(found)
     assert comparison_document(found)["jobs"][0]["ends_s"] is None
+
+
+def under_a_cap(cap_w, wide):
+    """MPS as it is, and under a cap."""
+    jobs, free = (LARGE, LARGE), StandIn(wide=wide)
+    plans = (
+        forecast(Mixes(jobs, each), parse_sharing("mps"))
+        for each in (free, CappedPredictor(free, H200, cap_w))
+    )
+    return compare(jobs, H200, tuple(plans))
+
+
+@given(st.floats(234, 290), st.floats(0.01, 0.5))
+def test_what_a_cap_does_is_as_sure_as_the_law_of_caps_however_unsure_the_pace(cap_w, wide):
+    found = under_a_cap(cap_w, wide)  # of 300 W
+    assert found.cost.less == 0
+    assert not found.power_w.within_error
+    assert "since both err alike" in comparison_text(found)
+
+
+@given(st.floats(234, 700), st.floats(0.01, 0.5))
+def test_no_cap_is_ever_said_to_speed_up(cap_w, wide):
+    found = under_a_cap(cap_w, wide)
+    for one in (found.cost, found.jobs[0].step_s):
+        for level in LEVELS:
+            assert one.second.at(level) >= one.first.at(level) * (1 - 1e-9)
+    assert found.power_w.second.p95 <= min(cap_w, found.power_w.first.p95 * (1 + 1e-9))
+
+
+@given(intervals(), intervals(), intervals())
+def test_an_error_that_two_numbers_share_cancels_in_their_ratio(common, one, other):
+    alone = common.times(one).over_alike(common)
+    for level in LEVELS:
+        assert alone.at(level) == pytest.approx(one.at(level), rel=1e-6)
+    there = common.times(one).over_alike(common.times(other))
+    back = common.times(other).over_alike(common.times(one))
+    assert (back.p05, back.p95) == pytest.approx((1 / there.p95, 1 / there.p05))

@@ -14,7 +14,7 @@ from advisor.prediction.calibrated_predictor import calibrated_predictor
 from advisor.prediction.fit.fit_model import FROM_ANOTHER_GPU, fit, widening
 from advisor.prediction.fit.observation import MeasuredGpu
 from advisor.prediction.gpu_constants import nearest_constants
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.mix_prediction import LEVELS, Interval
 from advisor.prediction.model_file import UnseenGpu, load_model, model_text
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
@@ -90,7 +90,8 @@ def test_intervals_of_a_gpu_never_seen_are_as_much_wider_as_the_model_says(model
         for end in ("p05", "p95"):
             widths = [log(each.at(end) / each.p50) for each in (sure.step_s, unsure.step_s)]
             assert widths[1] == pytest.approx(model.unseen.widening * widths[0])
-    assert far.power_w.p95 > near.power_w.p95
+    assert far.power_w.p05 < near.power_w.p05
+    assert far.power_w.p95 == near.power_w.p95 == A100.power_limit_w
 
 
 def test_a_share_held_says_how_much_wider_normal_errors_need_it():
@@ -177,3 +178,17 @@ def test_a_model_of_several_gpus_reads_back_equal(tmp_path):
     both = fit([_measured(H200), _measured(H100)])
     (tmp_path / "sharing.json").write_text(model_text(both))
     assert load_model(tmp_path / "sharing.json") == both
+
+
+@pytest.mark.parametrize("sharing", ["serial", "naive", "mps", "mps=100"])
+def test_a_job_alone_is_exactly_as_fast_as_alone_however_sharing_is_set_up(model, sharing):
+    found = Predictor(A100, model).predict(_pair(A100)[:1], parse_sharing(sharing))
+    alone = Predictor(A100, model).predict(_pair(A100)[:1], Serial())
+    assert [found.jobs[0].slowdown_at(level) for level in LEVELS] == [1, 1, 1]
+    assert found.jobs[0].step_s == alone.jobs[0].step_s
+    assert found.power_w == alone.power_w
+
+
+def test_a_job_alone_under_a_limit_is_not_called_as_fast_as_alone(model):
+    job = Predictor(A100, model).predict(_pair(A100)[:1], Mps((30.0,))).jobs[0]
+    assert job.slowdown_at("p95") > job.slowdown_at("p50")
