@@ -97,12 +97,13 @@ class Advisor(Sources):
         found = copies_that_pay(job, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.machine.standing([job]))
 
-    def trials(
+    def trials(  # noqa: PLR0913 - each says one thing
         self,
         job: Job,
         *,
         steps: float | None = None,
         count: int | None = None,
+        start_s: float = 0.0,
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
     ) -> "Trials":
@@ -115,7 +116,7 @@ class Advisor(Sources):
         from advisor.plan.trials import trials_that_pay
 
         copies = self.recommend_copies(job, conditions, level)
-        return trials_that_pay(copies, self.predictor, steps, count)
+        return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
     def batches(
         self, names: Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()

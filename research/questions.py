@@ -114,11 +114,11 @@ where 1 is one job at the pace that it has alone.""",
         "How many trials of my search fit on a GPU, and how many pay?",
         ("advisor trials cnn-cifar10-bs128 --count 24 --epochs 10",),
         """\
-More fit than pay: "trials per hour" stops growing once the GPU is full, and from there on every
-further trial only slows the others; "one trial" is what each takes. Starting a process comes on
-top, so count it in where trials are short. [How such a search is run](hyperparameter-search.md),
-with optuna and others. Of jobs that are no trials, `advisor recommend cnn-cifar10-bs128:auto` says
-the same.""",
+More fit than pay: "trained per hour" stops growing once the GPU is full, and from there on every
+further trial only slows the others; "one trial" is what each takes. The first line counts the
+start of each process too, which is most of a short trial.
+[How such a search is run](hyperparameter-search.md), with optuna and others. Of jobs that are no
+trials, `advisor recommend cnn-cifar10-bs128:auto` says the same.""",
     ),
     UserQuestion(
         "Two GPUs and five jobs: who goes where?",

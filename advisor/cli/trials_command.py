@@ -8,6 +8,7 @@ from advisor.cli.options import AsJson, Files, GpuKey, PowerCap, apart, given_in
 from advisor.cli.output import show_found, warn
 from advisor.cli.recommend_options import MemoryMargin, Pessimistic
 from advisor.hardware import DEFAULT_GPU
+from advisor.plan import START_S
 
 _Job = Annotated[
     str,
@@ -21,6 +22,13 @@ _Count = Annotated[
     int | None,
     typer.Option(metavar="N", help="Trials of the whole search; default: it goes on."),
 ]
+_StartUp = Annotated[
+    float,
+    typer.Option(
+        "--start-up", metavar="S",
+        help="Seconds in which the process of a trial starts; 0: processes are kept for the next.",
+    ),
+]  # fmt: skip
 
 
 @grouped
@@ -31,6 +39,7 @@ def trials(
     epochs: _Epochs = 1,
     steps: _Steps = None,
     count: _Count = None,
+    start_up: _StartUp = START_S,
     memory_margin: MemoryMargin = 0.0,
     pessimistic: Pessimistic = False,
     gpu: GpuKey = DEFAULT_GPU,
@@ -52,7 +61,7 @@ def trials(
     apart(given_in(context), "steps", ("epochs",), "both say how long a trial is.")
     advisor = files.advisor(gpu, power_cap)
     found = advisor.trials(
-        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count,
+        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
         conditions=Conditions(memory_margin=memory_margin),
         level="p95" if pessimistic else "p50",
     )  # fmt: skip

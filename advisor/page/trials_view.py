@@ -6,6 +6,7 @@ from advisor.errors import AdvisorError
 from advisor.page.address import linked
 from advisor.page.answers import PageQuestion, advisor_of
 from advisor.page.refusal import refuse
+from advisor.plan import START_S
 from advisor.plan.recommendation import Recommendation
 from advisor.report.charts import trials_chart
 from advisor.report.trials_text import trials_advice
@@ -24,7 +25,7 @@ def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
         return
     try:
         found = advisor_of(asked.gpu, asked.cap_w).trials(
-            jobs[name], conditions=asked.conditions, level=asked.level
+            jobs[name], start_s=START_S, conditions=asked.conditions, level=asked.level
         )
     except AdvisorError as error:
         refuse(error)

@@ -8,6 +8,10 @@ the predictor itself, and is then exact as far as MIG instances do not slow each
 
 from typing import Literal
 
+START_S = 10.0
+"""Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
+an H200 (benchmarks/study-of-trials)."""
+
 ObjectiveName = Literal[
     "makespan",
     "throughput",

@@ -24,7 +24,7 @@ PAYS = 0.02
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
 PATIENCE = 2
-"""After this many copies in a row that did not pay, the search ends."""
+"""If neither one more copy nor so many more pay, none more is looked at."""
 
 # Sums of the equal limits of all copies that are tried, in per cent.
 _LIMIT_SUMS = (100, 200)
@@ -51,13 +51,13 @@ class Copies:
     """What 1 to n copies of a job on one GPU achieve.
 
     Attributes:
-        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies did not pay, or
-            up to the most that one question may ask about.
+        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not pay,
+            or up to the most that one question may ask about.
         fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
         limited_by: Why no more fit.
-        pay: Most copies that pay: reached by steps of at most `PATIENCE` copies, each of which
-            raised the throughput by more than `PAYS`.
+        pay: Fewest copies of which neither one more nor `PATIENCE` more would raise the throughput
+            by more than `PAYS`.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
@@ -103,12 +103,17 @@ def copies_that_pay(
             fit, limited_by = len(rows), found
             break
         rows.append(found)
-        if found.throughput > (1 + PAYS) * rows[pay - 1].throughput:
-            pay = len(rows)
+        while pay < len(rows) and _best_of_more(rows, pay) > (1 + PAYS) * rows[pay - 1].throughput:
+            pay += 1
     return Copies(
         gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
         mps_clients=mps_clients(gpu, conditions.cuda),
     )  # fmt: skip
+
+
+def _best_of_more(rows: Sequence[CopiesRow], copies: int) -> float:
+    """The most throughput of `rows` with up to `PATIENCE` copies more than `copies`."""
+    return max(row.throughput for row in rows[copies : copies + PATIENCE])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ tries out.
 """
 
 from dataclasses import dataclass
-from math import isfinite
+from math import ceil, isfinite
 
 from advisor.errors import InvalidInput
 from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.plan.recommendation import Predicts, Standing
 from advisor.prediction.mix_prediction import Interval
 from advisor.sharing.traversal import restricted
+from advisor.workload.plausible import DAY_S
 
 MAX_TRIALS = 100_000
 
@@ -20,15 +21,17 @@ MAX_TRIALS = 100_000
 class Study:
     """A whole search, from the first step of its first trials to the last step of its last.
 
-    Starting processes and building models takes additional time.
+    Building models takes additional time.
 
     Attributes:
         trials: Number of trials.
+        rounds: Rounds in which they run; the last may have fewer trials than the others.
         wall_s: Seconds with `Trials.at_once` trials at once; fewer share the GPU in the last round.
         one_by_one_s: Seconds with one trial after another.
     """
 
     trials: int
+    rounds: int
     wall_s: Interval
     one_by_one_s: Interval
 
@@ -40,6 +43,7 @@ class Trials:
     Attributes:
         copies: What 1, 2, ... trials at once achieve.
         steps: Training steps of one trial.
+        start_s: Seconds in which the process of a trial starts, before its first step.
         at_once: Number of processes to run: as many as pay. For a search of known length, the
             fewest of these that end it within `PAYS` of the soonest.
         study: The whole search; None where its number of trials is not known.
@@ -47,6 +51,7 @@ class Trials:
 
     copies: Copies
     steps: float
+    start_s: float
     at_once: int
     study: Study | None
 
@@ -60,18 +65,24 @@ class Trials:
         return self.copies.rows[self.at_once - 1]
 
     def trial_s(self, row: CopiesRow) -> Interval:
-        """Seconds of one of the trials of `row`."""
+        """Seconds that one of the trials of `row` trains for."""
         return row.prediction.jobs[0].step_s.scaled(self.steps)
 
     def per_hour(self, row: CopiesRow) -> Interval:
-        """Trials that end in an hour, run as `row` says."""
-        trial_s = self.trial_s(row)
-        ends = (trial_s.p95, trial_s.p50, trial_s.p05)
-        return Interval(*(3600 * row.copies / each for each in ends))
+        """Trials that start and end in an hour, run as `row` says."""
+        return _per_hour(row.copies, self.trial_s(row).later(self.start_s))
+
+    def trained_per_hour(self, row: CopiesRow) -> Interval:
+        """As `per_hour`, of processes that are started already."""
+        return _per_hour(row.copies, self.trial_s(row))
 
 
 def trials_that_pay(
-    copies: Copies, predictor: Predicts, steps: float | None = None, count: int | None = None
+    copies: Copies,
+    predictor: Predicts,
+    steps: float | None = None,
+    count: int | None = None,
+    start_s: float = 0.0,
 ) -> Trials:
     """How many trials to run at once, given what `copies` of one trial achieve.
 
@@ -80,21 +91,38 @@ def trials_that_pay(
         predictor: The predictor of `copies`.
         steps: Training steps of a trial; None: those of the job.
         count: Number of trials; None: the search is open-ended.
+        start_s: Seconds in which the process of a trial starts; 0: processes are kept for the next
+            trial, as `advisor.run_study` keeps them.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
     """
     length = _length(copies, steps)
+    if not 0 <= start_s <= DAY_S:
+        raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
     if count is None:
-        return Trials(copies=copies, steps=length, at_once=copies.pay, study=None)
+        return Trials(
+            copies=copies, steps=length, start_s=start_s, at_once=copies.pay, study=None
+        )  # fmt: skip
     if not 1 <= count <= MAX_TRIALS:
         raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
     most = min(copies.pay, count)
-    walls = [_wall_s(copies, row, predictor, length, count) for row in copies.rows[:most]]
+    walls = [
+        _wall_s(copies, row, predictor, length, count).later(start_s * ceil(count / row.copies))
+        for row in copies.rows[:most]
+    ]
     soonest_s = min(each.p50 for each in walls)
     at_once = 1 + next(n for n, each in enumerate(walls) if each.p50 <= (1 + PAYS) * soonest_s)
-    study = Study(trials=count, wall_s=walls[at_once - 1], one_by_one_s=walls[0])
-    return Trials(copies=copies, steps=length, at_once=at_once, study=study)
+    study = Study(
+        trials=count, rounds=ceil(count / at_once), wall_s=walls[at_once - 1],
+        one_by_one_s=walls[0],
+    )  # fmt: skip
+    return Trials(copies=copies, steps=length, start_s=start_s, at_once=at_once, study=study)
+
+
+def _per_hour(copies: int, each_s: Interval) -> Interval:
+    ends = (each_s.p95, each_s.p50, each_s.p05)
+    return Interval(*(3600 * copies / each for each in ends))
 
 
 def _length(copies: Copies, steps: float | None) -> float:
@@ -111,7 +139,7 @@ def _length(copies: Copies, steps: float | None) -> float:
 def _wall_s(
     copies: Copies, row: CopiesRow, predictor: Predicts, steps: float, count: int
 ) -> Interval:
-    """Seconds of a search: full rounds of `row.copies` trials, then the trials that are left.
+    """Seconds of training: full rounds of `row.copies` trials, then the trials that are left.
 
     In the last round the limits stay as the processes started with them.
     """

@@ -38,6 +38,10 @@ class Interval:
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
 
+    def later(self, by: float) -> "Interval":
+        """With so much more, which is known."""
+        return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
+
     def widened(self, factor: float) -> "Interval":
         """With both ends so many times as far from the middle, in logs; `factor` is at least 1."""
         return Interval(

@@ -51,16 +51,16 @@ def sm_chart(drawn: Drawing) -> Layered:
 
 
 def trials_chart(found: Trials) -> Layered:
-    """Trials that end in an hour by how many run at once, with intervals; a ring: as advised."""
+    """Trials trained in an hour by how many run at once, with intervals; a ring: as advised."""
     rows = [
         {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
          "sharing": str(row.prediction.sharing), "basis": short_basis(row.prediction),
          "advised": row.copies == found.at_once}
         for row in found.copies.rows
-        for rate in [found.per_hour(row)]
+        for rate in [found.trained_per_hour(row)]
     ]  # fmt: skip
-    title = "trials per hour"
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
+    title = "trials trained per hour"
     base = chart(rows).encode(
         x=x, tooltip=hints("sharing"), color=by_basis(row.prediction for row in found.copies.rows)
     )

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from advisor.plan.copies_search import CopiesRow
+from advisor.english import counted
+from advisor.plan.copies_search import PAYS, CopiesRow
 from advisor.plan.trials import Study, Trials
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from advisor.terminal.terminal_tables import FittedTable
 
 
-# A trial this short is made long by what its process starts with: 9 to 11 s in a study of 24 trials
-# on an H200 (benchmarks/study-of-trials).
-_SHORT_S = 60.0
-
-
 def trials_report(found: Trials, *, details: bool = False) -> "RenderableType":
     """How many trials to run at once and how, and a line for each number that a screen holds.
 
@@ -45,10 +41,10 @@ def trials_report(found: Trials, *, details: bool = False) -> "RenderableType":
 
 
 def _table(found: Trials, rows: Sequence[CopiesRow]) -> "FittedTable":
-    table = plain_table("at once", "best under", "trials per hour", "one trial", "memory")
+    table = plain_table("at once", "best under", "trained per hour", "one trial", "memory")
     for row in rows:
         table.add_row(
-            str(row.copies), way_of(row.prediction.sharing), _rate(found.per_hour(row)),
+            str(row.copies), way_of(row.prediction.sharing), _rate(found.trained_per_hour(row)),
             units.seconds(found.trial_s(row)), units.held(row.prediction),
         )  # fmt: skip
     return table
@@ -64,10 +60,12 @@ def trials_document(found: Trials) -> dict[str, Any]:
         **standing_document(found.standing),
         **numbers_of_copies(found.copies),
         "steps": found.steps,
+        "start_s": found.start_s,
         "at_once": found.at_once,
         "sharing": str(found.row.prediction.sharing),
         "trial_s": asdict(found.trial_s(found.row)),
         "trials_per_hour": asdict(found.per_hour(found.row)),
+        "trained_per_hour": asdict(found.trained_per_hour(found.row)),
         "study": None if study is None else asdict(study),
         "rows": [_row(found, at) for at in range(len(found.copies.rows))],
     }
@@ -75,7 +73,10 @@ def trials_document(found: Trials) -> dict[str, Any]:
 
 def _row(found: Trials, at: int) -> dict[str, Any]:
     row = found.copies.rows[at]
-    rates = {"trial_s": found.trial_s(row), "trials_per_hour": found.per_hour(row)}
+    rates = {
+        "trial_s": found.trial_s(row), "trials_per_hour": found.per_hour(row),
+        "trained_per_hour": found.trained_per_hour(row),
+    }  # fmt: skip
     return row_document(row) | {name: asdict(each) for name, each in rates.items()}
 
 
@@ -90,17 +91,32 @@ def trials_advice(found: Trials) -> str:
         way += "" if found.row.prediction.confirmed_on_hardware else ", estimated"
         said = (
             f"Run {found.at_once} trials of {name} at once on {gpu}, a process each, under {way}: "
-            f"{rate}, {found.row.throughput:.2f}x as many as one after another."
+            f"{rate}, {_times_as_many(found):.2f}x as many as one after another."
         )
-    if found.trial_s(found.row).p50 < _SHORT_S:
-        said += " That is training alone: a process takes about 10 s to start, each time."
-    return said if found.study is None else f"{said} {_of_study(found.study)}"
+    if found.start_s:
+        said += (
+            f" That counts {found.start_s:g} s for each process to start; training alone is "
+            f"{_rate(found.trained_per_hour(found.row))} an hour."
+        )
+    return said if found.study is None else f"{said} {_of_study(found, found.study)}"
 
 
-def _of_study(study: Study) -> str:
-    return (
+def _times_as_many(found: Trials) -> float:
+    """Trials an hour over those of one after another."""
+    return found.per_hour(found.row).p50 / found.per_hour(found.copies.rows[0]).p50
+
+
+def _of_study(found: Trials, study: Study) -> str:
+    said = (
         f"All {study.trials} take {units.seconds(study.wall_s)}; one after another "
         f"{units.seconds(study.one_by_one_s)}."
+    )
+    if found.at_once >= (most := min(found.copies.pay, study.trials)):
+        return said
+    rounds = counted(study.rounds, "round")
+    return (
+        f"{said} {found.at_once} at once and not the {most} that pay: in {rounds} all end as soon, "
+        f"within {PAYS:.0%}."
     )
 
 
@@ -110,6 +126,11 @@ def _rate(value: Interval) -> str:
 
 def _notes(found: Trials) -> Iterator[str]:
     yield from notes_on_numbers(found.copies, "trials")
-    if found.trial_s(found.row).p50 >= _SHORT_S:
+    if found.start_s:
+        yield (
+            f"The table is training alone, without {found.start_s:g} s for a start (--start-up). "
+            f"`advisor.run_study` keeps processes for the next trial."
+        )
+    else:
         yield "Counted are training steps; that processes start and models are built comes on top."
     yield host_note(found.standing)

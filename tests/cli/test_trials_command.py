@@ -23,8 +23,17 @@ def test_fit_pay_and_client_limit_are_three_numbers(advisor):
     assert found["sharing"].startswith("mps")
     rate = found["trials_per_hour"]
     assert rate["p05"] <= rate["p50"] <= rate["p95"]
-    assert rate["p50"] == pytest.approx(3600 * found["at_once"] / found["trial_s"]["p50"])
+    assert rate["p50"] == pytest.approx(3600 * found["at_once"] / (10 + found["trial_s"]["p50"]))
+    trained = found["trained_per_hour"]["p50"]
+    assert trained == pytest.approx(3600 * found["at_once"] / found["trial_s"]["p50"])
     assert found["study"] is None
+
+
+def test_processes_that_are_kept_for_the_next_trial_do_not_start_anew(advisor):
+    words = ("trials", RESNET, "--steps", 500, "--start-up", 0)
+    found = json.loads(advisor(*words, "--json").out)
+    assert found["trials_per_hour"] == found["trained_per_hour"]
+    assert "to start" not in advisor(*words).out
 
 
 def test_a_study_says_how_long_it_takes(advisor):
@@ -61,6 +70,7 @@ def test_a_script_is_known_by_the_profile_of_its_name(advisor):
         ([f"{RESNET}:2"], "no profile is called"),
         ([RESNET, "--steps", 5, "--epochs", 2], "--steps and --epochs do not go together"),
         ([RESNET, "--steps", 0], "at least 1 training step"),
+        ([RESNET, "--start-up", -1], "a process starts in 0 s to a day"),
         ([RESNET, "--count", 0], "a search has 1 to"),
         ([RESNET, "--epochs", -1], "epochs must be above 0"),
         ([RESNET, "--memory-margin", 2], "a memory margin is a share"),

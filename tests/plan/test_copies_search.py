@@ -1,9 +1,11 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.plan.copies_search import PAYS, copies_that_pay
+from advisor.plan.copies_search import PATIENCE, PAYS, copies_that_pay
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.workload.job import MAX_JOBS, Job
 from tests import synthetic
@@ -27,6 +29,39 @@ def test_copies_pay_until_the_gpu_is_busy():
     assert [row.copies for row in found.rows] == list(range(1, 8))
     assert all(row.gain > PAYS for row in found.rows[1:5])
     assert all(row.gain <= PAYS for row in found.rows[5:])
+
+
+class Saturating(StandIn):
+    """Jobs that do so much together, by how many they are: as an A100 does, in small steps."""
+
+    def __init__(self, gains):
+        super().__init__()
+        self.done = [1.0]
+        for gain in gains:
+            self.done.append(self.done[-1] * (1 + gain))
+
+    def _steps(self, profiles, _):
+        done = self.done[min(len(profiles), len(self.done)) - 1]
+        return [each.step_s * len(profiles) / done for each in profiles]
+
+
+@given(st.lists(st.floats(-0.05, 0.1), min_size=3, max_size=12))
+def test_as_many_pay_as_the_printed_rule_says(gains):
+    predictor = Saturating(gains)
+    found = copies_that_pay(HOST_BOUND, H200, predictor)
+    done = [row.throughput for row in found.rows]
+
+    def more_pay(copies):
+        return max(done[copies : copies + PATIENCE]) > (1 + PAYS) * done[copies - 1]
+
+    assert len(done) == found.pay + PATIENCE
+    assert not more_pay(found.pay)
+    assert all(more_pay(fewer) for fewer in range(1, found.pay))
+
+
+def test_two_more_that_bring_too_little_do_not_pay_however_they_were_reached():
+    # 1.8 % from one more, and 2.8 % from two: then one of them pays, since of three 1.4 % is left.
+    assert copies_that_pay(HOST_BOUND, H200, Saturating([0.018, 0.009, 0.005, 0.0])).pay == 2
 
 
 def test_copies_that_only_slow_each_other_do_not_pay_beyond_what_mps_wins():

@@ -21,8 +21,8 @@ GPU_BOUND = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s
 COPIES = copies_that_pay(HOST_BOUND, H200, StandIn())
 
 
-def trials(steps=1000, count=None, copies=COPIES):
-    return trials_that_pay(copies, StandIn(), steps, count)
+def trials(steps=1000, count=None, copies=COPIES, start_s=0.0):
+    return trials_that_pay(copies, StandIn(), steps, count, start_s)
 
 
 def test_as_many_trials_run_at_once_as_pay():
@@ -37,6 +37,29 @@ def test_an_hour_holds_as_many_trials_as_its_seconds_allow():
     # 5 x 1.6 ms of GPU time a step of each: 8 s a trial.
     assert found.trial_s(found.row).p50 == pytest.approx(8.0)
     assert found.per_hour(found.row).p50 == pytest.approx(5 * 3600 / 8.0)
+
+
+def test_what_a_process_takes_to_start_counts_in_an_hour_and_training_is_told_apart():
+    found = trials(start_s=12.0)
+    assert found.per_hour(found.row).p50 == pytest.approx(5 * 3600 / 20.0)
+    assert found.trained_per_hour(found.row) == trials().per_hour(found.row)
+    assert found.trial_s(found.row).p50 == pytest.approx(8.0)
+
+
+@given(st.integers(1, 40), st.floats(0, 100))
+def test_each_round_of_a_study_waits_for_its_processes_to_start(count, start_s):
+    found = trials(1000, count, start_s=start_s)
+    rounds, left = divmod(count, found.at_once)
+    assert found.study.rounds == rounds + bool(left)
+    trained_s = rounds * max(7.0, 1.6 * found.at_once) + (max(7.0, 1.6 * left) if left else 0.0)
+    assert found.study.wall_s.p50 == pytest.approx(trained_s + start_s * found.study.rounds)
+    assert found.study.one_by_one_s.p50 == pytest.approx((7.0 + start_s) * count)
+
+
+@pytest.mark.parametrize("start_s", [-1.0, inf, float("nan"), 1e6])
+def test_a_start_that_takes_no_time_or_forever_is_refused(start_s):
+    with pytest.raises(InvalidInput, match="starts in 0 s to a day"):
+        trials(start_s=start_s)
 
 
 def test_slow_trials_are_few_an_hour():

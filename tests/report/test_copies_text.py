@@ -42,11 +42,24 @@ def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
     assert numbers_in(lines_of(copies_report(many(), details=True))) == [*range(1, 31)]
 
 
-@pytest.mark.parametrize(("steps", "said"), [(10, True), (10**6, False)])
-def test_of_short_trials_it_is_said_at_once_that_processes_take_time_to_start(steps, said):
-    found = trials_that_pay(copies_that_pay(JOB, H200, StandIn()), StandIn(), steps, None)
-    assert ("takes about 10 s to start" in trials_advice(found)) == said
+@pytest.mark.parametrize(("start_s", "said"), [(10.0, True), (0.0, False)])
+def test_it_is_said_whether_the_start_of_processes_counts(start_s, said):
+    copies = copies_that_pay(JOB, H200, StandIn())
+    found = trials_that_pay(copies, StandIn(), 10, None, start_s)
+    assert (
+        "counts 10 s for each process to start; training alone is" in trials_advice(found)
+    ) == said
     assert ("comes on top" in " ".join(lines_of(trials_report(found), 400))) != said
+
+
+def test_fewer_at_once_than_pay_are_explained_by_the_rounds():
+    copies = copies_that_pay(JOB, H200, StandIn())
+    found = trials_that_pay(copies, StandIn(), 500, copies.pay + 2)
+    assert found.at_once < copies.pay
+    assert f"{found.at_once} at once and not the {copies.pay} that pay: in 2 rounds all end" in (
+        trials_advice(found)
+    )
+    assert "that pay" not in trials_advice(trials_that_pay(copies, StandIn(), 500, copies.pay))
 
 
 def test_trials_fit_on_a_screen_and_details_show_each_number_of_them():
