@@ -65,8 +65,8 @@ class SliceBatches:
     Attributes:
         name: Name of the MIG profile, or `WHOLE`.
         instances: How many such instances the GPU holds.
-        largest: The largest batch size that fits; None where not even the smallest one fits, or
-            where only one size was measured.
+        largest: The largest batch size that fits even at the upper end of its memory; None where
+            not even the smallest one does.
         open_ended: Whether a larger batch size, beyond what can be estimated, may fit.
         rows: The batch sizes looked at, increasing.
     """
@@ -155,6 +155,12 @@ class _AnyBatch:
     def fits(self, batch: int, kind: MigProfile | None) -> bool:
         return FitsMemory(self.gpu).broken(self.mix(batch, kind)) is None
 
+    def holds(self, batch: int, kind: MigProfile | None) -> bool:
+        """Whether it fits without giving up a cache, at the upper end of what it takes."""
+        mix = self.mix(batch, kind)
+        fits = FitsMemory(self.gpu).broken(mix) is None
+        return fits and mix.jobs[0].memory_interval_mib.p95 <= mix.memory_capacity_mib
+
 
 def _kinds(gpu: Gpu, on: Sequence[str]) -> Iterable[MigProfile | None]:
     """The MIG profiles asked about, smallest memory first; None stands for the whole GPU."""
@@ -186,13 +192,13 @@ def _largest(job: _AnyBatch, kind: MigProfile | None) -> tuple[int | None, bool]
     if len(measured) < 2:
         return (measured[0], True) if job.fits(measured[0], kind) else (None, False)
     fits, breaks = ceil(measured[0] / FARTHEST), int(measured[-1] * FARTHEST)
-    if not job.fits(fits, kind):
+    if not job.holds(fits, kind):
         return None, False
-    if job.fits(breaks, kind):
+    if job.holds(breaks, kind):
         return breaks, True
     while breaks - fits > 1:
         middle = (fits + breaks) // 2
-        if job.fits(middle, kind):
+        if job.holds(middle, kind):
             fits = middle
         else:
             breaks = middle

@@ -30,7 +30,7 @@ def slice_batches_report(found: SlicesForJob, *, details: bool = False) -> "Rend
 def _largest_sizes(found: SlicesForJob) -> "Table":
     table = plain_table("slice", "batch", "memory", "client: an example", "provider: an example")
     for held in found.slices:
-        row = next((each for each in reversed(held.rows) if each.client and each.provider), None)
+        row = _largest_row(held)
         if row is None or row.client is None or row.provider is None:
             table.add_row(_where(held), "none fits", "", "", "")
             continue
@@ -40,6 +40,13 @@ def _largest_sizes(found: SlicesForJob) -> "Table":
             _small(row.client.example_s, "s"), _small(row.provider.example_s, "s"),
         )  # fmt: skip
     return table
+
+
+def _largest_row(held: SliceBatches) -> BatchOnSlice | None:
+    """Of the largest batch that `held` holds, else of the largest that fits at all."""
+    fitting = [each for each in held.rows if each.fits]
+    largest = [each for each in fitting if each.batch == held.largest]
+    return next(reversed(largest or fitting), None)
 
 
 def _every_size(found: SlicesForJob) -> "Table":
@@ -143,6 +150,8 @@ def _notes(found: SlicesForJob) -> Iterator[str]:
             "A second batch size, measured too, would tell what an example adds, and the largest "
             "that fits."
         )
+    else:
+        yield "The largest batch is one that fits at the upper end of what it takes, caches kept."
     yield "Client: one slice, and the rest of the GPU idle. Provider: all slices of that kind busy;"
     yield "time and energy of the whole GPU over the examples of all of them."
     if not found.confirmed_on_hardware:

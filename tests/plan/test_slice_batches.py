@@ -6,7 +6,6 @@ import pytest
 
 from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.catalogue import gpu
-from advisor.plan.rules import FitsMemory
 from advisor.plan.slice_batches import WHOLE, slices_for_job
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.predictor import Predictor
@@ -41,7 +40,16 @@ def test_the_largest_batch_fits_and_one_more_example_does_not(predictor):
     assert not held.open_ended
     for batch, fits in ((held.largest, True), (held.largest + 1, False)):
         mix = predictor.predict([at_batch(jobs, batch)], Mig((Instance("1g.18gb"),)))
-        assert (FitsMemory(H200).broken(mix) is None) == fits
+        assert (mix.jobs[0].memory_interval_mib.p95 <= mix.memory_capacity_mib) == fits
+
+
+@pytest.mark.parametrize("on", [WHOLE, "1g.18gb", "3g.71gb"])
+def test_the_largest_batch_fits_at_the_upper_end_of_what_it_takes(predictor, on):
+    jobs = [heavy(each, 300.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, [on]).slices
+    (row,) = [each for each in held.rows if each.batch == held.largest]
+    assert row.fits
+    assert row.memory_mib.p95 <= held.capacity_mib
 
 
 def test_a_larger_slice_never_holds_a_smaller_batch(predictor):
