@@ -195,7 +195,8 @@ class Predictor:
         for hybrid in instance_sets(sharing):
             constants = own.physics, own.power
             return gract_on_instances(profiles, hybrid, steps, self.gpu, constants)
-        return power.gract(profiles, speeds, self._law(profiles, sharing))
+        activity = power.gract_under_limits if sharing.limits else power.gract
+        return activity(profiles, speeds, self._law(profiles, sharing))
 
     def _smact(
         self, profiles: Sequence[Profile], sharing: Arrangement, speeds: Sequence[float]

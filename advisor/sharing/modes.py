@@ -88,6 +88,11 @@ class Mps:
     def __post_init__(self) -> None:
         if wrong := [limit for limit in self.limits if not 0 < limit <= 100]:
             raise InvalidInput(f"an MPS limit is a per cent in (0, 100], got {wrong[0]:g}")
+        if small := [limit for limit in self.limits if limit < 1]:
+            raise InvalidInput(
+                f"an MPS limit is a per cent of the SMs: {small[0]:g} % is less than the two SMs "
+                f"that a client gets of any GPU. Did you mean {100 * small[0]:g}?"
+            )
         if unknown := [each for each in self.priorities if each not in (0, 1)]:
             raise InvalidInput(f"an MPS priority is 0 (first) or 1, got {unknown[0]}")
         if self.limits and self.priorities and len(self.limits) != len(self.priorities):

@@ -62,6 +62,26 @@ def test_activity_stays_between_none_and_all(drawn, law):
         assert 0 <= share <= 1
 
 
+@given(jobs, laws, st.lists(st.floats(1, 100), min_size=8, max_size=8))
+def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, law, slowdowns):
+    profiles = mix(drawn)
+    paces = [1 / slowed for _, slowed in zip(profiles, slowdowns, strict=False)]
+    busy = power.gract_under_limits(profiles, paces, law)
+    assert power.gract(profiles, paces, law) <= busy <= 1
+    for profile, slowed in zip(profiles, slowdowns, strict=False):
+        longer_s = profile.step_s * (slowed - 1)
+        assert busy * profile.step_s * slowed >= longer_s * (1 - 1e-9)
+
+
+def test_kernels_on_few_sms_keep_the_gpu_busy_all_the_time(real):
+    profiles, _, model = real
+    pair = [profiles["resnet50-imagenet64-bs128"]] * 2
+    found = Predictor(H200, model).predict(pair, Mps((2.0, 2.0)))
+    assert found.jobs[0].slowdown > 10
+    assert found.gract > 0.95
+    assert found.smact < 0.1
+
+
 @given(jobs, laws, st.floats(1, 20))
 def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowdown):
     profiles = mix(drawn)

@@ -191,3 +191,9 @@ def test_time_slicing_is_naive_sharing_whatever_it_is_called(word):
 def test_what_only_resembles_time_slicing_is_refused(word):
     with pytest.raises(InvalidInput, match=f"^'{word}' is not a sharing"):
         parse_sharing(word)
+
+
+@pytest.mark.parametrize(("limit", "meant"), [("0.5", "50"), ("0.57", "57"), ("0.07", "7")])
+def test_a_limit_that_was_meant_as_a_share_is_refused_with_the_per_cent(limit, meant):
+    with pytest.raises(InvalidInput, match=rf"{limit} % is less .* Did you mean {meant}\?$"):
+        parse_sharing(f"mps={limit},40")
