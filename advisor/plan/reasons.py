@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from advisor.plan.bottlenecks import Binding, binding
@@ -76,6 +77,26 @@ def rule_in_words(rule: Precedence, level: Level) -> str:
         case "simplicity":
             said = f"as the simplest of those within {CLOSE:.2%}"
     return said
+
+
+def out_of_order(
+    advised: Recommendation, shown: Sequence[Plan]
+) -> dict[Precedence, list[tuple[int, int]]]:
+    """Ranks of plans `shown` and of the next shown that costs less by its median, by the rule."""
+
+    def median(plan: Plan) -> float:
+        return known_cost(plan, advised.ranked_by).p50
+
+    found: dict[Precedence, list[tuple[int, int]]] = {}
+    for at, plan in enumerate(shown):
+        less = (1 - _SEEN) * median(plan)
+        later = next((each for each in shown[at + 1 :] if median(each) < less), None)
+        between = advised.plans[plan.rank - 1 : later.rank] if later else ()
+        for one, following in pairwise(between):
+            if median(following) < median(one) and later and one.precedes_by:
+                found.setdefault(one.precedes_by, []).append((plan.rank, later.rank))
+                break
+    return found
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from advisor.english import counted
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import limit_in_words, verdict
+from advisor.plan.reasons import limit_in_words, out_of_order, rule_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.prediction.profile_gaps import briefly
@@ -115,6 +115,13 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan]) -> "FittedTabl
     return table
 
 
+def _moved(advised: Recommendation, others: Sequence[Plan]) -> Iterator[str]:
+    """Why lines are not in the order of the numbers in them."""
+    for rule, pairs in out_of_order(advised, others).items():
+        named = ", ".join(f"{earlier} before {later}" for earlier, later in pairs)
+        yield f"{named} {rule_in_words(rule, advised.level)}."
+
+
 def _some_ran(advised: Recommendation) -> bool:
     """Whether some plans are confirmed by runs; if none are, the first line says so."""
     return any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
@@ -126,7 +133,8 @@ def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     best = words_of(advised.best.sharing).notation  # which stands above with an example
     notations = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:])
     unread = [each for each in notations if each not in ("", best)]
-    said = [f"{'; '.join(unread)}."] if unread else []
+    said = [*_moved(advised, shown[1:])]
+    said += [f"{'; '.join(unread)}."] if unread else []
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
     if _some_ran(advised) and not all(plan.prediction.confirmed_on_hardware for plan in shown):
         said.append("Estimated: not confirmed on hardware.")

@@ -154,6 +154,20 @@ def test_what_was_estimated_says_so_at_a_glance():
     assert "Estimated: not confirmed on hardware." in text
 
 
+def test_a_line_that_is_before_one_with_a_better_number_says_why():
+    found = advised(SMALL, LARGE)
+    others = found.plans[1:]
+    text = printed(plans_report(found, len(found.plans)), 400)
+    moved = {
+        plan.rank
+        for at, plan in enumerate(others)
+        if any(each.makespan_s < 0.995 * plan.makespan_s for each in others[at + 1 :])
+    }
+    assert moved
+    assert {int(rank) for rank in re.findall(r"(\d+) before \d+", text)} == moved
+    assert re.search(r"\d before \d+ as the best of those within 3.7%", text)
+
+
 def test_a_narrow_terminal_shows_ranks_and_plans_beside_each_other():
     lines = printed(plans_report(advised(SMALL, LARGE)), 40).splitlines()
     assert max(map(len, lines)) <= 40
